@@ -1,0 +1,81 @@
+//! A target is what a volume lies on: a regular file, a block device, or process memory. This file turns a
+//! user's text into one, asks the operating system about it, and says why it must not be formatted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rawduck {
+
+enum class TargetKind { REGULAR_FILE, BLOCK_DEVICE, NVME_CHARACTER_DEVICE, MEMORY };
+
+struct Target {
+    TargetKind kind = TargetKind::REGULAR_FILE;
+    //! As the user wrote it; what messages name.
+    std::string name;
+    //! What is opened: the canonical path (symbolic links resolved), or the name behind "memory:".
+    std::string path;
+    //! Equal for two spellings of one target: device number, or file system and inode, or memory name.
+    std::string identity;
+};
+
+//! Source: stat(2), sysfs queue attributes, statx(STATX_DIOALIGN).
+struct TargetInfo {
+    uint64_t capacity_bytes = 0;
+    uint32_t lba_size = 0;             //!< logical block size in bytes
+    uint32_t physical_block_size = 0;  //!< in bytes
+    uint32_t memory_alignment = 1;     //!< of buffers for direct I/O, in bytes
+    uint32_t max_transfer_bytes = 0;   //!< of one command; 0 when the kernel does not say
+    bool volatile_write_cache = true;  //!< true when unknown: flushing too often is safe
+    bool read_only = false;
+    std::string model, serial, firmware; //!< empty when the target has none
+};
+
+//! "memory:<name>" or an absolute path to an existing file or device. Throws Error: NOT_FOUND, INVALID
+//! (directory, FIFO, relative path, controller instead of namespace), PERMISSION.
+Target ResolveTarget(const std::string &name);
+
+//! Geometry of a file or device. Throws Error when it cannot be opened for reading or its LBA size is not 512
+//! or 4096. MEMORY targets are described by their engine instead and are refused with INVALID.
+TargetInfo InspectTarget(const Target &target);
+
+//! Every reason why writing to this target would destroy something: mounted (itself or a partition), swap,
+//! holders (device mapper, md), partitions, known signatures (libblkid), a rawduck volume. Empty: free to use.
+//! Each entry is a clause such as "it is mounted on /home" or "it carries an ext4 file system".
+std::vector<std::string> FindOccupants(const Target &target);
+
+//! One row per block device of the machine (/sys/block and partitions), for `rawduck devices`.
+struct DeviceRow {
+    std::string path;
+    TargetInfo info;
+    std::vector<std::string> occupants;
+    std::string error; //!< why it could not be inspected; the other fields are then partial
+};
+std::vector<DeviceRow> ListBlockDevices();
+
+//! A lock between processes on a target: open file description locks, which conflict with the POSIX locks of
+//! stock DuckDB in both directions and are not lost when another descriptor of the file is closed. MEMORY
+//! targets are private to the process and always succeed.
+class TargetLock {
+  public:
+    enum class Mode { SHARED, EXCLUSIVE };
+
+    //! Opens its own descriptor (read-write if permitted). Throws Error LOCKED naming the holder's process id
+    //! where the kernel tells it, or PERMISSION.
+    TargetLock(const Target &target, Mode mode);
+    ~TargetLock();
+    TargetLock(const TargetLock &) = delete;
+    TargetLock &operator=(const TargetLock &) = delete;
+
+    //! Atomic change of mode. On conflict throws Error LOCKED and the old mode stays.
+    void Change(Mode mode);
+    Mode Current() const { return mode_; }
+
+  private:
+    std::string name_;
+    int fd_ = -1;
+    Mode mode_;
+};
+
+} // namespace rawduck

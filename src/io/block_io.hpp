@@ -1,0 +1,70 @@
+//! Reads and writes of any length on a device: splits requests into commands, keeps them in flight together on
+//! the queue that the strategy picks, bounces what is not aligned, retries what came back short, and counts.
+#pragma once
+
+#include "io/device.hpp"
+#include "io/io_stats.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace rawduck {
+
+//! Element of a scatter list: contiguous on the device and in memory.
+struct Segment {
+    uint64_t device_offset = 0; //!< bytes, a multiple of the LBA size
+    char *data = nullptr;       //!< any alignment; bounced when the device cannot take it
+    uint64_t length = 0;        //!< bytes, a multiple of the LBA size
+};
+
+struct Request {
+    Opcode opcode = Opcode::READ;
+    PlacementId placement = PlacementId::NONE;
+    std::vector<Segment> segments;
+};
+
+enum class QueueMode {
+    THREAD //!< one queue owned by each thread: no lock on the path
+};
+//! "thread". Throws Error INVALID listing the known modes.
+QueueMode ParseQueueMode(const std::string &text);
+const char *QueueModeName(QueueMode mode);
+
+struct BlockIoOptions {
+    QueueMode queue_mode = QueueMode::THREAD;
+    uint32_t queue_depth = 32; //!< commands in flight per queue
+};
+
+//! Thread-safe. Destroying it waits for nothing: every call has drained its commands before it returns, so the
+//! owner only has to make sure that no call is running.
+class BlockIo {
+  public:
+    //! `target_name` is what messages call the device.
+    BlockIo(std::unique_ptr<Device> device, BlockIoOptions options, std::string target_name,
+            std::shared_ptr<IoStats> stats);
+    ~BlockIo();
+    BlockIo(const BlockIo &) = delete;
+    BlockIo &operator=(const BlockIo &) = delete;
+
+    //! Runs all segments, returns when every command has completed. Throws Error IO naming target, byte range
+    //! (and LBA range) and the system's text; then the contents of read buffers are undefined and any subset of
+    //! a write may have reached the device.
+    void Execute(const Request &request);
+    //! One contiguous range.
+    void Read(uint64_t device_offset, void *data, uint64_t length);
+    void Write(uint64_t device_offset, const void *data, uint64_t length,
+               PlacementId placement = PlacementId::NONE);
+    //! See Device::Flush. Skipped (and not counted) on a device without a volatile write cache.
+    void Flush();
+    bool Deallocate(uint64_t device_offset, uint64_t length);
+
+    const Capabilities &Caps() const;
+    const std::string &TargetName() const;
+    IoStats &Stats();
+
+  private:
+    struct State;
+    std::shared_ptr<State> state_; //!< shared with the threads' cached queues, which may outlive this object
+};
+
+} // namespace rawduck

@@ -1,0 +1,97 @@
+//! The engine interface, in the five abstractions of the xNVMe paper: device, queue, command, buffer and
+//! capabilities. An engine is one implementation of Device and Queue; nothing above this file knows which.
+#pragma once
+
+#include "common/units.hpp"
+#include "device/target.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace rawduck {
+
+enum class Opcode : uint8_t { READ, WRITE };
+
+//! One transfer between the device and contiguous memory, within the limits of Capabilities. Owned by the
+//! caller and left in place until it is reaped.
+struct Command {
+    Opcode opcode = Opcode::READ;
+    PlacementId placement = PlacementId::NONE;
+    uint32_t length = 0;       //!< bytes, a multiple of the LBA size, at most max_transfer_bytes
+    uint64_t device_offset = 0; //!< bytes, a multiple of the LBA size
+    void *data = nullptr;      //!< aligned to memory_alignment
+    //! After completion: bytes transferred (may be short), or a negative errno.
+    int64_t result = 0;
+    //! For the submitter; engines do not touch them.
+    void *owner = nullptr;
+    uint64_t started_ns = 0;
+};
+
+//! What this device through this engine can do. Fixed while the device is open.
+struct Capabilities {
+    std::string engine;              //!< "posix", "io_uring", "memory"
+    std::string engine_reason;       //!< why this engine: asked for, or why `auto` chose it
+    uint64_t capacity_bytes = 0;     //!< 0 for a file that grows (file mode)
+    uint32_t lba_size = 4096;        //!< bytes
+    uint32_t memory_alignment = 1;   //!< bytes
+    uint32_t max_transfer_bytes = 256 * 1024; //!< of one command
+    uint32_t max_queue_depth = 1;    //!< commands in flight per queue
+    bool volatile_write_cache = true;
+    bool deallocate = false;
+    bool read_only = false;
+};
+
+//! Commands in flight for one thread. Not thread-safe: used by one thread at a time.
+class Queue {
+  public:
+    virtual ~Queue() = default;
+    //! False when the queue is full (reap, then try again). Throws Error IO only when the queue itself is
+    //! broken; the failure of a command is reported in Command::result.
+    virtual bool Submit(Command &command) = 0;
+    //! Hands out up to `max` completed commands. With `wait`, blocks until at least one is complete; calling it
+    //! so with none in flight is a bug.
+    virtual uint32_t Reap(Command **completed, uint32_t max, bool wait) = 0;
+    virtual uint32_t Depth() const = 0;
+};
+
+//! An opened target. Thread-safe. Queues must be destroyed before their device.
+class Device {
+  public:
+    virtual ~Device() = default;
+    virtual const Capabilities &Caps() const = 0;
+    virtual std::unique_ptr<Queue> CreateQueue(uint32_t depth) = 0;
+    //! Makes every command completed before this call durable. Throws Error IO. A failure is final: the caller
+    //! must not retry (the kernel may have dropped the dirty data and report success the second time).
+    virtual void Flush() = 0;
+    //! Tells the device that the range holds nothing of value. Best effort: false where it is not supported.
+    virtual bool Deallocate(uint64_t device_offset, uint64_t length) = 0;
+};
+
+struct DeviceOptions {
+    std::string engine = "auto"; //!< "auto", "io_uring", "posix"; memory targets always use "memory"
+    bool read_only = false;
+    //! File mode: the file grows, so its capacity is not a limit of the device.
+    bool growing_file = false;
+    //! Command size limit asked for by the user, bytes; 0 keeps the default.
+    uint32_t max_transfer_bytes = 0;
+};
+
+//! Opens a target through an engine. Throws Error: PERMISSION, NOT_FOUND, UNSUPPORTED (engine not available on
+//! this kernel or target, with what to do), IO. Direct I/O where the target allows it; never silently buffered:
+//! a file system without O_DIRECT is an UNSUPPORTED error that says so.
+std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options);
+
+//! Memory targets live in this process until they are dropped. Creating one that exists replaces nothing and
+//! throws EXISTS. `memory_alignment` and `max_transfer_bytes` let tests demand what a real device would.
+struct MemoryTargetOptions {
+    uint64_t capacity_bytes = 0;
+    uint32_t lba_size = 4096;
+    uint32_t memory_alignment = 4;
+    uint32_t max_transfer_bytes = 256 * 1024;
+};
+void CreateMemoryTarget(const std::string &name, const MemoryTargetOptions &options);
+bool MemoryTargetExists(const std::string &name);
+void DropMemoryTarget(const std::string &name);
+
+} // namespace rawduck

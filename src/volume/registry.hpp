@@ -1,0 +1,45 @@
+//! The volumes mounted in this process, shared by every DuckDB instance in it. A volume is mounted by its first
+//! use and unmounted (which gives up its lock) as soon as it is idle.
+#pragma once
+
+#include "volume/volume.hpp"
+
+namespace rawduck {
+
+//! Keeps a volume mounted while it lives. Copyable, thread-safe.
+class VolumePin {
+  public:
+    VolumePin() = default;
+    explicit VolumePin(std::shared_ptr<Volume> volume);
+    ~VolumePin();
+    VolumePin(const VolumePin &other);
+    VolumePin(VolumePin &&other) noexcept;
+    VolumePin &operator=(VolumePin other) noexcept;
+
+    Volume *operator->() const { return volume_.get(); }
+    Volume &operator*() const { return *volume_; }
+    explicit operator bool() const { return volume_ != nullptr; }
+
+  private:
+    std::shared_ptr<Volume> volume_;
+};
+
+//! Mounts the target or finds it mounted. A memory target that does not exist is created with
+//! options.memory_target_bytes and formatted: there is nothing to lose. Options of a volume that is already
+//! mounted stay as they are. Throws what ResolveTarget and Volume::Mount throw.
+VolumePin PinVolume(const std::string &target_name, const MountOptions &options);
+
+//! The volumes mounted right now.
+std::vector<VolumePin> MountedVolumes();
+
+struct TargetStats {
+    std::string target;
+    std::shared_ptr<IoStats> stats;
+};
+//! Statistics of every target used by this process, mounted or not, volumes and file mode alike.
+std::vector<TargetStats> AllStats();
+//! The statistics kept for one target, created on first use. `identity` as in Target.
+std::shared_ptr<IoStats> StatsFor(const std::string &identity, const std::string &target_name);
+void ResetStats();
+
+} // namespace rawduck
