@@ -18,7 +18,7 @@ struct ItemHeader {
     uint32_t bytes;
     uint64_t file_id;
 };
-static_assert(sizeof(ItemHeader) == 16, "layout is part of the format");
+static_assert(sizeof(ItemHeader) == ITEM_HEADER_BYTES, "layout is part of the format");
 
 struct SizeBody {
     uint64_t size;

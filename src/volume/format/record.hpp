@@ -84,6 +84,9 @@ static_assert(sizeof(RecordHeader) == 64, "layout is part of the format");
 //! A record is at most this long, header and padding included; what does not fit goes into a new snapshot.
 constexpr uint64_t RECORD_BYTES_MAX = 1 * MIB;
 
+//! Before the body of each item: type, kind, length, file id.
+constexpr uint64_t ITEM_HEADER_BYTES = 16;
+
 void AppendItem(std::string &out, const Item &item);
 //! Length of the item's encoding in bytes.
 uint64_t ItemBytes(const Item &item);

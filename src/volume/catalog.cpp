@@ -1,0 +1,296 @@
+#include "volume/catalog.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace rawduck {
+
+namespace {
+
+Item CreateItem(uint64_t id, const CatalogEntry &entry) {
+    Item item;
+    item.type = ItemType::CREATE;
+    item.file_id = id;
+    item.kind = static_cast<uint8_t>(entry.kind);
+    item.time_us = entry.created_us;
+    item.name = entry.name;
+    return item;
+}
+
+Item ExtentsItem(uint64_t id, const CatalogEntry &entry) {
+    Item item;
+    item.type = ItemType::EXTENTS;
+    item.file_id = id;
+    item.extents = entry.extents;
+    return item;
+}
+
+Item HolesItem(uint64_t id, const CatalogEntry &entry) {
+    Item item;
+    item.type = ItemType::HOLES;
+    item.file_id = id;
+    item.holes = entry.holes;
+    return item;
+}
+
+Item SizeItem(uint64_t id, const CatalogEntry &entry) {
+    Item item;
+    item.type = ItemType::SIZE;
+    item.file_id = id;
+    item.size = entry.size;
+    item.time_us = entry.modified_us;
+    item.tail = entry.tail;
+    return item;
+}
+
+void CutExtents(std::vector<Extent> &extents, uint64_t units) {
+    while (!extents.empty() && extents.back().file_unit >= units) {
+        extents.pop_back();
+    }
+    if (!extents.empty() && extents.back().file_unit + extents.back().units > units) {
+        extents.back().units = units - extents.back().file_unit;
+    }
+}
+
+void AppendExtent(std::vector<Extent> &extents, const Extent &extent) {
+    if (!extents.empty() && extents.back().start + extents.back().units == extent.start) {
+        extents.back().units += extent.units;
+    } else {
+        extents.push_back(extent);
+    }
+}
+
+void CutHoles(std::vector<Hole> &holes, uint64_t size) {
+    while (!holes.empty() && holes.back().offset >= size) {
+        holes.pop_back();
+    }
+    if (!holes.empty() && holes.back().offset + holes.back().length > size) {
+        holes.back().length = size - holes.back().offset;
+    }
+}
+
+} // namespace
+
+uint64_t CatalogEntry::Units() const {
+    return extents.empty() ? 0 : extents.back().file_unit + extents.back().units;
+}
+
+Catalog::Catalog(uint32_t lba_size, Unit data_start, Unit data_end)
+    : lba_size_(lba_size), data_start_(Index(data_start)), data_end_(Index(data_end)) {}
+
+bool Catalog::Inside(const Extent &extent) const {
+    return extent.units > 0 && extent.start >= data_start_ && extent.start < data_end_ &&
+           extent.units <= data_end_ - extent.start;
+}
+
+uint64_t Catalog::EncodedBytes(const CatalogEntry &entry) {
+    uint64_t bytes = ItemBytes(CreateItem(0, entry)) + ItemBytes(SizeItem(0, entry));
+    // Extents and holes are counted without copying them: this runs for every record.
+    if (!entry.extents.empty()) {
+        bytes += ITEM_HEADER_BYTES + sizeof(Extent) * entry.extents.size();
+    }
+    if (!entry.holes.empty()) {
+        bytes += ITEM_HEADER_BYTES + sizeof(Hole) * entry.holes.size();
+    }
+    return bytes;
+}
+
+bool Catalog::Apply(const Item &item, std::string &problem) {
+    if (item.type == ItemType::VERIFY) {
+        return true;
+    }
+    if (item.type == ItemType::CREATE) {
+        return ApplyCreate(item, problem);
+    }
+    auto found = entries_.find(item.file_id);
+    if (found == entries_.end()) {
+        problem = "file " + std::to_string(item.file_id) + " is changed but does not exist";
+        return false;
+    }
+    CatalogEntry &entry = found->second;
+    const uint64_t bytes_before = EncodedBytes(entry);
+    bool applied = false;
+    switch (item.type) {
+    case ItemType::EXTENTS:
+        applied = ApplyExtents(entry, item, problem);
+        break;
+    case ItemType::REMAP:
+        applied = ApplyRemap(entry, item, problem);
+        break;
+    case ItemType::SIZE:
+    case ItemType::TRUNCATE:
+        applied = ApplySize(entry, item, problem);
+        break;
+    case ItemType::HOLES:
+        entry.holes = item.holes;
+        applied = true;
+        break;
+    case ItemType::MOVE:
+        applied = ApplyMove(entry, item, problem);
+        break;
+    case ItemType::REMOVE:
+        entries_.erase(found);
+        snapshot_bytes_ -= bytes_before;
+        return true;
+    default:
+        problem = "unknown item type " + std::to_string(static_cast<int>(item.type));
+        return false;
+    }
+    if (applied) {
+        snapshot_bytes_ += EncodedBytes(entry);
+        snapshot_bytes_ -= bytes_before;
+    }
+    return applied;
+}
+
+bool Catalog::ApplyCreate(const Item &item, std::string &problem) {
+    const auto kind = static_cast<FileKind>(item.kind);
+    const bool known = kind == FileKind::DATABASE || kind == FileKind::WAL || kind == FileKind::OTHER ||
+                       kind == FileKind::DIRECTORY;
+    if (!known || item.name.empty() || entries_.count(item.file_id) != 0) {
+        problem = "file " + std::to_string(item.file_id) + " (\"" + item.name + "\") cannot be created";
+        return false;
+    }
+    CatalogEntry entry;
+    entry.name = item.name;
+    entry.kind = kind;
+    entry.created_us = entry.modified_us = item.time_us;
+    snapshot_bytes_ += EncodedBytes(entry);
+    entries_.emplace(item.file_id, std::move(entry));
+    return true;
+}
+
+bool Catalog::ApplyExtents(CatalogEntry &entry, const Item &item, std::string &problem) {
+    uint64_t next = entry.Units();
+    for (const Extent &extent : item.extents) {
+        if (extent.file_unit != next || !Inside(extent)) {
+            problem = "file \"" + entry.name + "\" gets an extent that does not continue it or lies outside";
+            return false;
+        }
+        next += extent.units;
+    }
+    for (const Extent &extent : item.extents) {
+        AppendExtent(entry.extents, extent);
+    }
+    return true;
+}
+
+bool Catalog::ApplyRemap(CatalogEntry &entry, const Item &item, std::string &problem) {
+    std::vector<Extent> result = entry.extents;
+    for (const Extent &page : item.extents) {
+        if (page.units != 1 || !Inside(page) || page.file_unit >= entry.Units()) {
+            problem = "file \"" + entry.name + "\" gets a page that lies outside";
+            return false;
+        }
+        std::vector<Extent> rebuilt;
+        for (const Extent &extent : result) {
+            const bool hit = page.file_unit >= extent.file_unit && page.file_unit < extent.file_unit + extent.units;
+            if (!hit) {
+                AppendExtent(rebuilt, extent);
+                continue;
+            }
+            const uint64_t before = page.file_unit - extent.file_unit;
+            const uint64_t after = extent.units - before - 1;
+            if (before > 0) {
+                AppendExtent(rebuilt, Extent{extent.file_unit, extent.start, before});
+            }
+            AppendExtent(rebuilt, page);
+            if (after > 0) {
+                AppendExtent(rebuilt, Extent{page.file_unit + 1, extent.start + before + 1, after});
+            }
+        }
+        result = std::move(rebuilt);
+    }
+    entry.extents = std::move(result);
+    return true;
+}
+
+bool Catalog::ApplySize(CatalogEntry &entry, const Item &item, std::string &problem) {
+    const uint64_t units = AlignUp(item.size, UNIT_SIZE) / UNIT_SIZE;
+    if (units > entry.Units() || item.tail.size() != item.size % lba_size_) {
+        problem = "file \"" + entry.name + "\" gets a size of " + std::to_string(item.size) +
+                  " bytes that its extents or its tail do not cover";
+        return false;
+    }
+    if (item.type == ItemType::SIZE && units < entry.Units()) {
+        problem = "file \"" + entry.name + "\" shrinks without being truncated";
+        return false;
+    }
+    CutExtents(entry.extents, units);
+    CutHoles(entry.holes, item.size);
+    entry.size = item.size;
+    entry.tail = item.tail;
+    entry.modified_us = item.time_us;
+    return true;
+}
+
+bool Catalog::ApplyMove(CatalogEntry &entry, const Item &item, std::string &problem) {
+    if (item.name.empty() || item.replaced_id == item.file_id) {
+        problem = "file \"" + entry.name + "\" is moved to an impossible name";
+        return false;
+    }
+    if (item.replaced_id != 0) {
+        auto replaced = entries_.find(item.replaced_id);
+        if (replaced == entries_.end() || replaced->second.name != item.name) {
+            problem = "file \"" + entry.name + "\" replaces a file that is not there";
+            return false;
+        }
+        snapshot_bytes_ -= EncodedBytes(replaced->second);
+        entries_.erase(replaced);
+    }
+    entry.name = item.name;
+    return true;
+}
+
+std::string Catalog::Snapshot() const {
+    std::string out;
+    out.reserve(snapshot_bytes_);
+    for (const auto &[id, entry] : entries_) {
+        AppendItem(out, CreateItem(id, entry));
+        if (!entry.extents.empty()) {
+            AppendItem(out, ExtentsItem(id, entry));
+        }
+        if (!entry.holes.empty()) {
+            AppendItem(out, HolesItem(id, entry));
+        }
+        AppendItem(out, SizeItem(id, entry));
+    }
+    return out;
+}
+
+std::vector<std::string> Catalog::Verify() const {
+    std::vector<std::string> problems;
+    std::set<std::string> names;
+    std::vector<std::pair<Extent, const CatalogEntry *>> used;
+    for (const auto &[id, entry] : entries_) {
+        if (!names.insert(entry.name).second) {
+            problems.push_back("two files are called \"" + entry.name + "\"");
+        }
+        if (entry.Units() != AlignUp(entry.size, UNIT_SIZE) / UNIT_SIZE) {
+            problems.push_back("file \"" + entry.name + "\": its extents do not match its size");
+        }
+        for (const Extent &extent : entry.extents) {
+            used.emplace_back(extent, &entry);
+        }
+        uint64_t end = 0;
+        for (const Hole &hole : entry.holes) {
+            if (hole.length == 0 || hole.offset < end || hole.offset > entry.size ||
+                hole.length > entry.size - hole.offset) {
+                problems.push_back("file \"" + entry.name + "\": its list of holes makes no sense");
+                break;
+            }
+            end = hole.offset + hole.length;
+        }
+    }
+    std::sort(used.begin(), used.end(), [](const auto &a, const auto &b) { return a.first.start < b.first.start; });
+    for (size_t i = 1; i < used.size(); i++) {
+        const Extent &previous = used[i - 1].first;
+        if (previous.start + previous.units > used[i].first.start) {
+            problems.push_back("files \"" + used[i - 1].second->name + "\" and \"" + used[i].second->name +
+                               "\" share the unit " + std::to_string(used[i].first.start));
+        }
+    }
+    return problems;
+}
+
+} // namespace rawduck

@@ -1,0 +1,237 @@
+#include "volume/metadata_log.hpp"
+
+#include "common/aligned_buffer.hpp"
+#include "common/clock.hpp"
+#include "common/error.hpp"
+#include "volume/format/crc32c.hpp"
+
+#include <cstring>
+
+namespace rawduck {
+
+namespace {
+
+//! What items can add to a snapshot at most; removals and sizes are taken to add nothing but a tail.
+uint64_t SnapshotGrowth(const std::vector<Item> &items) {
+    uint64_t bytes = 0;
+    for (const Item &item : items) {
+        const bool grows = item.type == ItemType::CREATE || item.type == ItemType::EXTENTS ||
+                           item.type == ItemType::REMAP || item.type == ItemType::HOLES ||
+                           item.type == ItemType::MOVE || !item.tail.empty();
+        // A remapped page splits an extent in three; a created file also gets a SIZE item.
+        bytes += grows ? 2 * ItemBytes(item) + 64 : 0;
+    }
+    return bytes;
+}
+
+} // namespace
+
+MetadataLog::MetadataLog(BlockIo &io, const Superblock &superblock, std::unique_ptr<Catalog> catalog,
+                         FreeFunction free_extents)
+    : io_(io), superblock_(superblock), catalog_(std::move(catalog)), free_extents_(std::move(free_extents)),
+      snapshot_limit_(superblock.metadata_units * UNIT_SIZE / 4 * 3), snapshot_bytes_(catalog_->SnapshotBytes()),
+      epoch_(superblock.epoch) {}
+
+uint64_t MetadataLog::Queue(std::vector<Item> items, bool data_flush, std::vector<Extent> freed) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    ThrowIfPoisoned();
+    const uint64_t growth = SnapshotGrowth(items);
+    if (growth > 0 && snapshot_bytes_ + pending_growth_ + growth > snapshot_limit_) {
+        throw Error(ErrorCode::NO_SPACE, io_.TargetName() + ": the metadata area is full (" +
+                                             std::to_string(snapshot_bytes_) + " of " +
+                                             std::to_string(snapshot_limit_) +
+                                             " bytes); remove files, or format a larger volume");
+    }
+    pending_growth_ += growth;
+    for (Item &item : items) {
+        pending_.items.push_back(std::move(item));
+    }
+    pending_.freed.insert(pending_.freed.end(), freed.begin(), freed.end());
+    pending_.data_flush = pending_.data_flush || data_flush;
+    return next_ticket_;
+}
+
+void MetadataLog::Commit(uint64_t ticket) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (durable_ticket_ < ticket) {
+        ThrowIfPoisoned();
+        if (writing_) {
+            written_.wait(lock);
+            continue;
+        }
+        writing_ = true;
+        Group group = std::move(pending_);
+        pending_ = Group();
+        pending_growth_ = 0;
+        const uint64_t group_ticket = next_ticket_++;
+        lock.unlock();
+        std::string failure;
+        try {
+            Write(group);
+        } catch (const std::exception &error) {
+            failure = error.what();
+        }
+        if (failure.empty() && !group.freed.empty()) {
+            free_extents_(group.freed);
+        }
+        lock.lock();
+        writing_ = false;
+        if (failure.empty()) {
+            durable_ticket_ = group_ticket;
+            snapshot_bytes_ = catalog_->SnapshotBytes();
+        } else if (poisoned_.empty()) {
+            poisoned_ = failure;
+        }
+        written_.notify_all();
+    }
+}
+
+void MetadataLog::Write(Group &group) {
+    if (group.items.empty()) {
+        if (group.data_flush) {
+            io_.Flush();
+        }
+        return;
+    }
+    std::string payload;
+    for (const Item &item : group.items) {
+        AppendItem(payload, item);
+    }
+    const uint64_t footprint = RecordFootprint(payload.size(), superblock_.lba_size);
+    const bool fits = started_ && footprint <= RECORD_BYTES_MAX &&
+                      LogStart(superblock_) + position_ + footprint <= LogEnd(superblock_);
+    ApplyToCatalog(group.items);
+    if (fits) {
+        WriteRecord(payload, group.items.size(), group.data_flush);
+        RememberVerify(group.items);
+    } else {
+        StartEpoch();
+        RememberVerify({});
+    }
+}
+
+void MetadataLog::WriteRecord(const std::string &payload, size_t item_count, bool data_flush) {
+    // Data that nobody vouches for has to be durable before the record that publishes it.
+    if (data_flush) {
+        io_.Flush();
+    }
+    const std::string record =
+        SealRecord(superblock_.uuid, superblock_.epoch, log_records_.load() + 1, NowUs(), payload,
+                   static_cast<uint32_t>(item_count), superblock_.lba_size);
+    AlignedBuffer buffer;
+    buffer.Append(record.data(), record.size());
+    io_.Write(LogStart(superblock_) + position_, buffer.Data(), buffer.Size());
+    io_.Flush();
+    position_ += record.size();
+    log_bytes_ = position_;
+    log_records_++;
+}
+
+// The area that is overwritten here is the one that no superblock on the device names any more: the superblocks
+// of the running epoch were durable before the first record of that epoch was acknowledged.
+void MetadataLog::StartEpoch() {
+    const std::string snapshot = catalog_->Snapshot();
+    if (snapshot.size() > superblock_.metadata_units * UNIT_SIZE) {
+        throw Error(ErrorCode::NO_SPACE, io_.TargetName() + ": the metadata does not fit into its area");
+    }
+    superblock_.active_area ^= 1;
+    superblock_.epoch++;
+    superblock_.generation++;
+    superblock_.snapshot_bytes = snapshot.size();
+    superblock_.snapshot_crc = Crc32c(0, snapshot.data(), snapshot.size());
+    SealSuperblock(superblock_);
+    if (!snapshot.empty()) {
+        AlignedBuffer buffer;
+        buffer.Append(snapshot.data(), snapshot.size());
+        buffer.AppendZeros(AlignUp(snapshot.size(), UNIT_SIZE) - snapshot.size());
+        io_.Write(superblock_.metadata_start[superblock_.active_area] * UNIT_SIZE, buffer.Data(), buffer.Size());
+    }
+    io_.Flush(); // the snapshot, and all data that it publishes
+    WriteSuperblock(0);
+    io_.Flush(); // one copy is durable before the other one is touched
+    WriteSuperblock(1);
+    started_ = true;
+    position_ = 0;
+    epoch_ = superblock_.epoch;
+    log_bytes_ = 0;
+    log_records_ = 0;
+}
+
+void MetadataLog::WriteSuperblock(int copy) {
+    AlignedBuffer buffer(UNIT_SIZE);
+    memcpy(buffer.Data(), &superblock_, sizeof(superblock_));
+    const uint64_t unit = copy == 0 ? 0 : superblock_.capacity_units - 1;
+    io_.Write(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE);
+}
+
+void MetadataLog::ApplyToCatalog(const std::vector<Item> &items) {
+    std::string problem;
+    for (const Item &item : items) {
+        if (!catalog_->Apply(item, problem)) {
+            throw Error(ErrorCode::CORRUPT, io_.TargetName() + ": refused to write metadata that contradicts itself (" +
+                                                problem + "); this is a bug in rawduck, please report it");
+        }
+    }
+}
+
+void MetadataLog::RememberVerify(const std::vector<Item> &items) {
+    std::lock_guard<std::mutex> guard(verify_mutex_);
+    last_verify_.clear();
+    for (const Item &item : items) {
+        last_verify_.insert(last_verify_.end(), item.verify.begin(), item.verify.end());
+    }
+    has_verify_ = !last_verify_.empty();
+}
+
+void MetadataLog::BeforeOverwrite(uint64_t device_offset, uint64_t length) {
+    if (!has_verify_.load(std::memory_order_acquire)) {
+        return;
+    }
+    bool covered = false;
+    {
+        std::lock_guard<std::mutex> guard(verify_mutex_);
+        for (const Verify &range : last_verify_) {
+            covered = covered || (device_offset < range.device_offset + range.length &&
+                                  range.device_offset < device_offset + length);
+        }
+    }
+    if (covered) {
+        Item nothing;
+        nothing.type = ItemType::VERIFY;
+        Commit(Queue({nothing}, false, {}));
+    }
+}
+
+void MetadataLog::ThrowIfPoisoned() const {
+    if (!poisoned_.empty()) {
+        throw Error(ErrorCode::POISONED, io_.TargetName() +
+                                             ": the volume takes no more writes after an earlier failure (" +
+                                             poisoned_ +
+                                             "); reading goes on. Detach everything on it, check the device, then "
+                                             "attach again: what was committed is there");
+    }
+}
+
+std::string MetadataLog::Poisoned() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return poisoned_;
+}
+
+void MetadataLog::Poison(const std::string &reason) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (poisoned_.empty()) {
+        poisoned_ = reason;
+    }
+}
+
+uint64_t MetadataLog::Epoch() const {
+    return epoch_;
+}
+uint64_t MetadataLog::LogBytes() const {
+    return log_bytes_;
+}
+uint64_t MetadataLog::LogRecords() const {
+    return log_records_;
+}
+
+} // namespace rawduck

@@ -1,0 +1,93 @@
+//! The writer of the metadata log. Items of all files go into one pending record in the order in which they are
+//! queued; whoever commits first writes the record for everyone who queued by then (group commit).
+//!
+//! Invariants:
+//!  - One record is in flight at a time, and it is durable before the next one is written.
+//!  - Data that a record publishes is durable before the record is written, or covered by a VERIFY item.
+//!  - The first record of a mount starts a new epoch: a snapshot in the other metadata area.
+//!  - Freed space is handed back only when the record that frees it is durable.
+//!  - A failed write or flush poisons the log for good.
+#pragma once
+
+#include "io/block_io.hpp"
+#include "volume/catalog.hpp"
+#include "volume/volume_image.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace rawduck {
+
+//! Thread-safe.
+class MetadataLog {
+  public:
+    using FreeFunction = std::function<void(const std::vector<Extent> &)>;
+
+    //! `free_extents` is called, without locks held, with what became free.
+    MetadataLog(BlockIo &io, const Superblock &superblock, std::unique_ptr<Catalog> catalog,
+                FreeFunction free_extents);
+
+    //! Adds items to the pending record and returns the ticket to commit. `data_flush`: data written earlier is
+    //! not covered by VERIFY items and must be flushed before the record. `freed` becomes free with the record.
+    //! Throws Error NO_SPACE (the metadata area is full; nothing was queued) or POISONED.
+    uint64_t Queue(std::vector<Item> items, bool data_flush, std::vector<Extent> freed);
+
+    //! Returns once everything up to the ticket is durable. Throws Error POISONED.
+    void Commit(uint64_t ticket);
+
+    //! Call before bytes on the target are overwritten or discarded: a record whose VERIFY items cover them must
+    //! have a successor first, or the next mount would take the new bytes for a torn write.
+    void BeforeOverwrite(uint64_t device_offset, uint64_t length);
+
+    //! Empty while healthy.
+    std::string Poisoned() const;
+    void Poison(const std::string &reason);
+
+    uint64_t Epoch() const;
+    uint64_t LogBytes() const;
+    uint64_t LogRecords() const;
+
+  private:
+    struct Group {
+        std::vector<Item> items;
+        std::vector<Extent> freed;
+        bool data_flush = false;
+    };
+    void Write(Group &group);
+    void WriteRecord(const std::string &payload, size_t item_count, bool data_flush);
+    void StartEpoch();
+    void WriteSuperblock(int copy);
+    void ApplyToCatalog(const std::vector<Item> &items);
+    void RememberVerify(const std::vector<Item> &items);
+    void ThrowIfPoisoned() const;
+
+    BlockIo &io_;
+    Superblock superblock_;
+    std::unique_ptr<Catalog> catalog_; //!< touched only by the thread that writes
+    FreeFunction free_extents_;
+    const uint64_t snapshot_limit_; //!< bytes
+    bool started_ = false;          //!< this mount has begun an epoch
+    uint64_t position_ = 0;         //!< bytes behind LogStart
+
+    mutable std::mutex mutex_;
+    std::condition_variable written_;
+    Group pending_;
+    uint64_t pending_growth_ = 0; //!< upper bound of what pending items add to a snapshot, bytes
+    uint64_t snapshot_bytes_ = 0; //!< of the catalog, as of the last record
+    uint64_t next_ticket_ = 1;    //!< of the pending group
+    uint64_t durable_ticket_ = 0;
+    bool writing_ = false;
+    std::string poisoned_;
+    std::atomic<uint64_t> epoch_{0}, log_bytes_{0}, log_records_{0};
+
+    std::mutex verify_mutex_;
+    std::atomic<bool> has_verify_{false};
+    std::vector<Verify> last_verify_; //!< of the last record
+};
+
+} // namespace rawduck

@@ -1,0 +1,41 @@
+//! Reads the metadata of a volume: superblocks, snapshot, log. Writes nothing, trusts nothing that it reads.
+#pragma once
+
+#include "io/block_io.hpp"
+#include "volume/catalog.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace rawduck {
+
+//! What one superblock copy looks like.
+struct SuperblockState {
+    bool valid = false;
+    std::string problem; //!< empty when valid
+};
+
+struct VolumeImage {
+    Superblock superblock;
+    SuperblockState copies[2];
+    std::unique_ptr<Catalog> catalog;
+    uint64_t log_bytes = 0;   //!< of whole records
+    uint64_t log_records = 0;
+    bool torn_tail = false;   //!< an unfinished record lies behind the last whole one: normal after a crash
+    //! What does not verify although it was durable once. Empty on a healthy volume. The catalog then holds the
+    //! state before the damage.
+    std::string damage;
+    //! Such as "superblock 1 is damaged".
+    std::string warning;
+};
+
+//! Throws Error: INVALID (not a volume), UNSUPPORTED (newer), CORRUPT (both superblocks or the snapshot are
+//! damaged), IO. `target_name` is for messages.
+VolumeImage LoadVolumeImage(BlockIo &io, const std::string &target_name);
+
+//! Where the log of the active area starts and ends, in bytes on the target.
+uint64_t LogStart(const Superblock &superblock);
+uint64_t LogEnd(const Superblock &superblock);
+
+} // namespace rawduck
