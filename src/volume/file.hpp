@@ -1,0 +1,133 @@
+//! One file of a mounted volume: maps its bytes to the target, grows, and tells the log what became durable.
+//!
+//! Where a byte is: everything before `tail_start_` lies on the target where `map_` says (or in a hole); what
+//! was appended since lies in `tail_`, in memory, until a Sync writes its whole LBAs and puts the rest into the
+//! record. With an empty tail everything lies on the target and the size is a multiple of the LBA size.
+//!
+//! Lock order: publish_mutex_, gate_, map_mutex_; then the locks of Space and MetadataLog. The gate is held
+//! shared by reads and by writes in place, exclusively by whatever moves the tail or takes space away, so that
+//! no command is in flight to space that is being freed.
+#pragma once
+
+#include "common/aligned_buffer.hpp"
+#include "volume/extent_map.hpp"
+#include "volume/hole_set.hpp"
+#include "volume/metadata_log.hpp"
+#include "volume/space.hpp"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+namespace rawduck {
+
+//! What a file needs of its volume.
+struct FileContext {
+    BlockIo &io;
+    Space &space;
+    MetadataLog &log;
+    uint32_t lba_size;
+};
+
+//! Thread-safe, except that the members marked so are guarded by the volume's names mutex.
+class File {
+  public:
+    //! `entry` is null for a file that is being created.
+    File(const FileContext &context, uint64_t id, std::string name, FileKind kind, const CatalogEntry *entry);
+
+    uint64_t Id() const { return id_; }
+    FileKind Kind() const { return kind_; }
+    bool IsTemp() const { return kind_ == FileKind::TEMP; }
+    std::string Name() const;
+    void Rename(const std::string &name);
+    uint64_t Size() const { return size_.load(std::memory_order_acquire); }
+    FileInfo Info() const;
+
+    uint64_t Read(char *data, uint64_t length, uint64_t offset);
+    void Write(const char *data, uint64_t length, uint64_t offset);
+    uint64_t Append(const char *data, uint64_t length);
+    void Truncate(uint64_t size);
+    bool Deallocate(uint64_t offset, uint64_t length);
+
+    //! Data, size and everything queued before become durable.
+    void Sync();
+    //! Gives back space behind the size that was only reserved. For the last writer's close.
+    void ReleaseReservation();
+
+    //! Marks the file as removed and returns what it covers, for the caller to free with the record that removes
+    //! it, or, when it is still open, with its last close. Nothing is published afterwards.
+    void MarkRemoved();
+    bool Removed() const { return removed_.load(std::memory_order_acquire); }
+    std::vector<Extent> TakeExtents();
+
+    // Guarded by the volume's names mutex.
+    uint64_t handles = 0, writers = 0, shared_locks = 0;
+    bool exclusive_lock = false;
+
+  private:
+    struct Shadow {
+        Unit durable{0};  //!< where the page lies for a mount right now
+        Verify verify;    //!< what the new page holds
+    };
+
+    // file_read.cpp
+    void ReadDevice(char *data, uint64_t length, uint64_t offset) const;
+    void ReadUnaligned(char *data, uint64_t length, uint64_t offset) const;
+    std::vector<Segment> Segments(char *data, uint64_t length, uint64_t offset) const;
+
+    // file_write.cpp
+    bool TryWriteInPlace(const char *data, uint64_t length, uint64_t offset);
+    void WriteGated(const char *data, uint64_t length, uint64_t offset);
+    void WriteDevice(const char *data, uint64_t length, uint64_t offset);
+    void WriteVerified(const char *data, uint64_t length, uint64_t offset);
+    Unit WriteFreshPage(const AlignedBuffer &content);
+    void OverwriteDevice(const char *data, uint64_t length, uint64_t offset);
+    void MergeUnaligned(const char *data, uint64_t length, uint64_t offset);
+    void WriteShadowPage(uint64_t page, const char *data, uint64_t length, uint64_t into);
+    void AppendGated(const char *data, uint64_t length);
+    void ExtendTo(uint64_t offset);
+    void DrainTail();
+    void EnsureUnits(uint64_t units);
+    bool IsDurableHead(uint64_t offset) const;
+
+    // file_publish.cpp
+    uint64_t QueuePublish(std::vector<Extent> freed);
+    void PublishTail(std::vector<Item> &items, bool &data_flush);
+    void PublishPages(std::vector<Item> &items, std::vector<Extent> &freed);
+    void PublishExtents(std::vector<Item> &items);
+    void PublishSize(std::vector<Item> &items);
+    Item MakeItem(ItemType type) const;
+    void CutTail(uint64_t size);
+    std::vector<Extent> CutUnits(uint64_t units);
+
+    const FileContext context_;
+    const uint64_t id_;
+    const FileKind kind_;
+
+    mutable std::mutex name_mutex_;
+    std::string name_;
+
+    std::mutex publish_mutex_;
+    mutable std::shared_mutex gate_;
+    mutable std::shared_mutex map_mutex_; //!< guards map_ and holes_
+    ExtentMap map_;
+    HoleSet holes_;
+    std::atomic<bool> has_holes_{false};
+    bool holes_dirty_ = false;            //!< guarded by map_mutex_
+
+    std::atomic<uint64_t> size_{0};
+    std::atomic<int64_t> modified_us_{0};
+    uint64_t tail_start_ = 0;             //!< guarded by gate_
+    AlignedBuffer tail_;                  //!< guarded by gate_
+    bool tail_dirty_ = false;             //!< guarded by gate_: bytes of the durable tail were changed
+    std::map<uint64_t, Shadow> shadows_;  //!< guarded by gate_: head pages rewritten since the last publish
+    std::atomic<bool> unflushed_{false};  //!< data on the target that no flush and no VERIFY covers
+
+    // What the log has been told, guarded by publish_mutex_ (durable_size_ is also read under the gate).
+    std::atomic<uint64_t> durable_size_{0};
+    uint64_t durable_units_ = 0;
+    std::atomic<bool> removed_{false};
+};
+
+} // namespace rawduck

@@ -1,0 +1,253 @@
+#include "volume/file.hpp"
+
+#include "common/clock.hpp"
+#include "common/error.hpp"
+#include "volume/format/crc32c.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rawduck {
+
+namespace {
+//! Appended data up to this length is vouched for by a checksum in the record; more is flushed first.
+constexpr uint64_t VERIFY_BYTES_MAX = 256 * KIB;
+} // namespace
+
+File::File(const FileContext &context, uint64_t id, std::string name, FileKind kind, const CatalogEntry *entry)
+    : context_(context), id_(id), kind_(kind), name_(std::move(name)), modified_us_(NowUs()) {
+    if (!entry) {
+        return;
+    }
+    for (const Extent &extent : entry->extents) {
+        map_.Append(static_cast<Unit>(extent.start), extent.units);
+    }
+    holes_ = HoleSet(entry->holes);
+    has_holes_ = !holes_.Empty();
+    size_ = durable_size_ = entry->size;
+    durable_units_ = map_.Units();
+    modified_us_ = entry->modified_us;
+    tail_.Append(entry->tail.data(), entry->tail.size());
+    tail_start_ = entry->size - entry->tail.size();
+}
+
+std::string File::Name() const {
+    std::lock_guard<std::mutex> guard(name_mutex_);
+    return name_;
+}
+
+void File::Rename(const std::string &name) {
+    std::lock_guard<std::mutex> guard(name_mutex_);
+    name_ = name;
+}
+
+FileInfo File::Info() const {
+    FileInfo info;
+    info.name = Name();
+    info.kind = kind_;
+    info.size = Size();
+    info.modified_us = modified_us_;
+    std::shared_lock<std::shared_mutex> guard(map_mutex_);
+    info.allocated = map_.Units() * UNIT_SIZE;
+    for (const Extent &extent : map_.Extents()) {
+        info.extents.push_back(
+            ExtentInfo{extent.file_unit * UNIT_SIZE, extent.start * UNIT_SIZE, extent.units * UNIT_SIZE});
+    }
+    return info;
+}
+
+void File::Sync() {
+    if (IsTemp()) {
+        return;
+    }
+    uint64_t ticket = 0;
+    {
+        std::lock_guard<std::mutex> publish(publish_mutex_);
+        if (Removed()) {
+            return;
+        }
+        std::unique_lock<std::shared_mutex> gate(gate_);
+        ticket = QueuePublish({});
+    }
+    context_.log.Commit(ticket);
+}
+
+Item File::MakeItem(ItemType type) const {
+    Item item;
+    item.type = type;
+    item.file_id = id_;
+    return item;
+}
+
+// Under publish_mutex_ and the exclusive gate: no write in place is half done, so what is published is what
+// its writers were told is written.
+uint64_t File::QueuePublish(std::vector<Extent> freed) {
+    std::vector<Item> items;
+    bool data_flush = unflushed_.exchange(false);
+    PublishTail(items, data_flush);
+    PublishPages(items, freed);
+    std::unique_lock<std::shared_mutex> guard(map_mutex_);
+    PublishExtents(items);
+    PublishSize(items);
+    if (holes_dirty_) {
+        Item holes = MakeItem(ItemType::HOLES);
+        holes.holes = holes_.List();
+        items.push_back(std::move(holes));
+        holes_dirty_ = false;
+    }
+    return context_.log.Queue(std::move(items), data_flush, std::move(freed));
+}
+
+void File::PublishTail(std::vector<Item> &items, bool &data_flush) {
+    const uint64_t whole = AlignDown(tail_.Size(), context_.lba_size);
+    if (whole == 0) {
+        return;
+    }
+    if (whole > VERIFY_BYTES_MAX) {
+        DrainTail();
+        unflushed_ = false;
+        data_flush = true;
+        return;
+    }
+    WriteVerified(tail_.Data(), whole, tail_start_);
+    Item verify = MakeItem(ItemType::VERIFY);
+    for (const Segment &segment : Segments(tail_.Data(), whole, tail_start_)) {
+        verify.verify.push_back(Verify{segment.device_offset, static_cast<uint32_t>(segment.length),
+                                       Crc32c(0, segment.data, segment.length)});
+    }
+    items.push_back(std::move(verify));
+    tail_.DropFront(whole);
+    tail_start_ += whole;
+}
+
+void File::PublishPages(std::vector<Item> &items, std::vector<Extent> &freed) {
+    if (shadows_.empty()) {
+        return;
+    }
+    Item remap = MakeItem(ItemType::REMAP);
+    Item verify = MakeItem(ItemType::VERIFY);
+    for (const auto &[page, shadow] : shadows_) {
+        remap.extents.push_back(Extent{page, shadow.verify.device_offset / UNIT_SIZE, 1});
+        verify.verify.push_back(shadow.verify);
+        freed.push_back(Extent{0, Index(shadow.durable), 1});
+    }
+    items.push_back(std::move(remap));
+    items.push_back(std::move(verify));
+    shadows_.clear();
+}
+
+void File::PublishExtents(std::vector<Item> &items) {
+    const uint64_t needed = AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE;
+    if (needed > durable_units_) {
+        Item extents = MakeItem(ItemType::EXTENTS);
+        extents.extents = map_.Slice(durable_units_, needed);
+        items.push_back(std::move(extents));
+    }
+}
+
+void File::PublishSize(std::vector<Item> &items) {
+    const uint64_t size = Size();
+    if (size == durable_size_ && !tail_dirty_) {
+        return;
+    }
+    Item item = MakeItem(size < durable_size_ ? ItemType::TRUNCATE : ItemType::SIZE);
+    item.size = size;
+    item.time_us = modified_us_;
+    item.tail.assign(tail_.Data(), tail_.Size());
+    items.push_back(std::move(item));
+    durable_size_ = size;
+    durable_units_ = AlignUp(size, UNIT_SIZE) / UNIT_SIZE;
+    tail_dirty_ = false;
+}
+
+void File::Truncate(uint64_t size) {
+    std::lock_guard<std::mutex> publish(publish_mutex_);
+    std::unique_lock<std::shared_mutex> gate(gate_);
+    if (size > Size()) {
+        throw Error(ErrorCode::INVALID, context_.io.TargetName() + "/" + Name() + ": cannot truncate to " +
+                                            std::to_string(size) + " bytes, the file has only " +
+                                            std::to_string(Size()));
+    }
+    CutTail(size);
+    {
+        std::unique_lock<std::shared_mutex> guard(map_mutex_);
+        if (!holes_.Empty()) {
+            holes_.Remove(size, UINT64_MAX - size);
+            has_holes_ = !holes_.Empty();
+            holes_dirty_ = true;
+        }
+        size_ = size;
+    }
+    modified_us_ = NowUs();
+    std::vector<Extent> freed = CutUnits(AlignUp(size, UNIT_SIZE) / UNIT_SIZE);
+    if (IsTemp() || Removed()) {
+        // A removed file's space is in the log's hands only through its last close.
+        context_.space.Free(freed);
+        return;
+    }
+    // The gate stays closed until the record is durable: later appends reuse LBAs that a mount before it reads.
+    context_.log.Commit(QueuePublish(std::move(freed)));
+}
+
+// Lets the tail end at `size`: cut off, or read back from the target when the file now ends inside an LBA there.
+void File::CutTail(uint64_t size) {
+    const uint64_t base = AlignDown(size, context_.lba_size);
+    if (!tail_.Empty() && size > tail_start_) {
+        tail_.Resize(size - tail_start_);
+    } else {
+        AlignedBuffer rest(size - base);
+        if (size > base) {
+            ReadDevice(rest.Data(), size - base, base);
+        }
+        tail_ = std::move(rest);
+        tail_start_ = base;
+    }
+}
+
+std::vector<Extent> File::CutUnits(uint64_t units) {
+    std::unique_lock<std::shared_mutex> guard(map_mutex_);
+    std::vector<Extent> freed = map_.Truncate(units);
+    for (auto shadow = shadows_.begin(); shadow != shadows_.end();) {
+        if (shadow->first < units) {
+            ++shadow;
+            continue;
+        }
+        freed.push_back(Extent{0, Index(shadow->second.durable), 1});
+        shadow = shadows_.erase(shadow);
+    }
+    return freed;
+}
+
+bool File::Deallocate(uint64_t offset, uint64_t length) {
+    std::shared_lock<std::shared_mutex> gate(gate_);
+    const uint64_t begin = AlignUp(offset, UNIT_SIZE);
+    const uint64_t end = AlignDown(std::min(offset + length, tail_.Empty() ? Size() : tail_start_), UNIT_SIZE);
+    bool taken = begin < end;
+    if (taken) {
+        for (const Segment &segment : Segments(nullptr, end - begin, begin)) {
+            context_.log.BeforeOverwrite(segment.device_offset, segment.length);
+            taken = context_.io.Deallocate(segment.device_offset, segment.length) && taken;
+        }
+    }
+    return taken;
+}
+
+void File::ReleaseReservation() {
+    std::unique_lock<std::shared_mutex> gate(gate_);
+    DrainTail();
+    tail_.Shrink(context_.lba_size);
+    std::unique_lock<std::shared_mutex> guard(map_mutex_);
+    context_.space.Free(map_.Truncate(AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE));
+}
+
+void File::MarkRemoved() {
+    std::lock_guard<std::mutex> publish(publish_mutex_);
+    removed_ = true;
+}
+
+std::vector<Extent> File::TakeExtents() {
+    std::unique_lock<std::shared_mutex> gate(gate_);
+    return CutUnits(0);
+}
+
+} // namespace rawduck
