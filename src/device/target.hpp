@@ -42,14 +42,18 @@ TargetInfo InspectTarget(const Target &target);
 
 //! Every reason why writing to this target would destroy something: mounted (itself or a partition), swap,
 //! holders (device mapper, md), partitions, known signatures (libblkid), a rawduck volume. Empty: free to use.
-//! Each entry is a clause such as "it is mounted on /home" or "it carries an ext4 file system".
-std::vector<std::string> FindOccupants(const Target &target);
+struct Occupant {
+    std::string what;       //!< a clause such as "it is mounted on /home" or "it carries an ext4 file system"
+    bool forceable = false; //!< contents, which the user may give up; false: in use, and never to be overwritten
+};
+//! MEMORY targets: always empty, their engine knows nothing of what lies outside this process.
+std::vector<Occupant> FindOccupants(const Target &target);
 
 //! One row per block device of the machine (/sys/block and partitions), for `rawduck devices`.
 struct DeviceRow {
     std::string path;
     TargetInfo info;
-    std::vector<std::string> occupants;
+    std::vector<Occupant> occupants;
     std::string error; //!< why it could not be inspected; the other fields are then partial
 };
 std::vector<DeviceRow> ListBlockDevices();
@@ -76,6 +80,7 @@ class TargetLock {
     std::string name_;
     int fd_ = -1;
     Mode mode_;
+    uint64_t fork_generation_; //!< in a forked child the lock is the parent's and is left alone
 };
 
 } // namespace rawduck

@@ -35,7 +35,8 @@ struct BlockIoOptions {
     uint32_t queue_depth = 32; //!< commands in flight per queue
 };
 
-//! Thread-safe. Destroying it waits for nothing: every call has drained its commands before it returns, so the
+//! Thread-safe. In a child made by fork() every call throws Error UNSUPPORTED: queues do not survive a fork.
+//! Destroying it waits for nothing: every call has drained its commands before it returns, so the
 //! owner only has to make sure that no call is running.
 class BlockIo {
   public:
@@ -64,7 +65,8 @@ class BlockIo {
 
   private:
     struct State;
-    std::shared_ptr<State> state_; //!< shared with the threads' cached queues, which may outlive this object
+    void Run(Opcode opcode, PlacementId placement, const Segment *segments, size_t segment_count);
+    std::unique_ptr<State> state_;
 };
 
 } // namespace rawduck

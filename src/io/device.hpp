@@ -50,7 +50,8 @@ class Queue {
     //! broken; the failure of a command is reported in Command::result.
     virtual bool Submit(Command &command) = 0;
     //! Hands out up to `max` completed commands. With `wait`, blocks until at least one is complete; calling it
-    //! so with none in flight is a bug.
+    //! so with none in flight is a bug. Never throws while a command is in flight: the device may still write to
+    //! its memory.
     virtual uint32_t Reap(Command **completed, uint32_t max, bool wait) = 0;
     virtual uint32_t Depth() const = 0;
 };

@@ -15,9 +15,11 @@ const char *IoOperationName(IoOperation operation);
 class LatencyHistogram {
   public:
     void Record(uint64_t nanoseconds);
-    //! Upper bound in nanoseconds of the bucket that holds the given quantile (0..1); 0 when empty.
+    //! Upper bound in nanoseconds of the bucket that holds the given quantile (0..1), but never more than MaxNs;
+    //! 0 when empty.
     uint64_t Quantile(double quantile) const;
     uint64_t MaxNs() const { return max_ns_.load(std::memory_order_relaxed); }
+    void Reset();
 
   private:
     static constexpr int SUB_BUCKETS = 8;
@@ -42,6 +44,7 @@ class IoStats {
     void AddRequest(IoOperation operation);
     //! One command completed: `depth` counts those in flight on its queue at submission, itself included.
     void AddCommand(IoOperation operation, uint64_t bytes, uint64_t depth, uint64_t latency_ns);
+    //! Of the bytes of a command, those that were copied through an aligned buffer.
     void AddBounce(IoOperation operation, uint64_t bytes);
     IoCounters Snapshot(IoOperation operation) const;
     void Reset();

@@ -1,0 +1,194 @@
+#include "io/block_io.hpp"
+
+#include "common/error.hpp"
+#include "device/fork_generation.hpp"
+#include "io/clock.hpp"
+#include "io/request_run.hpp"
+#include "io/thread_queues.hpp"
+
+#include <mutex>
+
+namespace rawduck {
+namespace {
+
+constexpr uint32_t MAX_QUEUE_DEPTH = 4096;
+
+//! Counts one command of an operation that has no queue, however it ends.
+class TimedCommand {
+  public:
+    TimedCommand(IoStats &stats, IoOperation operation, uint64_t bytes)
+        : stats_(stats), operation_(operation), bytes_(bytes), started_ns_(MonotonicNs()) {
+        stats_.AddRequest(operation_);
+    }
+    ~TimedCommand() { stats_.AddCommand(operation_, bytes_, 1, MonotonicNs() - started_ns_); }
+    TimedCommand(const TimedCommand &) = delete;
+    TimedCommand &operator=(const TimedCommand &) = delete;
+
+  private:
+    IoStats &stats_;
+    const IoOperation operation_;
+    const uint64_t bytes_;
+    const uint64_t started_ns_;
+};
+
+//! Keeps queues which a forked child has inherited out of reach for good: their rings and mutexes belong to the
+//! parent. Reachable, so that leak checkers see intent.
+void Abandon(std::shared_ptr<ThreadQueues> queues) {
+    static auto *mutex = new std::mutex;
+    static auto *abandoned = new std::vector<std::shared_ptr<ThreadQueues>>;
+    std::lock_guard<std::mutex> guard(*mutex);
+    abandoned->push_back(std::move(queues));
+}
+
+} // namespace
+
+QueueMode ParseQueueMode(const std::string &text) {
+    if (text == "thread") {
+        return QueueMode::THREAD;
+    }
+    throw Error(ErrorCode::INVALID, "queue mode '" + text + "' is unknown; known modes: thread");
+}
+
+const char *QueueModeName(QueueMode mode) {
+    switch (mode) {
+    case QueueMode::THREAD:
+        return "thread";
+    }
+    return "unknown";
+}
+
+struct BlockIo::State {
+    State(std::unique_ptr<Device> device, const BlockIoOptions &options, std::string name,
+          std::shared_ptr<IoStats> io_stats)
+        : caps(device->Caps()), queues(std::make_shared<ThreadQueues>(std::move(device), options.queue_depth)),
+          target_name(std::move(name)), stats(std::move(io_stats)), fork_generation(ForkGeneration()) {}
+
+    void CheckFork() const {
+        if (fork_generation != ForkGeneration()) {
+            throw Error(ErrorCode::UNSUPPORTED, target_name + ": it was opened before fork(), and its queues belong to "
+                                                              "the parent process; open it anew in the child");
+        }
+    }
+
+    void CheckRange(const char *operation, uint64_t offset, uint64_t length) const {
+        auto refuse = [&](const std::string &why) {
+            throw Error(ErrorCode::INVALID, target_name + ": " + operation + " of " + std::to_string(length) +
+                                                " bytes at byte offset " + std::to_string(offset) + " " + why);
+        };
+        if (!IsAligned(offset, caps.lba_size) || !IsAligned(length, caps.lba_size)) {
+            refuse("is not a multiple of the LBA size of " + std::to_string(caps.lba_size) + " bytes");
+        }
+        const uint64_t end = caps.capacity_bytes == 0 ? INT64_MAX : caps.capacity_bytes;
+        if (offset > end || length > end - offset) {
+            refuse("ends beyond the capacity of " + std::to_string(end) + " bytes");
+        }
+    }
+
+    void CheckWritable(const char *operation) const {
+        if (caps.read_only) {
+            throw Error(ErrorCode::READ_ONLY, target_name + ": " + operation +
+                                                  " refused: it is open for reading only; check its permissions, or "
+                                                  "attach it without READ_ONLY");
+        }
+    }
+
+    const Capabilities caps;
+    const std::shared_ptr<ThreadQueues> queues; //!< shared with the threads, which may exit later than this
+    const std::string target_name;
+    const std::shared_ptr<IoStats> stats;
+    const uint64_t fork_generation;
+};
+
+BlockIo::BlockIo(std::unique_ptr<Device> device, BlockIoOptions options, std::string target_name,
+                 std::shared_ptr<IoStats> stats) {
+    if (options.queue_depth == 0 || options.queue_depth > MAX_QUEUE_DEPTH) {
+        throw Error(ErrorCode::INVALID, target_name + ": a queue depth of " + std::to_string(options.queue_depth) +
+                                            " is not possible; give 1 to " + std::to_string(MAX_QUEUE_DEPTH));
+    }
+    state_ = std::make_unique<State>(std::move(device), options, std::move(target_name), std::move(stats));
+}
+
+BlockIo::~BlockIo() {
+    if (state_->fork_generation != ForkGeneration()) {
+        Abandon(state_->queues);
+        return;
+    }
+    // The device is closed when this returns, even if an exiting thread holds on to the queues for a moment more.
+    state_->queues->Close();
+}
+
+void BlockIo::Execute(const Request &request) {
+    Run(request.opcode, request.placement, request.segments.data(), request.segments.size());
+}
+
+void BlockIo::Read(uint64_t device_offset, void *data, uint64_t length) {
+    Segment segment{device_offset, static_cast<char *>(data), length};
+    Run(Opcode::READ, PlacementId::NONE, &segment, 1);
+}
+
+void BlockIo::Write(uint64_t device_offset, const void *data, uint64_t length, PlacementId placement) {
+    // A write command only reads from its memory.
+    Segment segment{device_offset, static_cast<char *>(const_cast<void *>(data)), length};
+    Run(Opcode::WRITE, placement, &segment, 1);
+}
+
+void BlockIo::Run(Opcode opcode, PlacementId placement, const Segment *segments, size_t segment_count) {
+    State &state = *state_;
+    state.CheckFork();
+    const bool reads = opcode == Opcode::READ;
+    const char *name = reads ? "read" : "write";
+    if (!reads) {
+        state.CheckWritable(name);
+    }
+    for (size_t i = 0; i < segment_count; i++) {
+        state.CheckRange(name, segments[i].device_offset, segments[i].length);
+        if (!segments[i].data && segments[i].length > 0) {
+            throw Error(ErrorCode::INVALID, state.target_name + ": " + name + " without a buffer");
+        }
+    }
+    state.stats->AddRequest(reads ? IoOperation::READ : IoOperation::WRITE);
+    ThreadQueue &mine = state.queues->Mine();
+    try {
+        RequestRun(mine, state.caps, *state.stats, state.target_name, {opcode, placement, segments, segment_count})
+            .Run();
+    } catch (...) {
+        if (mine.broken) {
+            state.queues->DiscardMine();
+        }
+        throw;
+    }
+}
+
+void BlockIo::Flush() {
+    state_->CheckFork();
+    if (!state_->caps.volatile_write_cache) {
+        return;
+    }
+    TimedCommand timed(*state_->stats, IoOperation::FLUSH, 0);
+    state_->queues->GetDevice().Flush();
+}
+
+bool BlockIo::Deallocate(uint64_t device_offset, uint64_t length) {
+    state_->CheckFork();
+    state_->CheckWritable("deallocate");
+    state_->CheckRange("deallocate", device_offset, length);
+    if (!state_->caps.deallocate || length == 0) {
+        return false;
+    }
+    TimedCommand timed(*state_->stats, IoOperation::DEALLOCATE, length);
+    return state_->queues->GetDevice().Deallocate(device_offset, length);
+}
+
+const Capabilities &BlockIo::Caps() const {
+    return state_->caps;
+}
+
+const std::string &BlockIo::TargetName() const {
+    return state_->target_name;
+}
+
+IoStats &BlockIo::Stats() {
+    return *state_->stats;
+}
+
+} // namespace rawduck

@@ -1,0 +1,99 @@
+#include "io/engines/file_device.hpp"
+
+#include "common/error.hpp"
+#include "device/open_target.hpp"
+#include "device/sysfs.hpp"
+#include "io/engines/command_size.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+
+namespace rawduck {
+namespace {
+
+bool IsRefusedWrite(int error_number) {
+    return error_number == EACCES || error_number == EPERM || error_number == EROFS;
+}
+
+bool CanDiscard(int fd) {
+    struct stat status;
+    if (fstat(fd, &status) != 0) {
+        return false;
+    }
+    uint64_t max_bytes = 0;
+    std::string directory = SysfsDirectory(status.st_rdev);
+    return !directory.empty() && ReadNumber(DiskDirectory(directory) + "/queue/discard_max_bytes", max_bytes) &&
+           max_bytes > 0;
+}
+
+} // namespace
+
+FileDevice::FileDevice(const Target &target, const DeviceOptions &options) : name_(target.name), kind_(target.kind) {
+    const TargetInfo info = InspectTarget(target);
+    Open(target, options.read_only || info.read_only);
+    caps_.capacity_bytes = options.growing_file ? 0 : AlignDown(info.capacity_bytes, info.lba_size);
+    caps_.lba_size = info.lba_size;
+    caps_.memory_alignment = info.memory_alignment;
+    caps_.max_transfer_bytes = CommandSizeLimit(name_, options, info.max_transfer_bytes, info.lba_size);
+    caps_.volatile_write_cache = info.volatile_write_cache;
+    caps_.deallocate = !caps_.read_only && (kind_ == TargetKind::REGULAR_FILE || CanDiscard(fd_.Get()));
+    if (caps_.capacity_bytes == 0 && !options.growing_file) {
+        throw Error(ErrorCode::INVALID, name_ + ": it has no room at all (" + std::to_string(info.capacity_bytes) +
+                                            " bytes); give the file a size first");
+    }
+}
+
+void FileDevice::Open(const Target &target, bool read_only) {
+    int error_number = EACCES;
+    if (!read_only) {
+        fd_ = TryOpenTarget(target, O_RDWR | O_DIRECT, error_number);
+    }
+    if (!fd_.IsOpen() && IsRefusedWrite(error_number)) {
+        fd_ = TryOpenTarget(target, O_RDONLY | O_DIRECT, error_number);
+        caps_.read_only = true;
+    }
+    if (fd_.IsOpen()) {
+        return;
+    }
+    if (error_number == EINVAL) {
+        throw Error(ErrorCode::UNSUPPORTED,
+                    name_ + ": its file system does not support direct I/O (O_DIRECT: " + ErrnoText(error_number) +
+                        "); place the volume on ext4, XFS or btrfs, or on a block device");
+    }
+    ThrowOpenError(name_, "open for direct I/O", error_number);
+}
+
+void FileDevice::Flush() {
+    if (fdatasync(fd_.Get()) != 0) {
+        throw Error(ErrorCode::IO, name_ + ": flush failed, so earlier writes may be lost: " + ErrnoText(errno) +
+                                       "; look into the kernel log (dmesg)");
+    }
+}
+
+bool FileDevice::Deallocate(uint64_t device_offset, uint64_t length) {
+    if (!caps_.deallocate) {
+        return false;
+    }
+    int result;
+    if (kind_ == TargetKind::BLOCK_DEVICE) {
+        uint64_t range[2] = {device_offset, length};
+        result = ioctl(fd_.Get(), BLKDISCARD, range);
+    } else {
+        result = fallocate(fd_.Get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(device_offset),
+                           static_cast<off_t>(length));
+    }
+    if (result == 0) {
+        return true;
+    }
+    // A hint that is not taken leaves the contents as they are, which is always correct.
+    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR || errno == EBUSY) {
+        return false;
+    }
+    throw Error(ErrorCode::IO, name_ + ": deallocate of " + std::to_string(length) + " bytes at byte offset " +
+                                   std::to_string(device_offset) + " failed: " + ErrnoText(errno) +
+                                   "; look into the kernel log (dmesg)");
+}
+
+} // namespace rawduck

@@ -1,0 +1,28 @@
+//! What the posix and io_uring engines share: a file or block device opened for direct I/O.
+#pragma once
+
+#include "device/file_descriptor.hpp"
+#include "io/device.hpp"
+
+namespace rawduck {
+
+class FileDevice : public Device {
+  public:
+    const Capabilities &Caps() const override { return caps_; }
+    void Flush() override;
+    bool Deallocate(uint64_t device_offset, uint64_t length) override;
+
+  protected:
+    FileDevice(const Target &target, const DeviceOptions &options);
+
+    std::string name_;
+    FileDescriptor fd_;
+    Capabilities caps_; //!< all but engine, engine_reason and max_queue_depth, which the engine adds
+
+  private:
+    void Open(const Target &target, bool read_only);
+
+    TargetKind kind_;
+};
+
+} // namespace rawduck

@@ -1,0 +1,39 @@
+#include "io/engines/posix.hpp"
+
+#include "io/engines/file_device.hpp"
+#include "io/engines/synchronous_queue.hpp"
+
+#include <cerrno>
+#include <unistd.h>
+
+namespace rawduck {
+namespace {
+
+class PosixDevice final : public FileDevice {
+  public:
+    PosixDevice(const Target &target, const DeviceOptions &options, const std::string &reason)
+        : FileDevice(target, options) {
+        caps_.engine = "posix";
+        caps_.engine_reason = reason;
+        caps_.max_queue_depth = 1; // a second command could only wait for the first
+    }
+
+    std::unique_ptr<Queue> CreateQueue(uint32_t) override {
+        int fd = fd_.Get();
+        return std::make_unique<SynchronousQueue>(1, [fd](const Command &command) -> int64_t {
+            auto offset = static_cast<off_t>(command.device_offset);
+            ssize_t result = command.opcode == Opcode::READ ? pread(fd, command.data, command.length, offset)
+                                                            : pwrite(fd, command.data, command.length, offset);
+            return result < 0 ? -errno : result;
+        });
+    }
+};
+
+} // namespace
+
+std::unique_ptr<Device> OpenPosixDevice(const Target &target, const DeviceOptions &options,
+                                        const std::string &reason) {
+    return std::make_unique<PosixDevice>(target, options, reason);
+}
+
+} // namespace rawduck

@@ -1,0 +1,276 @@
+#include "io/request_run.hpp"
+
+#include "common/error.hpp"
+#include "io/clock.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace rawduck {
+namespace {
+
+//! Of a command which the system interrupted, or which moved fewer bytes than one unit.
+constexpr uint32_t MAX_ATTEMPTS = 16;
+
+//! What to do about the errors a user meets.
+const char *Advice(int error_number) {
+    switch (error_number) {
+    case EIO:
+        return "; look into the kernel log (dmesg) and the health of the device (smartctl -a)";
+    case ENOSPC:
+    case EDQUOT:
+        return "; make room in the file system that holds the file";
+    case ENODEV:
+    case ENXIO:
+        return "; the device has gone away";
+    case EINVAL:
+        return "; the device refuses the alignment or size of the command: try a smaller command size, and report it";
+    default:
+        return "";
+    }
+}
+
+} // namespace
+
+RequestRun::RequestRun(ThreadQueue &thread_queue, const Capabilities &caps, IoStats &stats,
+                       const std::string &target_name, const Work &work)
+    : mine_(thread_queue), caps_(caps), stats_(stats), target_name_(target_name), work_(work),
+      operation_(work.opcode == Opcode::READ ? IoOperation::READ : IoOperation::WRITE) {
+    mine_.reaped.clear();
+    mine_.resubmit.clear();
+}
+
+void RequestRun::Run() {
+    for (;;) {
+        Fill();
+        const bool nothing_reaped = reaped_head_ == mine_.reaped.size();
+        if (nothing_reaped && in_flight_ == 0) {
+            break;
+        }
+        // Between copies this only sends what Fill has prepared, so that the device works during the next copy.
+        if (in_flight_ > 0) {
+            Reap(nothing_reaped);
+        }
+        while (reaped_head_ < mine_.reaped.size()) {
+            auto &slot = *static_cast<CommandSlot *>(mine_.reaped[reaped_head_++]->owner);
+            if (Finish(slot)) {
+                break;
+            }
+        }
+    }
+    for (CommandSlot *slot : mine_.resubmit) {
+        Release(*slot); // only after a failure
+    }
+    if (Failed()) {
+        Throw();
+    }
+}
+
+//! Submits until the queue, the slots, the bounce pool or the work are exhausted.
+void RequestRun::Fill() {
+    while (!Failed()) {
+        CommandSlot *slot = NextSlot();
+        if (!slot) {
+            return;
+        }
+        if (!Submit(*slot)) {
+            mine_.resubmit.push_back(slot);
+            if (in_flight_ == 0 && reaped_head_ == mine_.reaped.size() && !Failed()) {
+                Fail(Failure::Kind::SYSTEM, *slot, EBUSY); // an empty queue that is full: nothing would ever move
+            }
+            return;
+        }
+    }
+}
+
+CommandSlot *RequestRun::NextSlot() {
+    if (!mine_.resubmit.empty()) {
+        CommandSlot *slot = mine_.resubmit.back();
+        mine_.resubmit.pop_back();
+        return slot;
+    }
+    return mine_.idle.empty() ? nullptr : NextPiece();
+}
+
+//! Cuts the next piece off the segments: at most one command long, within one segment, bounced when it must be.
+CommandSlot *RequestRun::NextPiece() {
+    while (segment_ < work_.segment_count && segment_offset_ == work_.segments[segment_].length) {
+        segment_++;
+        segment_offset_ = 0;
+    }
+    if (segment_ == work_.segment_count) {
+        return nullptr;
+    }
+    const Segment &segment = work_.segments[segment_];
+    CommandSlot &slot = *mine_.idle.back();
+    slot.user = segment.data + segment_offset_;
+    const bool bounced = !IsAligned(reinterpret_cast<uintptr_t>(slot.user), caps_.memory_alignment);
+    slot.chunk = bounced ? mine_.bounce.Acquire() : nullptr;
+    const uint64_t limit = bounced ? mine_.bounce.ChunkBytes() : caps_.max_transfer_bytes;
+    slot.length = static_cast<uint32_t>(std::min(limit, segment.length - segment_offset_));
+    slot.attempts = 0;
+    slot.command = Command();
+    slot.command.opcode = work_.opcode;
+    slot.command.placement = work_.placement;
+    slot.command.length = slot.length;
+    slot.command.device_offset = segment.device_offset + segment_offset_;
+    slot.command.data = bounced ? slot.chunk : slot.user;
+    slot.command.owner = &slot;
+    if (bounced && !slot.chunk) {
+        // A chunk comes free with a completion. With none to wait for, memory is exhausted.
+        if (in_flight_ == 0 && reaped_head_ == mine_.reaped.size()) {
+            Fail(Failure::Kind::SYSTEM, slot, ENOMEM);
+        }
+        return nullptr;
+    }
+    mine_.idle.pop_back();
+    segment_offset_ += slot.length;
+    if (slot.chunk && work_.opcode == Opcode::WRITE) {
+        if (in_flight_ > 0) {
+            Reap(false); // lets the device start on what was copied before
+        }
+        std::memcpy(slot.chunk, slot.user, slot.length);
+    }
+    return &slot;
+}
+
+//! False when the queue takes nothing now, or has failed.
+bool RequestRun::Submit(CommandSlot &slot) {
+    slot.depth = in_flight_ + 1;
+    slot.command.result = 0;
+    slot.command.started_ns = MonotonicNs();
+    try {
+        if (!mine_.queue->Submit(slot.command)) {
+            return false;
+        }
+    } catch (...) {
+        Fail(Failure::Kind::QUEUE, slot);
+        failure_.thrown = std::current_exception();
+        mine_.broken = true;
+        return false;
+    }
+    slot.attempts++;
+    in_flight_++;
+    return true;
+}
+
+//! noexcept: leaving here with a command in flight would let the device write to memory that is reused.
+void RequestRun::Reap(bool wait) noexcept {
+    auto &reaped = mine_.reaped;
+    if (reaped_head_ == reaped.size()) {
+        reaped.clear();
+        reaped_head_ = 0;
+    } else if (reaped_head_ > 0) {
+        reaped.erase(reaped.begin(), reaped.begin() + static_cast<std::ptrdiff_t>(reaped_head_));
+        reaped_head_ = 0;
+    }
+    const size_t before = reaped.size();
+    reaped.resize(before + in_flight_); // within the capacity: reaped and in flight are at most the slots
+    uint32_t count = mine_.queue->Reap(reaped.data() + before, in_flight_, wait);
+    reaped.resize(before + count);
+    in_flight_ -= count;
+}
+
+//! Takes one completion to its consequence. True when data was copied, which takes about as long as a command.
+bool RequestRun::Finish(CommandSlot &slot) {
+    Command &command = slot.command;
+    const int64_t result = command.result;
+    stats_.AddCommand(operation_, static_cast<uint64_t>(std::max<int64_t>(result, 0)), slot.depth,
+                      MonotonicNs() - command.started_ns);
+    if (result == -EINTR || result == -EAGAIN) {
+        Retry(slot);
+        return false;
+    }
+    if (result < 0 || result > command.length) {
+        Fail(Failure::Kind::SYSTEM, slot, result < 0 ? static_cast<int>(-result) : EIO);
+        Release(slot);
+        return false;
+    }
+    if (result == 0) {
+        Fail(Failure::Kind::END_OF_DEVICE, slot);
+        Release(slot);
+        return false;
+    }
+    if (result < command.length) {
+        Advance(slot, static_cast<uint64_t>(result));
+        return false;
+    }
+    const bool copy = slot.chunk && work_.opcode == Opcode::READ && !Failed();
+    if (copy) {
+        std::memcpy(slot.user, slot.chunk, slot.length);
+    }
+    if (slot.chunk) {
+        stats_.AddBounce(operation_, slot.length);
+    }
+    Release(slot);
+    return copy;
+}
+
+//! After a short transfer: what remains must again start at an address and an LBA which the device takes.
+void RequestRun::Advance(CommandSlot &slot, uint64_t progress) {
+    progress = AlignDown(progress, std::max(caps_.lba_size, caps_.memory_alignment));
+    if (progress > 0) {
+        slot.attempts = 0;
+        slot.command.device_offset += progress;
+        slot.command.data = static_cast<char *>(slot.command.data) + progress;
+        slot.command.length -= static_cast<uint32_t>(progress);
+    }
+    Retry(slot);
+}
+
+void RequestRun::Retry(CommandSlot &slot) {
+    if (Failed()) {
+        Release(slot);
+    } else if (slot.attempts >= MAX_ATTEMPTS) {
+        const int64_t result = slot.command.result;
+        Fail(result < 0 ? Failure::Kind::SYSTEM : Failure::Kind::NO_PROGRESS, slot,
+             result < 0 ? static_cast<int>(-result) : 0);
+        Release(slot);
+    } else {
+        mine_.resubmit.push_back(&slot);
+    }
+}
+
+void RequestRun::Release(CommandSlot &slot) {
+    if (slot.chunk) {
+        mine_.bounce.Release(slot.chunk);
+        slot.chunk = nullptr;
+    }
+    mine_.idle.push_back(&slot);
+}
+
+void RequestRun::Fail(Failure::Kind kind, const CommandSlot &slot, int error_number) {
+    if (!Failed()) {
+        failure_.kind = kind;
+        failure_.error_number = error_number;
+        failure_.device_offset = slot.command.device_offset;
+        failure_.length = slot.command.length;
+    }
+}
+
+void RequestRun::Throw() const {
+    if (failure_.thrown) {
+        std::rethrow_exception(failure_.thrown);
+    }
+    const uint64_t first_lba = failure_.device_offset / caps_.lba_size;
+    const uint64_t last_lba = (failure_.device_offset + failure_.length - 1) / caps_.lba_size;
+    std::string message = target_name_ + ": " + IoOperationName(operation_) + " of " + std::to_string(failure_.length) +
+                          " bytes at byte offset " + std::to_string(failure_.device_offset) + " (LBA " +
+                          std::to_string(first_lba) + " to " + std::to_string(last_lba) + ") failed: ";
+    switch (failure_.kind) {
+    case Failure::Kind::END_OF_DEVICE:
+        message += std::string(operation_ == IoOperation::READ ? "read" : "write") +
+                   " past the end of the device; was the file or device made smaller?";
+        break;
+    case Failure::Kind::NO_PROGRESS:
+        message += "the device transferred less than one unit in each of " + std::to_string(MAX_ATTEMPTS) +
+                   " attempts; does the file or device end in the middle of a unit?";
+        break;
+    default:
+        message += ErrnoText(failure_.error_number) + Advice(failure_.error_number);
+    }
+    throw Error(ErrorCode::IO, message);
+}
+
+} // namespace rawduck
