@@ -1,0 +1,69 @@
+"""The `rawduck` command."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import duckdb
+import typer
+
+import rawduck
+from rawduck import render
+from rawduck.commands import bench, copy, demo, devices, volume
+
+EXIT_FAILED = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="rawduck",
+    help="DuckDB on raw volumes: NVMe and block devices, files and memory, with no file system in between.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+devices.register(app)
+volume.register(app)
+copy.register(app)
+bench.register(app)
+demo.register(app)
+
+
+@app.command("extension-path", epilog="Example: LOAD the printed path in DuckDB started with -unsigned.")
+def extension_path() -> None:
+    """Print where the loadable extension is."""
+    print(rawduck.extension_path())
+
+
+@app.command(epilog="Example: rawduck version")
+def version() -> None:
+    """Print the versions of rawduck and of DuckDB."""
+    print(f"rawduck {rawduck.__version__}, DuckDB {duckdb.__version__}")
+
+
+def main() -> None:
+    """Runs the command line; what goes wrong becomes one line and an exit code."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        render.print_error("interrupted")
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(EXIT_FAILED)
+    except (duckdb.Error, rawduck.RawduckError, OSError) as error:
+        render.print_error(_one_line(str(error)))
+        sys.exit(EXIT_FAILED)
+
+
+def _one_line(message: str) -> str:
+    """The engine's message without the kind of exception before it and the query text after it."""
+    text = message.split("\n\nLINE ")[0]
+    text = re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", text)
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The subcommands of `rawduck`, one module per group; each registers itself with the application."""

@@ -1,0 +1,165 @@
+"""`rawduck format`, `info`, `ls`, `rm` and `check`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+import rawduck
+from rawduck import paths, render, volumes
+from rawduck.commands.options import Json, Target
+
+EXIT_DAMAGED = 1
+
+
+def register(app: typer.Typer) -> None:
+    app.command("format", epilog="Example: rawduck format /data/disk.rawduck --size 8G --label sales")(
+        format_target
+    )
+    app.command("info", epilog="Example: rawduck info /dev/nvme0n1")(info)
+    app.command("ls", epilog="Example: rawduck ls /data/disk.rawduck --extents")(list_files)
+    app.command("rm", epilog="Example: rawduck rm nvme:///data/disk.rawduck/sales.duckdb")(remove)
+    app.command("check", epilog="Example: rawduck check /dev/nvme0n1 && echo healthy")(check)
+
+
+def format_target(
+    target: Target,
+    size: Annotated[
+        str, typer.Option(help="Size of a regular file or of memory, such as 8G; a device is used whole.")
+    ] = "",
+    lba_size: Annotated[
+        int,
+        typer.Option(
+            help="512 or 4096; by default the device's own, and 4096 for a file.", show_default=False
+        ),
+    ] = 0,
+    label: Annotated[str, typer.Option(help="A name of up to 63 bytes.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Destroy what lies on the target.")] = False,
+) -> None:
+    """Write an empty volume. Refuses a target that holds anything, and says what."""
+    options = {"size": size, "lba_size": lba_size, "label": label, "force": force}
+    with rawduck.connect() as connection:
+        row = volumes.format_volume(connection, paths.absolute_target(target), **options)
+    render.console.print(
+        f"Formatted {escape(row['target'])}: {render.size(row['capacity'])}, "
+        f"LBAs of {row['lba_size']} bytes, UUID {row['uuid']}",
+        soft_wrap=True,
+    )
+
+
+def info(target: Target, json: Json = False) -> None:
+    """Show a volume: identity, space, engine, and the state of its metadata."""
+    with rawduck.connect() as connection:
+        row = volumes.volume_info(connection, paths.absolute_target(target))
+    if json:
+        render.print_json(row)
+    else:
+        render.console.print(render.fields(_info_fields(row)))
+
+
+def _info_fields(row: render.Row) -> list[tuple[str, str]]:
+    pairs = [
+        ("target", row["target"]),
+        ("UUID", str(row["uuid"])),
+        ("label", row["label"] or "-"),
+        ("capacity", render.size(row["capacity"])),
+        ("used", f"{render.size(row['used'])}, of it metadata {render.size(row['metadata_bytes'])}"),
+        ("free", f"{render.size(row['free'])}, largest extent {render.size(row['largest_free_extent'])}"),
+        ("files", f"{row['files']} in {row['extents']} extents"),
+        ("LBA size", f"{row['lba_size']} bytes"),
+        ("buffer alignment", f"{row['memory_alignment']} bytes"),
+        ("write cache", "volatile" if row["volatile_write_cache"] else "none"),
+        ("engine", f"{row['engine']} ({row['engine_reason']})"),
+        ("queues", f"{row['queue_mode']}, depth {row['queue_depth']}"),
+        (
+            "metadata log",
+            f"epoch {row['epoch']}, {row['log_records']} records, {render.size(row['log_bytes'])}",
+        ),
+        ("mounted in", f"{row['mount_ms']:.1f} ms"),
+    ]
+    pairs += [("warning", row["warning"])] if row["warning"] else []
+    pairs += [("refuses writes", row["poisoned"])] if row["poisoned"] else []
+    return pairs
+
+
+def list_files(
+    target: Target,
+    json: Json = False,
+    extents: Annotated[bool, typer.Option("--extents", "-e", help="Show where each extent lies.")] = False,
+) -> None:
+    """List the files on a volume."""
+    with rawduck.connect() as connection:
+        found = volumes.volume_files(connection, paths.absolute_target(target))
+    if json:
+        render.print_json(found)
+        return
+    table = files_table(found)
+    render.console.print(table)
+    if extents:
+        render.console.print()
+        render.console.print(extents_table(found))
+
+
+def files_table(files: list[render.Row]):
+    table = render.table("name", "kind", ">size", ">allocated", ">extents", "modified")
+    for file in files:
+        modified = file["modified"].strftime("%Y-%m-%d %H:%M:%S") if file["modified"] else "-"
+        sizes = (render.size(file["size"]), render.size(file["allocated"]))
+        table.add_row(escape(file["name"]), file["kind"].lower(), *sizes, str(file["extents"]), modified)
+    return table
+
+
+def extents_table(files: list[render.Row]):
+    table = render.table("file", ">file offset", ">first LBA", ">last LBA", ">LBAs")
+    for file in files:
+        for extent in file["extent_list"]:
+            first, count = extent["lba"], extent["lba_count"]
+            numbers = (extent["file_offset"], first, first + count - 1, count)
+            table.add_row(escape(file["name"]), *(f"{number:,}" for number in numbers))
+    return table
+
+
+def remove(
+    path: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="nvme://<target>/<file>", show_default=False)
+    ],
+) -> None:
+    """Remove files from a volume; their space is free at once."""
+    with rawduck.connect() as connection:
+        for name in path:
+            if not paths.is_volume_path(name):
+                raise rawduck.RawduckError(f"{name}: not a path on a volume; give nvme://<target>/<file>")
+            connection.execute("SELECT * FROM nvme_remove(?)", [name]).fetchall()
+
+
+def check(target: Target, json: Json = False) -> None:
+    """Verify checksums, reachability and overlap of everything on a volume, without writing to it.
+
+    The exit code is 0 when the volume is sound, 1 when it is damaged, 2 when it could not be checked.
+    """
+    with rawduck.connect() as connection:
+        findings = render.rows(connection, "SELECT * FROM nvme_check(?)", [paths.absolute_target(target)])
+    damaged = any(finding["severity"] == "error" for finding in findings)
+    if json:
+        render.print_json(findings)
+    else:
+        _print_findings(findings)
+    if damaged:
+        raise typer.Exit(EXIT_DAMAGED)
+
+
+def _print_findings(findings: list[render.Row]) -> None:
+    colors = {"ok": "green", "warning": "yellow", "error": "bold red"}
+    table = render.table("severity", "what", "detail")
+    for finding in findings:
+        severity = finding["severity"]
+        table.add_row(
+            f"[{colors[severity]}]{severity}[/]", escape(finding["what"]), escape(finding["detail"] or "")
+        )
+    render.console.print(table)
+    errors = sum(finding["severity"] == "error" for finding in findings)
+    warnings = sum(finding["severity"] == "warning" for finding in findings)
+    verdict = f"[bold red]damaged: {errors} errors[/]" if errors else "[green]sound[/]"
+    render.console.print(f"{verdict}{f', {warnings} warnings' if warnings else ''}")

@@ -1,0 +1,82 @@
+"""Connections of stock DuckDB with the extension loaded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from rawduck import paths
+from rawduck.errors import RawduckError
+
+EXTENSION_FILE = "rawduck.duckdb_extension"
+
+
+def extension_path() -> Path:
+    """The loadable extension inside the installed package."""
+    path = Path(__file__).with_name(EXTENSION_FILE)
+    if not path.exists():
+        raise RawduckError(f"{path} is missing; install the package with: pip install .")
+    return path
+
+
+def load(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Loads the extension into a connection that was opened with `allow_unsigned_extensions`; returns it."""
+    unsigned = connection.execute("SELECT current_setting('allow_unsigned_extensions')").fetchone()
+    if not unsigned[0]:
+        raise RawduckError(
+            "this connection refuses unsigned extensions; open it with "
+            "duckdb.connect(config={'allow_unsigned_extensions': True}), or use rawduck.connect()"
+        )
+    connection.execute(f"LOAD {paths.quote(str(extension_path()))}")
+    return connection
+
+
+def connect(
+    database: str | os.PathLike[str] | None = None,
+    *,
+    read_only: bool = False,
+    config: dict[str, Any] | None = None,
+) -> duckdb.DuckDBPyConnection:
+    """Opens an ordinary DuckDB connection that understands nvme:// and direct:// paths.
+
+    `database` is attached under the stem of its file name and made the default (`USE`):
+    nvme://<target>/<file> on a volume, direct://<file> for an ordinary DuckDB file through the same engines,
+    or a plain path. Without one the connection starts empty, in memory.
+
+    `config` goes to `duckdb.connect` and wins over the two defaults of this function:
+    `allow_unsigned_extensions`, which loading the extension needs, and `block_allocator_memory` (see
+    `default_block_allocator_memory`), with which DuckDB hands out page-aligned blocks that a device can read
+    into without a copy.
+    """
+    settings = {"allow_unsigned_extensions": True, "block_allocator_memory": default_block_allocator_memory()}
+    connection = duckdb.connect(":memory:", config={**settings, **(config or {})})
+    try:
+        load(connection)
+        if database is not None:
+            attach(connection, os.fspath(database), read_only=read_only)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def attach(connection: duckdb.DuckDBPyConnection, database: str, *, read_only: bool = False) -> str:
+    """Attaches a database under its stem name and makes it the default. Returns the name."""
+    name = paths.database_name(database)
+    options = " (READ_ONLY)" if read_only else ""
+    connection.execute(f"ATTACH {paths.quote(database)} AS {paths.identifier(name)}{options}")
+    connection.execute(f"USE {paths.identifier(name)}")
+    return name
+
+
+def default_block_allocator_memory() -> str:
+    """A quarter of the machine's memory, at least 256 MiB.
+
+    DuckDB touches this memory only as blocks need it, keeps what it has touched, and goes on with ordinary
+    allocations (which then cost a copy on devices that want aligned buffers) beyond it.
+    """
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{max(256, physical // 4 // 1024**2)}MiB"

@@ -1,0 +1,54 @@
+"""Paths as the extension reads them, and SQL quoting."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePosixPath
+
+VOLUME_SCHEME = "nvme://"
+FILE_SCHEME = "direct://"
+MEMORY_PREFIX = "memory:"
+
+# Names that DuckDB keeps for itself, and the name of the in-memory database every connection starts with.
+_RESERVED_NAMES = ("main", "system", "temp", "memory")
+
+
+def quote(text: str) -> str:
+    """A string as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def is_volume_path(path: str) -> bool:
+    return path.startswith(VOLUME_SCHEME)
+
+
+def has_scheme(path: str) -> bool:
+    return path.startswith((VOLUME_SCHEME, FILE_SCHEME))
+
+
+def absolute_target(target: str) -> str:
+    """A target as typed at a shell: relative paths are allowed there, and so is the nvme:// prefix."""
+    target = target[len(VOLUME_SCHEME) :] if is_volume_path(target) else target
+    return target if target.startswith(MEMORY_PREFIX) else os.path.abspath(target)
+
+
+def volume_path(target: str, file: str) -> str:
+    return f"{VOLUME_SCHEME}{absolute_target(target)}/{file}"
+
+
+def file_path(path: str) -> str:
+    """A path of the file mode for an ordinary file."""
+    return FILE_SCHEME + os.path.abspath(path)
+
+
+def database_name(path: str) -> str:
+    """The name under which a database is attached: the file's name without its suffix."""
+    for scheme in (VOLUME_SCHEME, FILE_SCHEME):
+        path = path[len(scheme) :] if path.startswith(scheme) else path
+    name = PurePosixPath(path).stem
+    return f"{name}_db" if name.lower() in _RESERVED_NAMES else name

@@ -1,0 +1,128 @@
+"""TPC-H: data from tpchgen-cli, queries and reference answers from DuckDB's own source release."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import math
+import os
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+from rawduck.errors import RawduckError
+
+TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
+QUERY_NUMBERS = tuple(range(1, 23))
+
+# Floating-point answers (averages, ratios) depend on the order in which threads add up.
+RELATIVE_TOLERANCE = 1e-9
+
+_DBGEN = Path("external/duckdb/extension/tpch/dbgen")
+
+
+class Reference:
+    """Queries and answers of one scale factor, read from an unpacked source release of DuckDB."""
+
+    def __init__(self, source: Path, scale: float) -> None:
+        self._dbgen = source / _DBGEN
+        self._answers = self._dbgen / "answers" / f"sf{scale:g}"
+        if not self._dbgen.is_dir():
+            raise RawduckError(
+                f"{source}: no DuckDB source release with the TPC-H queries; run scripts/fetch_duckdb.py in "
+                "a clone of rawduck, or name one with --duckdb-source"
+            )
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether DuckDB publishes answers for this scale factor."""
+        return self._answers.is_dir()
+
+    def query(self, number: int) -> str:
+        return (self._dbgen / "queries" / f"q{number:02}.sql").read_text().strip().rstrip(";")
+
+    def answer(self, number: int) -> list[list[str]]:
+        with (self._answers / f"q{number:02}.csv").open(newline="") as file:
+            rows = list(csv.reader(file, delimiter="|"))[1:]
+        return [row or [""] for row in rows]  # an empty line is a single NULL
+
+
+def default_source() -> Path:
+    """Where a clone of rawduck keeps DuckDB's source release."""
+    return Path(os.environ.get("RAWDUCK_DUCKDB_SOURCE", "build/duckdb-2.0.0"))
+
+
+def parquet_path(directory: Path, table: str) -> Path:
+    return directory / f"{table}.parquet"
+
+
+def generate(directory: Path, scale: float, tables: tuple[str, ...] = TABLES) -> None:
+    """Writes one Parquet file per table. A directory that is already complete is left as it is."""
+    done = directory / ".complete"
+    wanted = f"{scale:g} " + " ".join(sorted(tables))
+    if done.exists() and done.read_text() == wanted:
+        return
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    command = [
+        _generator(),
+        "parquet",
+        "--scale-factor",
+        f"{scale:g}",
+        "--output-dir",
+        str(directory),
+        "--quiet",
+    ]
+    command += ["--tables", ",".join(tables)]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise RawduckError(f"tpchgen-cli failed: {result.stderr.strip() or result.returncode}")
+    done.write_text(wanted)
+
+
+def _generator() -> str:
+    """The tpchgen-cli of this environment, whether or not the environment is activated."""
+    beside = Path(sys.executable).with_name("tpchgen-cli")
+    found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
+    if not found:
+        raise RawduckError("tpchgen-cli is not installed; run: pip install 'rawduck[demo]'")
+    return found
+
+
+def load_statement(directory: Path, table: str) -> str:
+    path = str(parquet_path(directory, table)).replace("'", "''")
+    return f"CREATE TABLE {table} AS SELECT * FROM read_parquet('{path}')"
+
+
+def difference(rows: list[tuple], answer: list[list[str]]) -> str:
+    """What is wrong with a result, or an empty string when it is the reference answer."""
+    if len(rows) != len(answer):
+        return f"{len(rows)} rows instead of {len(answer)}"
+    for number, (row, expected) in enumerate(zip(rows, answer, strict=True), 1):
+        if len(row) != len(expected):
+            return f"row {number}: {len(row)} columns instead of {len(expected)}"
+        for value, text in zip(row, expected, strict=True):
+            if not _equal(value, text):
+                return f"row {number}: {value!r} instead of {text!r}"
+    return ""
+
+
+def same_rows(rows: list[tuple], others: list[tuple]) -> bool:
+    """Whether two results are equal, with the same tolerance for floating-point values."""
+    texts = [["" if value is None else str(value) for value in row] for row in others]
+    return not difference(rows, texts)
+
+
+def _equal(value: object, text: str) -> bool:
+    """Compares exactly, except for floating-point values."""
+    if value is None:
+        return text in ("", "NULL")
+    if isinstance(value, float):
+        return math.isclose(value, float(text), rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-12)
+    if isinstance(value, (int, Decimal)):
+        return Decimal(value) == Decimal(text)
+    if isinstance(value, datetime.date):
+        return value.isoformat() == text
+    return value == text

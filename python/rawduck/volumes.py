@@ -1,0 +1,27 @@
+"""What the extension says of volumes, and the one thing it does to a target: format it."""
+
+from __future__ import annotations
+
+import duckdb
+
+from rawduck.render import Row, rows
+
+
+def format_volume(connection: duckdb.DuckDBPyConnection, target: str, **options: str | int | bool) -> Row:
+    """Calls nvme_format with those of size, lba_size, label and force that are set."""
+    given = {name: value for name, value in options.items() if value}
+    named = "".join(f", {name} := ?" for name in given)
+    return rows(connection, f"SELECT * FROM nvme_format(?{named})", [target, *given.values()])[0]
+
+
+def volume_info(connection: duckdb.DuckDBPyConnection, target: str) -> Row:
+    return rows(connection, "SELECT * FROM nvme_info(?)", [target])[0]
+
+
+def volume_files(connection: duckdb.DuckDBPyConnection, target: str) -> list[Row]:
+    return rows(connection, "SELECT * FROM nvme_files(?) ORDER BY name", [target])
+
+
+def byte_ranges(file: Row, lba_size: int) -> list[tuple[int, int]]:
+    """Where a file lies on its target: (offset, length) in bytes, in file order."""
+    return [(extent["lba"] * lba_size, extent["lba_count"] * lba_size) for extent in file["extent_list"]]
