@@ -29,11 +29,17 @@ class AlignedBuffer {
         size_ = size;
     }
     void Append(const char *bytes, size_t length) {
+        if (length == 0) {
+            return;
+        }
         const size_t old_size = size_;
         Resize(old_size + length);
         memcpy(data_.get() + old_size, bytes, length);
     }
     void AppendZeros(size_t length) {
+        if (length == 0) {
+            return;
+        }
         const size_t old_size = size_;
         Resize(old_size + length);
         memset(data_.get() + old_size, 0, length);

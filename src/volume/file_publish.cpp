@@ -180,9 +180,13 @@ void File::Truncate(uint64_t size) {
     }
     modified_us_ = NowUs();
     std::vector<Extent> freed = CutUnits(AlignUp(size, UNIT_SIZE) / UNIT_SIZE);
-    if (IsTemp() || Removed()) {
-        // A removed file's space is in the log's hands only through its last close.
+    if (IsTemp()) {
         context_.space.Free(freed);
+        return;
+    }
+    if (Removed()) {
+        // Free only once the record that removes the file is durable.
+        context_.log.Commit(context_.log.Queue({}, false, std::move(freed)));
         return;
     }
     // The gate stays closed until the record is durable: later appends reuse LBAs that a mount before it reads.

@@ -270,8 +270,8 @@ Unit File::WriteFreshPage(const AlignedBuffer &content) {
     const Allocator::Result fresh = context_.space.Allocate(1, Unit{0}, false, true);
     if (fresh.units == 0) {
         throw Error(ErrorCode::NO_SPACE, context_.io.TargetName() +
-                                             ": the volume is full: no space to replace a header page of "" +
-                                             Name() + ""; remove files from it");
+                                             ": the volume is full: no space to replace a header page of \"" +
+                                             Name() + "\"; remove files from it");
     }
     try {
         context_.io.Write(ToBytes(fresh.start), content.Data(), content.Size());

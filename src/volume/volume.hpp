@@ -117,6 +117,7 @@ class OpenFile {
   private:
     friend class Volume;
     OpenFile(std::shared_ptr<class Volume> volume, std::shared_ptr<File> file, OpenMode mode);
+    void RequireWrite() const;
     std::shared_ptr<class Volume> volume_;
     std::shared_ptr<File> file_;
     OpenMode mode_;

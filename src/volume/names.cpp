@@ -1,0 +1,72 @@
+#include "common/error.hpp"
+#include "volume/volume.hpp"
+
+namespace rawduck {
+
+namespace {
+
+constexpr size_t NAME_BYTES_MAX = 255;
+
+bool EndsWith(const std::string &text, const std::string &end) {
+    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+} // namespace
+
+const char *FileKindName(FileKind kind) {
+    switch (kind) {
+    case FileKind::DATABASE:
+        return "database";
+    case FileKind::WAL:
+        return "wal";
+    case FileKind::TEMP:
+        return "temp";
+    case FileKind::DIRECTORY:
+        return "directory";
+    case FileKind::OTHER:
+        break;
+    }
+    return "other";
+}
+
+FileKind KindFromName(const std::string &name, FileKind otherwise) {
+    const std::string base = name.substr(name.rfind('/') + 1);
+    if (base.rfind("duckdb_temp_", 0) == 0) {
+        return FileKind::TEMP;
+    }
+    if (EndsWith(base, ".wal") || EndsWith(base, ".wal.checkpoint") || EndsWith(base, ".wal.recovery")) {
+        return FileKind::WAL;
+    }
+    return otherwise;
+}
+
+void CheckFileName(const std::string &name) {
+    const auto refuse = [&name](const std::string &why) {
+        throw Error(ErrorCode::INVALID, "\"" + name + "\" cannot be the name of a file on a volume: " + why);
+    };
+    if (name.empty()) {
+        throw Error(ErrorCode::INVALID, "the path names a volume but no file on it; write "
+                                        "nvme://<target>/<file>, such as nvme:///data/disk.rawduck/sales.duckdb");
+    }
+    if (name.size() > NAME_BYTES_MAX) {
+        refuse("it has " + std::to_string(name.size()) + " bytes, and at most " + std::to_string(NAME_BYTES_MAX) +
+               " are allowed");
+    }
+    if (name.find('\0') != std::string::npos) {
+        refuse("it contains a NUL byte");
+    }
+    size_t begin = 0;
+    while (begin <= name.size()) {
+        const size_t slash = std::min(name.find('/', begin), name.size());
+        const std::string component = name.substr(begin, slash - begin);
+        if (component.empty()) {
+            refuse("it has an empty component; use single slashes, none at the start or the end");
+        }
+        if (component == "." || component == "..") {
+            refuse("\"" + component + "\" is not allowed; volumes have no relative paths");
+        }
+        begin = slash + 1;
+    }
+}
+
+} // namespace rawduck

@@ -1,0 +1,128 @@
+#include "common/error.hpp"
+#include "volume/volume_state.hpp"
+
+#include <exception>
+
+namespace rawduck {
+
+namespace {
+
+//! Runs a step of closing; the first failure is kept, and the other steps still run.
+template <class STEP> void Attempt(std::exception_ptr &failure, STEP &&step) {
+    try {
+        step();
+    } catch (...) {
+        if (!failure) {
+            failure = std::current_exception();
+        }
+    }
+}
+
+} // namespace
+
+OpenFile::OpenFile(std::shared_ptr<Volume> volume, std::shared_ptr<File> file, OpenMode mode)
+    : volume_(std::move(volume)), file_(std::move(file)), mode_(mode) {}
+
+OpenFile::~OpenFile() {
+    try {
+        Close();
+    } catch (const std::exception &) {
+        // Nothing is lost that was promised: what was not synced is not durable, and a failed write or flush of
+        // the log has poisoned the volume, which the next operation on it reports.
+    }
+}
+
+uint64_t OpenFile::Read(void *data, uint64_t length, uint64_t offset) {
+    return file_->Read(static_cast<char *>(data), length, offset);
+}
+
+void OpenFile::RequireWrite() const {
+    if (!mode_.write) {
+        throw Error(ErrorCode::READ_ONLY, volume_->state_->target.name + ": \"" + file_->Name() +
+                                              "\" is open for reading only");
+    }
+    const std::string poisoned = volume_->state_->log.Poisoned();
+    if (!poisoned.empty()) {
+        throw Error(ErrorCode::POISONED, volume_->state_->target.name + ": cannot write to \"" + file_->Name() +
+                                             "\": the volume takes no more writes after an earlier failure (" +
+                                             poisoned + ")");
+    }
+}
+
+void OpenFile::Write(const void *data, uint64_t length, uint64_t offset) {
+    RequireWrite();
+    file_->Write(static_cast<const char *>(data), length, offset);
+}
+
+uint64_t OpenFile::Append(const void *data, uint64_t length) {
+    RequireWrite();
+    return file_->Append(static_cast<const char *>(data), length);
+}
+
+void OpenFile::Sync() {
+    if (mode_.write) {
+        RequireWrite();
+        file_->Sync();
+    }
+}
+
+void OpenFile::Truncate(uint64_t size) {
+    RequireWrite();
+    file_->Truncate(size);
+}
+
+bool OpenFile::Deallocate(uint64_t offset, uint64_t length) {
+    RequireWrite();
+    return file_->Deallocate(offset, length);
+}
+
+uint64_t OpenFile::Size() const {
+    return file_->Size();
+}
+
+FileInfo OpenFile::Info() const {
+    return file_->Info();
+}
+
+void OpenFile::Close() {
+    if (!file_) {
+        return;
+    }
+    const std::shared_ptr<File> file = std::move(file_);
+    const std::shared_ptr<Volume> volume = std::move(volume_);
+    VolumeState &state = *volume->state_;
+    std::exception_ptr failure;
+    bool last_writer = false;
+    if (mode_.write) {
+        std::unique_lock<std::shared_mutex> guard(state.names_mutex);
+        last_writer = --file->writers == 0;
+    }
+    if (last_writer && !file->Removed()) {
+        Attempt(failure, [&] { file->Sync(); });
+        Attempt(failure, [&] { file->ReleaseReservation(); });
+    }
+    std::vector<Extent> freed;
+    {
+        std::unique_lock<std::shared_mutex> guard(state.names_mutex);
+        file->exclusive_lock = file->exclusive_lock && mode_.lock != OpenMode::Lock::EXCLUSIVE;
+        file->shared_locks -= mode_.lock == OpenMode::Lock::SHARED ? 1 : 0;
+        state.open_handles--;
+        if (--file->handles == 0 && file->Removed()) {
+            freed = file->TakeExtents();
+        }
+    }
+    if (file->IsTemp()) {
+        state.space.Free(freed);
+    } else if (!freed.empty()) {
+        // Free only once the record that removed the file is durable.
+        Attempt(failure, [&] { state.log.Commit(state.log.Queue({}, false, std::move(freed))); });
+    }
+    if (mode_.write) {
+        Attempt(failure, [&] { state.EndWrite(); });
+    }
+    if (failure) {
+        std::rethrow_exception(failure);
+    }
+}
+
+} // namespace rawduck

@@ -1,0 +1,131 @@
+#include "volume/registry.hpp"
+
+#include <map>
+#include <mutex>
+
+namespace rawduck {
+
+namespace {
+
+struct MountedVolume {
+    std::shared_ptr<Volume> volume;
+    uint64_t pins = 0;
+};
+
+//! Mounting and unmounting happen under the mutex, so that a target is never mounted twice in one process.
+struct Registry {
+    std::mutex mutex;
+    std::map<std::string, MountedVolume> volumes;      //!< by identity
+    std::map<const Volume *, std::string> identities;
+    std::mutex stats_mutex;
+    std::map<std::string, TargetStats> stats;          //!< by identity
+};
+
+//! Never destroyed: handles of a database that outlives main's end still find it.
+Registry &TheRegistry() {
+    static Registry *registry = new Registry();
+    return *registry;
+}
+
+void AddPin(const Volume *volume) {
+    Registry &registry = TheRegistry();
+    std::lock_guard<std::mutex> guard(registry.mutex);
+    registry.volumes[registry.identities.at(volume)].pins++;
+}
+
+void DropPin(std::shared_ptr<Volume> volume) {
+    Registry &registry = TheRegistry();
+    std::shared_ptr<Volume> unmounted; // destroyed before the mutex is released: the lock on the target goes with it
+    std::lock_guard<std::mutex> guard(registry.mutex);
+    const std::string identity = registry.identities.at(volume.get());
+    MountedVolume &mounted = registry.volumes.at(identity);
+    if (--mounted.pins == 0 && volume->Idle()) {
+        registry.identities.erase(volume.get());
+        unmounted = std::move(mounted.volume);
+        registry.volumes.erase(identity);
+        volume.reset();
+        unmounted.reset();
+    }
+}
+
+} // namespace
+
+VolumePin::VolumePin(std::shared_ptr<Volume> volume) : volume_(std::move(volume)) {}
+
+VolumePin::~VolumePin() {
+    if (volume_) {
+        DropPin(std::move(volume_));
+    }
+}
+
+VolumePin::VolumePin(const VolumePin &other) : volume_(other.volume_) {
+    if (volume_) {
+        AddPin(volume_.get());
+    }
+}
+
+VolumePin::VolumePin(VolumePin &&other) noexcept : volume_(std::move(other.volume_)) {}
+
+VolumePin &VolumePin::operator=(VolumePin other) noexcept {
+    std::swap(volume_, other.volume_);
+    return *this;
+}
+
+VolumePin PinVolume(const std::string &target_name, const MountOptions &options) {
+    if (target_name.rfind("memory:", 0) == 0 && !MemoryTargetExists(target_name.substr(7))) {
+        FormatOptions format;
+        format.size_bytes = options.memory_target_bytes;
+        Volume::Format(target_name, format);
+    }
+    const Target target = ResolveTarget(target_name);
+    Registry &registry = TheRegistry();
+    std::lock_guard<std::mutex> guard(registry.mutex);
+    auto mounted = registry.volumes.find(target.identity);
+    if (mounted == registry.volumes.end()) {
+        std::shared_ptr<Volume> volume = Volume::Mount(target, options, StatsFor(target.identity, target.name));
+        registry.identities[volume.get()] = target.identity;
+        mounted = registry.volumes.emplace(target.identity, MountedVolume{std::move(volume), 0}).first;
+    }
+    mounted->second.pins++;
+    return VolumePin(mounted->second.volume);
+}
+
+std::vector<VolumePin> MountedVolumes() {
+    Registry &registry = TheRegistry();
+    std::lock_guard<std::mutex> guard(registry.mutex);
+    std::vector<VolumePin> pins;
+    for (auto &[identity, mounted] : registry.volumes) {
+        mounted.pins++;
+        pins.emplace_back(mounted.volume);
+    }
+    return pins;
+}
+
+std::shared_ptr<IoStats> StatsFor(const std::string &identity, const std::string &target_name) {
+    Registry &registry = TheRegistry();
+    std::lock_guard<std::mutex> guard(registry.stats_mutex);
+    TargetStats &entry = registry.stats[identity];
+    if (!entry.stats) {
+        entry.stats = std::make_shared<IoStats>();
+    }
+    entry.target = target_name;
+    return entry.stats;
+}
+
+std::vector<TargetStats> AllStats() {
+    Registry &registry = TheRegistry();
+    std::lock_guard<std::mutex> guard(registry.stats_mutex);
+    std::vector<TargetStats> all;
+    for (const auto &[identity, entry] : registry.stats) {
+        all.push_back(entry);
+    }
+    return all;
+}
+
+void ResetStats() {
+    for (const TargetStats &entry : AllStats()) {
+        entry.stats->Reset();
+    }
+}
+
+} // namespace rawduck

@@ -1,0 +1,213 @@
+#include "volume/volume.hpp"
+
+#include "common/error.hpp"
+#include "volume/volume_state.hpp"
+
+#include <chrono>
+#include <cstring>
+
+namespace rawduck {
+
+namespace {
+
+[[noreturn]] void ThrowNotFound(const VolumeState &state, const std::string &name) {
+    throw Error(ErrorCode::NOT_FOUND, state.target.name + ": no file \"" + name +
+                                          "\" on this volume; `rawduck ls " + state.target.name + "` lists them");
+}
+
+void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
+    const bool conflict = (mode.lock == OpenMode::Lock::EXCLUSIVE && (file.exclusive_lock || file.shared_locks > 0)) ||
+                          (mode.lock == OpenMode::Lock::SHARED && file.exclusive_lock);
+    if (conflict) {
+        throw Error(ErrorCode::LOCKED, state.target.name + ": \"" + file.Name() + "\" is already open " +
+                                           (file.exclusive_lock ? "for writing" : "for reading") +
+                                           " in this process, likely by another DuckDB instance; detach it there "
+                                           "first, or attach with READ_ONLY in both");
+    }
+    file.exclusive_lock = file.exclusive_lock || mode.lock == OpenMode::Lock::EXCLUSIVE;
+    file.shared_locks += mode.lock == OpenMode::Lock::SHARED ? 1 : 0;
+}
+
+} // namespace
+
+Volume::Volume(std::unique_ptr<VolumeState> state) : state_(std::move(state)) {}
+Volume::~Volume() = default;
+
+std::shared_ptr<Volume> Volume::Mount(const Target &target, const MountOptions &options,
+                                      std::shared_ptr<IoStats> stats) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto lock = std::make_unique<TargetLock>(target, TargetLock::Mode::SHARED);
+    DeviceOptions device_options;
+    device_options.engine = options.engine;
+    device_options.max_transfer_bytes = options.max_transfer_bytes;
+    auto io = std::make_unique<BlockIo>(OpenDevice(target, device_options), options.io, target.name, std::move(stats));
+    VolumeImage image = LoadVolumeImage(*io, target.name);
+    auto state = std::make_unique<VolumeState>(target, std::move(lock), std::move(io), std::move(image));
+    state->engine_queue_mode = QueueModeName(options.io.queue_mode);
+    state->queue_depth = options.io.queue_depth;
+    state->mount_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    return std::shared_ptr<Volume>(new Volume(std::move(state)));
+}
+
+std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &mode) {
+    CheckFileName(name);
+    std::unique_ptr<WriteScope> writing;
+    if (mode.write) {
+        writing = std::make_unique<WriteScope>(*state_);
+    }
+    std::shared_ptr<File> file;
+    {
+        std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
+        file = state_->Find(name);
+        if (file && mode.must_create) {
+            throw Error(ErrorCode::EXISTS, state_->target.name + ": \"" + name + "\" exists already");
+        }
+        if (file && file->Kind() == FileKind::DIRECTORY) {
+            throw Error(ErrorCode::INVALID, state_->target.name + ": \"" + name + "\" is a directory");
+        }
+        if (!file && mode.write && (mode.create || mode.truncate || mode.must_create)) {
+            file = state_->Create(name, KindFromName(name, mode.kind));
+        }
+        if (!file) {
+            ThrowNotFound(*state_, name);
+        }
+        TakeFileLock(*state_, *file, mode);
+        file->handles++;
+        file->writers += mode.write ? 1 : 0;
+        state_->open_handles++;
+    }
+    if (writing) {
+        writing->Keep();
+    }
+    std::unique_ptr<OpenFile> handle(new OpenFile(shared_from_this(), file, mode));
+    if (mode.truncate && file->Size() > 0) {
+        file->Truncate(0);
+    }
+    return handle;
+}
+
+bool Volume::FileExists(const std::string &name) const {
+    std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
+    const std::shared_ptr<File> file = state_->Find(name);
+    return file && file->Kind() != FileKind::DIRECTORY;
+}
+
+bool Volume::Stat(const std::string &name, FileInfo &info) const {
+    std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
+    const std::shared_ptr<File> file = state_->Find(name);
+    if (file) {
+        info = file->Info();
+    }
+    return file != nullptr;
+}
+
+void Volume::Remove(const std::string &name) {
+    WriteScope writing(*state_);
+    uint64_t ticket = 0;
+    {
+        std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
+        auto entry = state_->names.find(name);
+        if (entry == state_->names.end() || entry->second->Kind() == FileKind::DIRECTORY) {
+            ThrowNotFound(*state_, name);
+        }
+        ticket = state_->QueueRemove(entry);
+    }
+    state_->log.Commit(ticket);
+    writing.Finish();
+}
+
+void Volume::Move(const std::string &from, const std::string &to) {
+    CheckFileName(to);
+    WriteScope writing(*state_);
+    uint64_t ticket = 0;
+    {
+        std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
+        auto source = state_->names.find(from);
+        if (source == state_->names.end()) {
+            ThrowNotFound(*state_, from);
+        }
+        const std::shared_ptr<File> file = source->second;
+        auto target = state_->names.find(to);
+        const bool same_nature = file->Kind() != FileKind::DIRECTORY && !file->IsTemp() &&
+                                 KindFromName(to, FileKind::OTHER) != FileKind::TEMP &&
+                                 (target == state_->names.end() || target->second->Kind() != FileKind::DIRECTORY);
+        if (!same_nature) {
+            throw Error(ErrorCode::UNSUPPORTED, state_->target.name + ": cannot move \"" + from + "\" to \"" + to +
+                                                    "\": only files that are not temporary can be moved");
+        }
+        if (from == to) {
+            return;
+        }
+        state_->CheckCreatable(to);
+        Item item;
+        item.type = ItemType::MOVE;
+        item.file_id = file->Id();
+        item.name = to;
+        std::vector<Extent> freed;
+        if (target != state_->names.end()) {
+            item.replaced_id = target->second->Id();
+            freed = state_->Detach(target);
+        }
+        state_->names.erase(from);
+        state_->names[to] = file;
+        file->Rename(to);
+        ticket = state_->log.Queue({std::move(item)}, false, std::move(freed));
+    }
+    state_->log.Commit(ticket);
+    writing.Finish();
+}
+
+VolumeInfo Volume::Info() const {
+    const Superblock &sb = state_->superblock;
+    const Capabilities &caps = state_->io->Caps();
+    VolumeInfo info;
+    info.target = state_->target.name;
+    info.uuid = UuidText(sb.uuid);
+    info.label = std::string(sb.label, strnlen(sb.label, sizeof(sb.label)));
+    info.engine = caps.engine;
+    info.engine_reason = caps.engine_reason;
+    info.queue_mode = state_->engine_queue_mode;
+    info.format_version = sb.version;
+    info.lba_size = sb.lba_size;
+    info.queue_depth = std::min(state_->queue_depth, caps.max_queue_depth);
+    info.memory_alignment = caps.memory_alignment;
+    info.capacity_bytes = sb.capacity_units * UNIT_SIZE;
+    info.free_bytes = state_->space.FreeUnits() * UNIT_SIZE;
+    info.used_bytes = state_->space.TotalUnits() * UNIT_SIZE - info.free_bytes;
+    info.metadata_bytes = 2 * sb.metadata_units * UNIT_SIZE;
+    info.largest_free_extent_bytes = state_->space.LargestFree() * UNIT_SIZE;
+    info.epoch = state_->log.Epoch();
+    info.log_bytes = state_->log.LogBytes();
+    info.log_records = state_->log.LogRecords();
+    info.volatile_write_cache = caps.volatile_write_cache;
+    info.mount_ms = state_->mount_ms;
+    info.poisoned = state_->log.Poisoned();
+    info.warning = state_->warning;
+    {
+        std::lock_guard<std::mutex> access(state_->access_mutex);
+        info.writable = state_->lock->Current() == TargetLock::Mode::EXCLUSIVE;
+    }
+    std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
+    info.open_handles = state_->open_handles;
+    for (const auto &[name, file] : state_->names) {
+        info.files += file->Kind() == FileKind::DIRECTORY ? 0 : 1;
+        info.extents += file->Info().extents.size();
+    }
+    return info;
+}
+
+std::vector<FileInfo> Volume::Files() const {
+    std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
+    std::vector<FileInfo> files;
+    for (const auto &[name, file] : state_->names) {
+        files.push_back(file->Info());
+    }
+    return files;
+}
+
+bool Volume::Idle() const {
+    std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
+    return state_->open_handles == 0 && state_->temp_files == 0;
+}
+
+} // namespace rawduck

@@ -1,0 +1,149 @@
+#include "volume/volume_state.hpp"
+
+#include "common/clock.hpp"
+#include "common/error.hpp"
+
+#include <algorithm>
+
+namespace rawduck {
+
+namespace {
+
+//! Kept for replacing header pages, so that a checkpoint that frees space works on a full volume.
+constexpr uint64_t RESERVE_UNITS = 64;
+
+Allocator BuildAllocator(const VolumeImage &image) {
+    const Superblock &sb = image.superblock;
+    Allocator allocator(Unit{sb.data_start}, Unit{sb.data_end}, RESERVE_UNITS);
+    for (const auto &[id, entry] : image.catalog->Entries()) {
+        for (const Extent &extent : entry.extents) {
+            // Overlaps are damage; the image loader has found them and the volume will take no writes.
+            allocator.Claim(static_cast<Unit>(extent.start), extent.units);
+        }
+    }
+    return allocator;
+}
+
+} // namespace
+
+VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> lock_p, std::unique_ptr<BlockIo> io_p,
+                         VolumeImage image)
+    : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)), superblock(image.superblock),
+      warning(image.warning), space(BuildAllocator(image)),
+      log(*io, image.superblock, std::make_unique<Catalog>(*image.catalog),
+          [this](const std::vector<Extent> &extents) { space.Free(extents); }),
+      context{*io, space, log, image.superblock.lba_size} {
+    for (const auto &[id, entry] : image.catalog->Entries()) {
+        names[entry.name] = std::make_shared<File>(context, id, entry.name, entry.kind, &entry);
+        next_file_id = std::max(next_file_id, id + 1);
+    }
+    if (!image.damage.empty()) {
+        log.Poison("the metadata is damaged: " + image.damage);
+    }
+}
+
+void VolumeState::BeginWrite() {
+    std::lock_guard<std::mutex> access(access_mutex);
+    const std::string poisoned = log.Poisoned();
+    if (!poisoned.empty()) {
+        throw Error(ErrorCode::POISONED, target.name + ": the volume takes no writes (" + poisoned +
+                                             "); reading goes on. `rawduck check " + target.name + "` says more");
+    }
+    if (io->Caps().read_only) {
+        throw Error(ErrorCode::PERMISSION, target.name +
+                                               ": no permission to write to this target; run as its owner or as "
+                                               "root, or attach with READ_ONLY");
+    }
+    if ((superblock.ro_compat & ~KNOWN_RO_COMPAT) != 0) {
+        throw Error(ErrorCode::UNSUPPORTED, target.name +
+                                                ": the volume uses features that this rawduck can only read; "
+                                                "attach with READ_ONLY, or use a newer rawduck");
+    }
+    if (lock->Current() != TargetLock::Mode::EXCLUSIVE) {
+        lock->Change(TargetLock::Mode::EXCLUSIVE);
+    }
+    writers++;
+}
+
+void VolumeState::EndWrite() {
+    std::lock_guard<std::mutex> access(access_mutex);
+    writers--;
+    if (writers > 0 || !log.Poisoned().empty()) {
+        return;
+    }
+    std::shared_lock<std::shared_mutex> guard(names_mutex);
+    if (temp_files == 0) {
+        log.Commit(log.Queue({}, false, {}));
+        lock->Change(TargetLock::Mode::SHARED);
+    }
+}
+
+std::shared_ptr<File> VolumeState::Find(const std::string &name) const {
+    auto entry = names.find(name);
+    return entry == names.end() ? nullptr : entry->second;
+}
+
+bool VolumeState::HasChildren(const std::string &directory) const {
+    if (directory.empty()) {
+        return !names.empty();
+    }
+    auto next = names.lower_bound(directory + "/");
+    return next != names.end() && next->first.compare(0, directory.size() + 1, directory + "/") == 0;
+}
+
+void VolumeState::CheckCreatable(const std::string &name) const {
+    if (HasChildren(name)) {
+        throw Error(ErrorCode::EXISTS, target.name + ": \"" + name + "\" is a directory");
+    }
+    for (size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+        const std::shared_ptr<File> parent = Find(name.substr(0, slash));
+        if (parent && parent->Kind() != FileKind::DIRECTORY) {
+            throw Error(ErrorCode::INVALID, target.name + ": cannot create \"" + name + "\": \"" +
+                                                name.substr(0, slash) + "\" is a file, not a directory");
+        }
+    }
+}
+
+std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind) {
+    CheckCreatable(name);
+    auto file = std::make_shared<File>(context, next_file_id, name, kind, nullptr);
+    if (kind == FileKind::TEMP) {
+        temp_files++;
+    } else {
+        Item item;
+        item.type = ItemType::CREATE;
+        item.file_id = next_file_id;
+        item.kind = static_cast<uint8_t>(kind);
+        item.time_us = NowUs();
+        item.name = name;
+        log.Queue({std::move(item)}, false, {});
+    }
+    next_file_id++;
+    names[name] = file;
+    return file;
+}
+
+std::vector<Extent> VolumeState::Detach(Names::iterator entry) {
+    std::shared_ptr<File> file = entry->second;
+    names.erase(entry);
+    file->MarkRemoved();
+    if (file->IsTemp()) {
+        temp_files--;
+    }
+    return file->handles == 0 ? file->TakeExtents() : std::vector<Extent>();
+}
+
+uint64_t VolumeState::QueueRemove(Names::iterator entry) {
+    const std::shared_ptr<File> file = entry->second;
+    std::vector<Extent> freed = Detach(entry);
+    if (file->IsTemp()) {
+        space.Free(freed);
+        return 0;
+    }
+    Item item;
+    item.type = ItemType::REMOVE;
+    item.file_id = file->Id();
+    return log.Queue({std::move(item)}, false, std::move(freed));
+}
+
+} // namespace rawduck

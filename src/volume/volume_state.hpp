@@ -1,0 +1,83 @@
+//! What a mounted volume consists of. Private to src/volume.
+#pragma once
+
+#include "device/target.hpp"
+#include "common/error.hpp"
+#include "volume/file.hpp"
+#include "volume/volume.hpp"
+
+#include <map>
+#include <shared_mutex>
+
+namespace rawduck {
+
+class VolumeState {
+  public:
+    VolumeState(const Target &target, std::unique_ptr<TargetLock> lock, std::unique_ptr<BlockIo> io,
+                VolumeImage image);
+
+    //! Takes the exclusive lock for a writer; every call is paired with EndWrite. Throws Error LOCKED, PERMISSION
+    //! or POISONED.
+    void BeginWrite();
+    //! With the last writer gone, everything queued is committed and readers of other processes may come in.
+    void EndWrite();
+
+    using Names = std::map<std::string, std::shared_ptr<File>>;
+    //! The rest is guarded by names_mutex. Null when there is no such file.
+    std::shared_ptr<File> Find(const std::string &name) const;
+    bool HasChildren(const std::string &directory) const;
+    void CheckCreatable(const std::string &name) const;
+    std::shared_ptr<File> Create(const std::string &name, FileKind kind);
+    //! Takes a file out of the namespace. Returns its extents when nobody has it open.
+    std::vector<Extent> Detach(Names::iterator entry);
+    //! Removes a file or a directory entry; returns the ticket to commit (0 for a temporary file).
+    uint64_t QueueRemove(Names::iterator entry);
+
+    const Target target;
+    std::unique_ptr<TargetLock> lock;
+    std::unique_ptr<BlockIo> io;
+    const Superblock superblock; //!< as found at mount
+    const std::string warning;
+    Space space;
+    MetadataLog log;
+    FileContext context;
+    std::string engine_queue_mode;
+    uint32_t queue_depth = 0;
+    double mount_ms = 0;
+
+    mutable std::shared_mutex names_mutex;
+    Names names;
+    uint64_t next_file_id = 1;
+    uint64_t open_handles = 0;
+    uint64_t temp_files = 0;
+
+    mutable std::mutex access_mutex; //!< before names_mutex
+    uint64_t writers = 0;
+};
+
+//! Pairs BeginWrite with EndWrite. EndWrite can fail (it commits); a scope that ends normally calls Finish.
+class WriteScope {
+  public:
+    explicit WriteScope(VolumeState &state) : state_(state) { state_.BeginWrite(); }
+    ~WriteScope() {
+        if (!finished_) {
+            try {
+                state_.EndWrite();
+            } catch (const Error &) {
+                // An exception is on its way already, and the log remembers this one: the volume is poisoned.
+            }
+        }
+    }
+    void Finish() {
+        finished_ = true;
+        state_.EndWrite();
+    }
+    //! The handle that was opened carries on as a writer.
+    void Keep() { finished_ = true; }
+
+  private:
+    VolumeState &state_;
+    bool finished_ = false;
+};
+
+} // namespace rawduck
