@@ -1,0 +1,86 @@
+# Two commands for everybody: `make demo` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON := .venv/bin/python
+RAWDUCK := .venv/bin/rawduck
+SOURCES := $(shell find src cmake python scripts -type f -not -name '*.pyc' 2>/dev/null) CMakeLists.txt pyproject.toml
+INSTALLED := build/host/.installed
+
+# make demo TARGET=/dev/nvme1n1 STOCK_DIR=/mnt/nvme1 ARGS='--force --keep'
+TARGET ?=
+STOCK_DIR ?=
+SCALE ?= 1
+# make bench BENCH_TARGET=/dev/nvme1n1 BENCH_STOCK=/mnt/nvme1/stock.duckdb SCALE=5
+BENCH_TARGET ?= build/bench/bench.rawduck
+BENCH_STOCK ?= build/bench/stock.duckdb
+ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: build ## TPC-H on a volume against stock DuckDB; TARGET=/dev/... for a device, SCALE=1, ARGS=--keep
+	@$(RAWDUCK) demo --scale $(SCALE) $(if $(TARGET),--target $(TARGET)) $(if $(STOCK_DIR),--stock-dir $(STOCK_DIR)) $(ARGS)
+
+.PHONY: bench
+bench: build ## Scan benchmark; BENCH_TARGET=, BENCH_STOCK=, SCALE=5, ARGS='--out scan.csv'
+	@$(RAWDUCK) bench scan --target $(BENCH_TARGET) --stock $(BENCH_STOCK) --scale $(if $(filter 1,$(SCALE)),5,$(SCALE)) $(ARGS)
+
+.PHONY: build
+build: $(INSTALLED) ## Install what is missing, build the extension, install the package into .venv
+
+$(INSTALLED): $(SOURCES) requirements.txt
+	@scripts/bootstrap.sh build
+	@scripts/build.sh
+	@touch $@
+
+.PHONY: test
+test: build ## Everything: style, unit tests (also under sanitizers), a minute of fuzzing, SQL tests
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py all
+
+.PHONY: test-style
+test-style: ## Layers, file lengths, formatting, linters
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py style
+
+.PHONY: test-unit
+test-unit: ## Unit tests of the core
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py unit
+
+.PHONY: test-sanitize
+test-sanitize: ## Unit tests under ASan+UBSan and under TSan
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py asan tsan
+
+.PHONY: fuzz
+fuzz: ## Mount mutated images; FUZZ_SECONDS=60
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py fuzz
+
+.PHONY: test-sql
+test-sql: build ## SQL tests through the stock wheel; ARGS='-k wal'
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py sql -- $(ARGS)
+
+.PHONY: static
+static: ## The self-contained extension, tested in a C++ host (takes long)
+	@scripts/bootstrap.sh build
+	@scripts/build_static.sh
+
+.PHONY: format
+format: ## Format C++ and Python
+	@scripts/bootstrap.sh build
+	@find src test -name '*.[ch]pp' -print0 | xargs -0r .venv/bin/clang-format -i
+	@.venv/bin/ruff format --quiet .
+	@.venv/bin/ruff check --quiet --fix .
+
+.PHONY: lint
+lint: test-style ## The same as test-style
+
+.PHONY: clean
+clean: ## Remove builds, and keep DuckDB's source, the static build and .venv
+	@rm -rf build/host build/core build/asan build/tsan build/fuzz build/demo build/bench build/reports

@@ -1,0 +1,158 @@
+"""Runs the test stages and sums them up in one closing line.
+
+    run_tests.py all                 every stage
+    run_tests.py unit sql            some of them
+    run_tests.py sql -- -k wal       what follows -- goes to pytest
+
+Exits with 0 when nothing failed. Needs nothing but Python: the stages bring their own tools.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+REPORTS = BUILD / "reports"
+FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
+
+
+@dataclass
+class Counts:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def run(command: list[str], **options) -> int:
+    print("$ " + " ".join(command), flush=True)
+    return subprocess.run(command, cwd=ROOT, check=False, stdin=subprocess.DEVNULL, **options).returncode
+
+
+def at_least_one_failure(counts: Counts, status: int) -> Counts:
+    """A tool that fails without reporting a failed test counts as one."""
+    return counts if status == 0 or counts.failed else counts + Counts(failed=1)
+
+
+def configure_and_build(name: str, *definitions: str) -> int:
+    folder = str(BUILD / name)
+    launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+    options = [f"-D{definition}" for definition in ("RAWDUCK_EXTENSION=OFF", *definitions)]
+    configure = ["cmake", "-S", ".", "-B", folder, "-G", "Ninja", *launcher, *options]
+    return run(configure, stdout=subprocess.DEVNULL) or run(["cmake", "--build", folder])
+
+
+def unit_tests(name: str, *definitions: str, environment: dict[str, str] | None = None) -> Counts:
+    if configure_and_build(name, "RAWDUCK_TESTS=ON", *definitions) != 0:
+        return Counts(failed=1)
+    report = REPORTS / f"{name}.json"
+    report.unlink(missing_ok=True)
+    command = [str(BUILD / name / "rawduck_unit_tests"), "--gtest_brief=1", f"--gtest_output=json:{report}"]
+    if name == "tsan":
+        # ThreadSanitizer's shadow memory collides with a highly randomised address space.
+        command = ["setarch", platform.machine(), "-R", *command]
+    status = run(command, env={**os.environ, **(environment or {})})
+    return at_least_one_failure(read_gtest(report), status)
+
+
+def read_gtest(report: Path) -> Counts:
+    if not report.exists():
+        return Counts()
+    counts = Counts()
+    for suite in json.loads(report.read_text())["testsuites"]:
+        for test in suite["testsuite"]:
+            if test.get("failures"):
+                counts.failed += 1
+            elif test["result"] == "SKIPPED" or test["status"] == "NOTRUN":
+                counts.skipped += 1
+            else:
+                counts.passed += 1
+    return counts
+
+
+def pytest(folder: str, arguments: list[str]) -> Counts:
+    report = REPORTS / f"{Path(folder).name}.xml"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", folder, f"--junitxml={report}", "-rfEs", *arguments]
+    status = run(command)
+    if not report.exists():
+        return Counts(failed=1)
+    suite = ElementTree.parse(report).getroot().find("testsuite")
+    total, skipped = int(suite.get("tests")), int(suite.get("skipped"))
+    failed = int(suite.get("failures")) + int(suite.get("errors"))
+    return at_least_one_failure(Counts(total - failed - skipped, failed, skipped), status)
+
+
+def fuzz() -> Counts:
+    """Every fuzz target for a share of FUZZ_SECONDS, starting from the seeds in test/fuzz/corpus."""
+    if configure_and_build("fuzz", "RAWDUCK_FUZZ=ON", "CMAKE_CXX_COMPILER=clang++") != 0:
+        return Counts(failed=1)
+    targets = sorted(path for path in (BUILD / "fuzz").glob("rawduck_fuzz*") if os.access(path, os.X_OK))
+    targets = [path for path in targets if path.is_file()]
+    if not targets:
+        return Counts(failed=1)
+    counts = Counts()
+    for target in targets:
+        seconds = max(1, FUZZ_SECONDS // len(targets))
+        found = BUILD / "fuzz" / "corpus" / target.name
+        found.mkdir(parents=True, exist_ok=True)
+        seeds = ROOT / "test" / "fuzz" / "corpus" / target.name.removeprefix("rawduck_fuzz_")
+        folders = [str(folder) for folder in (found, seeds) if folder.is_dir()]
+        options = [f"-max_total_time={seconds}", "-rss_limit_mb=4096", "-print_final_stats=1", "-verbosity=0"]
+        status = run([str(target), *options, f"-artifact_prefix={BUILD / 'fuzz'}/", *folders])
+        counts += Counts(failed=1) if status else Counts(passed=1)
+    return counts
+
+
+def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
+    asan = {"UBSAN_OPTIONS": "print_stacktrace=1"}
+    return {
+        "style": lambda: pytest("test/style", arguments),
+        "unit": lambda: unit_tests("core"),
+        "asan": lambda: unit_tests("asan", "RAWDUCK_SANITIZE=address,undefined", environment=asan),
+        "tsan": lambda: unit_tests("tsan", "RAWDUCK_SANITIZE=thread"),
+        "fuzz": fuzz,
+        "sql": lambda: pytest("test/sql", arguments),
+    }
+
+
+def main() -> int:
+    names, _, arguments = " ".join(sys.argv[1:]).partition("--")
+    known = stages(arguments.split())
+    wanted = list(known) if names.split() == ["all"] else names.split()
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        print(f"run_tests.py: stages are: all, {', '.join(known)}", file=sys.stderr)
+        return 2
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    results = {}
+    for name in wanted:
+        print(f"\n== {name}", flush=True)
+        start = time.monotonic()
+        results[name] = (known[name](), time.monotonic() - start)
+    print()
+    for name, (counts, seconds) in results.items():
+        print(f"{name:6} {counts}, {seconds:.0f} s")
+    total = sum((counts for counts, _ in results.values()), Counts())
+    print(total)
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
