@@ -1,4 +1,5 @@
-//! InspectTarget: what the kernel says of a file or block device.
+#include "device/inspect.hpp"
+
 #include "common/error.hpp"
 #include "common/units.hpp"
 #include "device/open_target.hpp"
@@ -24,6 +25,7 @@ struct StatxBuffer {
     uint8_t reserved[96];
 };
 static_assert(sizeof(StatxBuffer) == 256, "the kernel writes 256 bytes");
+constexpr uint64_t SYSFS_SECTOR_BYTES = 512; // whatever the logical block size
 constexpr uint32_t STATX_DIRECT_IO_ALIGNMENT = 0x2000; // STATX_DIOALIGN
 
 //! Alignments of direct I/O in bytes; both 0 when the kernel does not say.
@@ -55,7 +57,7 @@ uint32_t SysfsUint32(const std::string &path) {
 //! The kernel reports a mask in older and newer versions alike: 511 means 512, 3 means 4.
 uint32_t SysfsMemoryAlignment(const std::string &disk) {
     uint64_t mask = 0;
-    if (disk.empty() || !ReadNumber(disk + "/queue/dma_alignment", mask) || (mask & (mask + 1)) != 0) {
+    if (!ReadNumber(disk + "/queue/dma_alignment", mask) || (mask & (mask + 1)) != 0) {
         return 0;
     }
     return static_cast<uint32_t>(mask + 1);
@@ -73,7 +75,8 @@ void DescribeHardware(const std::string &disk, TargetInfo &info) {
     }
 }
 
-void InspectBlockDevice(const Target &target, int fd, const std::string &disk, TargetInfo &info) {
+void InspectBlockDevice(const Target &target, int fd, const std::string &directory, TargetInfo &info) {
+    info = InfoFromSysfs(directory);
     int logical_block_size = 0;
     unsigned int physical_block_size = 0;
     int read_only = 0;
@@ -84,27 +87,43 @@ void InspectBlockDevice(const Target &target, int fd, const std::string &disk, T
     info.lba_size = static_cast<uint32_t>(logical_block_size);
     info.physical_block_size = physical_block_size;
     info.read_only = read_only != 0;
-    info.max_transfer_bytes =
-        static_cast<uint32_t>(std::min<uint64_t>(uint64_t(SysfsUint32(disk + "/queue/max_sectors_kb")) * KIB, GIB));
-    info.volatile_write_cache = ReadAttribute(disk + "/queue/write_cache") != "write through";
-    info.memory_alignment = SysfsMemoryAlignment(disk);
-    DescribeHardware(disk, info);
 }
 
-void InspectFile(const Target &target, int fd, const std::string &disk, TargetInfo &info) {
+void InspectFile(const Target &target, int fd, const std::string &directory, TargetInfo &info) {
     struct stat status;
     if (fstat(fd, &status) != 0) {
         ThrowOpenError(target.name, "stat", errno);
     }
+    const TargetInfo below = InfoFromSysfs(directory);
     info.capacity_bytes = static_cast<uint64_t>(status.st_size);
-    info.lba_size = disk.empty() ? 0 : SysfsUint32(disk + "/queue/logical_block_size");
-    info.physical_block_size = disk.empty() ? 0 : SysfsUint32(disk + "/queue/physical_block_size");
-    info.memory_alignment = disk.empty() ? 0 : SysfsMemoryAlignment(disk);
+    info.lba_size = below.lba_size;
+    info.physical_block_size = below.physical_block_size;
+    info.memory_alignment = below.memory_alignment;
     // A file's durability also depends on its file system's metadata, so it is always flushed.
     info.volatile_write_cache = true;
 }
 
 } // namespace
+
+TargetInfo InfoFromSysfs(const std::string &sysfs_directory) {
+    TargetInfo info;
+    if (sysfs_directory.empty()) {
+        return info;
+    }
+    const std::string disk = DiskDirectory(sysfs_directory);
+    uint64_t sectors = 0;
+    ReadNumber(sysfs_directory + "/size", sectors);
+    info.capacity_bytes = sectors * SYSFS_SECTOR_BYTES;
+    info.lba_size = SysfsUint32(disk + "/queue/logical_block_size");
+    info.physical_block_size = SysfsUint32(disk + "/queue/physical_block_size");
+    info.max_transfer_bytes =
+        static_cast<uint32_t>(std::min<uint64_t>(uint64_t(SysfsUint32(disk + "/queue/max_sectors_kb")) * KIB, GIB));
+    info.volatile_write_cache = ReadAttribute(disk + "/queue/write_cache") != "write through";
+    info.memory_alignment = SysfsMemoryAlignment(disk);
+    info.read_only = ReadAttribute(sysfs_directory + "/ro") == "1";
+    DescribeHardware(disk, info);
+    return info;
+}
 
 TargetInfo InspectTarget(const Target &target) {
     if (target.kind == TargetKind::MEMORY) {
@@ -121,15 +140,12 @@ TargetInfo InspectTarget(const Target &target) {
     }
     const bool is_file = target.kind == TargetKind::REGULAR_FILE;
     // For a file: the disk below its file system, where the file system has exactly one.
-    std::string disk = SysfsDirectory(is_file ? status.st_dev : status.st_rdev);
-    if (!disk.empty()) {
-        disk = DiskDirectory(disk);
-    }
+    const std::string directory = SysfsDirectory(is_file ? status.st_dev : status.st_rdev);
     TargetInfo info;
     if (is_file) {
-        InspectFile(target, fd.Get(), disk, info);
+        InspectFile(target, fd.Get(), directory, info);
     } else {
-        InspectBlockDevice(target, fd.Get(), disk, info);
+        InspectBlockDevice(target, fd.Get(), directory, info);
     }
     DirectAlignment direct = AskAlignment(target, fd.Get());
     if (direct.memory != 0) {

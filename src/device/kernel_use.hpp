@@ -1,0 +1,13 @@
+//! Who uses a target right now: mounts, swap, device mapper and RAID, loop devices. Never to be overwritten.
+#pragma once
+
+#include "device/target.hpp"
+
+#include <sys/stat.h>
+
+namespace rawduck {
+
+//! `status` is the target's. Clauses as in Occupant::what.
+std::vector<std::string> FindKernelUses(const Target &target, const struct stat &status);
+
+} // namespace rawduck

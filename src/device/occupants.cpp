@@ -1,0 +1,95 @@
+//! FindOccupants and ListBlockDevices.
+#include "common/error.hpp"
+#include "device/contents.hpp"
+#include "device/inspect.hpp"
+#include "device/kernel_use.hpp"
+#include "device/open_target.hpp"
+#include "device/sysfs.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+
+namespace rawduck {
+namespace {
+
+struct stat StatusOf(const Target &target) {
+    struct stat status;
+    if (stat(target.path.c_str(), &status) != 0) {
+        ThrowOpenError(target.name, "stat", errno);
+    }
+    return status;
+}
+
+std::vector<Occupant> KernelUses(const Target &target) {
+    std::vector<Occupant> occupants;
+    for (auto &use : FindKernelUses(target, StatusOf(target))) {
+        occupants.push_back({std::move(use), false});
+    }
+    return occupants;
+}
+
+void AddContents(const Target &target, std::vector<Occupant> &occupants) {
+    FileDescriptor fd = OpenTarget(target, O_RDONLY | O_NONBLOCK);
+    for (auto &content : FindContents(target, fd.Get())) {
+        occupants.push_back({std::move(content), true});
+    }
+}
+
+//! In the order of the privileges needed, so that a user who may not open the device still learns the most.
+DeviceRow Describe(const std::string &sysfs_directory) {
+    DeviceRow row;
+    std::string name = BaseName(sysfs_directory);
+    std::replace(name.begin(), name.end(), '!', '/'); // sysfs's spelling of a subdirectory of /dev
+    row.path = "/dev/" + name;
+    row.info = InfoFromSysfs(sysfs_directory);
+    try {
+        Target target = ResolveTarget(row.path);
+        row.occupants = KernelUses(target);
+        row.info = InspectTarget(target);
+        AddContents(target, row.occupants);
+    } catch (const Error &error) {
+        row.error = error.what();
+    }
+    return row;
+}
+
+//! Without a medium, a backing file or a configured size there is nothing to list.
+bool IsEmpty(const std::string &sysfs_directory) {
+    uint64_t sectors = 0;
+    return !ReadNumber(sysfs_directory + "/size", sectors) || sectors == 0;
+}
+
+} // namespace
+
+std::vector<Occupant> FindOccupants(const Target &target) {
+    if (target.kind == TargetKind::MEMORY) {
+        return {};
+    }
+    if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
+        throw Error(ErrorCode::UNSUPPORTED, target.name + ": what lies on a character device cannot be examined; use the "
+                                                          "namespace's block device (/dev/nvmeXnY)");
+    }
+    std::vector<Occupant> occupants = KernelUses(target);
+    AddContents(target, occupants);
+    return occupants;
+}
+
+std::vector<DeviceRow> ListBlockDevices() {
+    std::vector<DeviceRow> rows;
+    for (const auto &name : ListDirectory("/sys/block")) {
+        const std::string directory = "/sys/block/" + name;
+        if (name.compare(0, 3, "ram") == 0 || IsEmpty(directory)) {
+            continue;
+        }
+        rows.push_back(Describe(directory));
+        for (const auto &part : ListDirectory(directory)) {
+            if (IsPartition(directory + "/" + part)) {
+                rows.push_back(Describe(directory + "/" + part));
+            }
+        }
+    }
+    return rows;
+}
+
+} // namespace rawduck
