@@ -82,6 +82,7 @@ class File {
     void WriteDevice(const char *data, uint64_t length, uint64_t offset);
     void WriteVerified(const char *data, uint64_t length, uint64_t offset);
     Unit WriteFreshPage(const AlignedBuffer &content);
+    void RemoveHoles(uint64_t offset, uint64_t length);
     void OverwriteDevice(const char *data, uint64_t length, uint64_t offset);
     void MergeUnaligned(const char *data, uint64_t length, uint64_t offset);
     void WriteShadowPage(uint64_t page, const char *data, uint64_t length, uint64_t into);

@@ -171,11 +171,7 @@ void File::Truncate(uint64_t size) {
     CutTail(size);
     {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
-        if (!holes_.Empty()) {
-            holes_.Remove(size, UINT64_MAX - size);
-            has_holes_ = !holes_.Empty();
-            holes_dirty_ = true;
-        }
+        RemoveHoles(size, UINT64_MAX - size);
         size_ = size;
     }
     modified_us_ = NowUs();

@@ -99,6 +99,13 @@ void File::WriteVerified(const char *data, uint64_t length, uint64_t offset) {
     context_.io.Execute(request);
     if (has_holes_.load(std::memory_order_acquire)) {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
+        RemoveHoles(offset, length);
+    }
+}
+
+// Under the exclusive map mutex.
+void File::RemoveHoles(uint64_t offset, uint64_t length) {
+    if (!holes_.Empty()) {
         holes_.Remove(offset, length);
         has_holes_ = !holes_.Empty();
         holes_dirty_ = true;
@@ -254,6 +261,7 @@ void File::WriteShadowPage(uint64_t page, const char *data, uint64_t length, uin
     if (shadow == shadows_.end()) {
         const Unit fresh = WriteFreshPage(content);
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
+        RemoveHoles(begin, valid);
         Shadow entry;
         entry.durable = map_.Remap(page, fresh);
         entry.verify.device_offset = ToBytes(fresh);

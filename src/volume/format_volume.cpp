@@ -59,20 +59,6 @@ void WriteUnit(BlockIo &io, uint64_t unit, const void *content) {
     io.Write(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE);
 }
 
-// Superblock 1 goes first and comes back last: whenever this is interrupted, the target is either what it was
-// (by superblock 0) or the new, empty volume.
-void WriteEmptyVolume(BlockIo &io, const FormatOptions &options, uint32_t lba_size) {
-    const Superblock sb =
-        MakeSuperblock(io.Caps().capacity_bytes, lba_size, MakeUuid(), options.label, NowUs());
-    const char zeros[UNIT_SIZE] = {};
-    WriteUnit(io, sb.capacity_units - 1, zeros);
-    io.Flush();
-    WriteUnit(io, 0, &sb);
-    io.Flush();
-    WriteUnit(io, sb.capacity_units - 1, &sb);
-    io.Flush();
-}
-
 void FormatMemory(const std::string &target_name, const FormatOptions &options) {
     const std::string name = target_name.substr(strlen("memory:"));
     if (MemoryTargetExists(name) && !options.force) {
@@ -130,6 +116,20 @@ Target PrepareTarget(const std::string &target_name, const FormatOptions &option
 
 } // namespace
 
+// Superblock 1 goes first and comes back last: whenever this is interrupted, the target is either what it was
+// (by superblock 0) or the new, empty volume.
+void Volume::FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size) {
+    const Superblock sb =
+        MakeSuperblock(io.Caps().capacity_bytes, lba_size, MakeUuid(), options.label, NowUs());
+    const char zeros[UNIT_SIZE] = {};
+    WriteUnit(io, sb.capacity_units - 1, zeros);
+    io.Flush();
+    WriteUnit(io, 0, &sb);
+    io.Flush();
+    WriteUnit(io, sb.capacity_units - 1, &sb);
+    io.Flush();
+}
+
 void Volume::Format(const std::string &target_name, const FormatOptions &options) {
     CheckFormatOptions(target_name, options);
     if (IsMemoryName(target_name)) {
@@ -151,7 +151,7 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
                                             std::to_string(device_lba) + " bytes; an LBA size of " +
                                             std::to_string(lba_size) + " is not possible on it");
     }
-    WriteEmptyVolume(io, options, lba_size);
+    FormatDevice(io, options, lba_size);
 }
 
 } // namespace rawduck

@@ -53,7 +53,7 @@ void CheckFileName(const std::string &name) {
                " are allowed");
     }
     if (name.find('\0') != std::string::npos) {
-        refuse("it contains a NUL byte");
+        throw Error(ErrorCode::INVALID, "the name of a file on a volume cannot contain a NUL byte");
     }
     size_t begin = 0;
     while (begin <= name.size()) {

@@ -35,12 +35,17 @@ Volume::~Volume() = default;
 
 std::shared_ptr<Volume> Volume::Mount(const Target &target, const MountOptions &options,
                                       std::shared_ptr<IoStats> stats) {
-    const auto begin = std::chrono::steady_clock::now();
-    auto lock = std::make_unique<TargetLock>(target, TargetLock::Mode::SHARED);
     DeviceOptions device_options;
     device_options.engine = options.engine;
     device_options.max_transfer_bytes = options.max_transfer_bytes;
-    auto io = std::make_unique<BlockIo>(OpenDevice(target, device_options), options.io, target.name, std::move(stats));
+    return MountDevice(target, OpenDevice(target, device_options), options, std::move(stats));
+}
+
+std::shared_ptr<Volume> Volume::MountDevice(const Target &target, std::unique_ptr<Device> device,
+                                            const MountOptions &options, std::shared_ptr<IoStats> stats) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto lock = std::make_unique<TargetLock>(target, TargetLock::Mode::SHARED);
+    auto io = std::make_unique<BlockIo>(std::move(device), options.io, target.name, std::move(stats));
     VolumeImage image = LoadVolumeImage(*io, target.name);
     auto state = std::make_unique<VolumeState>(target, std::move(lock), std::move(io), std::move(image));
     state->engine_queue_mode = QueueModeName(options.io.queue_mode);

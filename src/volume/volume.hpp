@@ -134,6 +134,11 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! CORRUPT (with what still verifies), UNSUPPORTED (newer format or incompatible features).
     static std::shared_ptr<Volume> Mount(const Target &target, const MountOptions &options,
                                          std::shared_ptr<IoStats> stats);
+    //! The same on a device that is open already, such as a simulated one.
+    static std::shared_ptr<Volume> MountDevice(const Target &target, std::unique_ptr<Device> device,
+                                               const MountOptions &options, std::shared_ptr<IoStats> stats);
+    //! Writes an empty volume to an open device, without asking what is on it.
+    static void FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size);
     ~Volume();
 
     std::unique_ptr<OpenFile> Open(const std::string &name, const OpenMode &mode);

@@ -1,0 +1,127 @@
+#include "volume/allocator.hpp"
+#include "volume/extent_map.hpp"
+#include "volume/hole_set.hpp"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+#include <random>
+
+namespace rawduck {
+
+TEST(ExtentMapTest, LocatesEveryUnitThroughGrowthRemapAndTruncate) {
+    ExtentMap map;
+    std::vector<uint64_t> oracle; // file unit -> target unit
+    std::mt19937_64 random(3);
+    uint64_t next = 1000;
+    for (int step = 0; step < 3000; step++) {
+        const int action = static_cast<int>(random() % 10);
+        if (action < 7 || oracle.empty()) {
+            const uint64_t units = 1 + random() % 50;
+            next += random() % 3 == 0 ? 0 : 1000;
+            map.Append(Unit{next}, units);
+            for (uint64_t i = 0; i < units; i++) {
+                oracle.push_back(next + i);
+            }
+            next += units;
+        } else if (action < 8) {
+            const uint64_t page = random() % std::min<uint64_t>(oracle.size(), 3);
+            next += 10;
+            EXPECT_EQ(Index(map.Remap(page, Unit{next})), oracle[page]);
+            oracle[page] = next;
+            next += 10;
+        } else {
+            const uint64_t units = oracle.size() - random() % std::min<uint64_t>(oracle.size(), 100);
+            uint64_t cut = 0;
+            for (const Extent &extent : map.Truncate(units)) {
+                EXPECT_EQ(extent.start, oracle[extent.file_unit]);
+                cut += extent.units;
+            }
+            EXPECT_EQ(cut, oracle.size() - units);
+            oracle.resize(units);
+        }
+        ASSERT_EQ(map.Units(), oracle.size());
+        for (int probe = 0; probe < 20 && !oracle.empty(); probe++) {
+            const uint64_t unit = random() % oracle.size();
+            uint64_t contiguous = 0;
+            ASSERT_EQ(map.Locate(unit * UNIT_SIZE + 5, contiguous), oracle[unit] * UNIT_SIZE + 5);
+            const uint64_t last = unit + (contiguous + 5) / UNIT_SIZE - 1;
+            ASSERT_EQ(oracle[last], oracle[unit] + (last - unit));
+        }
+    }
+}
+
+TEST(AllocatorTest, NeverHandsOutAUnitTwiceAndGetsEverythingBack) {
+    constexpr uint64_t BEGIN = 100, END = 5100;
+    Allocator allocator(Unit{BEGIN}, Unit{END}, 0);
+    std::vector<bool> taken(END, false);
+    std::vector<Allocator::Result> held;
+    std::mt19937_64 random(4);
+    for (int step = 0; step < 20000; step++) {
+        if (random() % 2 == 0 || held.empty()) {
+            const Unit hint = held.empty() ? Unit{0} : held.back().start + held.back().units;
+            const Allocator::Result result =
+                allocator.Allocate(1 + random() % 60, hint, random() % 2 == 0, false);
+            for (uint64_t i = 0; i < result.units; i++) {
+                ASSERT_FALSE(taken[Index(result.start) + i]);
+                taken[Index(result.start) + i] = true;
+            }
+            if (result.units > 0) {
+                held.push_back(result);
+            }
+        } else {
+            std::swap(held[random() % held.size()], held.back());
+            const Allocator::Result result = held.back();
+            held.pop_back();
+            ASSERT_TRUE(allocator.Free(result.start, result.units));
+            ASSERT_FALSE(allocator.Free(result.start, result.units)) << "freed twice";
+            for (uint64_t i = 0; i < result.units; i++) {
+                taken[Index(result.start) + i] = false;
+            }
+        }
+        const uint64_t free = static_cast<uint64_t>(std::count(taken.begin() + BEGIN, taken.end(), false));
+        ASSERT_EQ(allocator.FreeUnits(), free);
+    }
+    for (const Allocator::Result &result : held) {
+        ASSERT_TRUE(allocator.Free(result.start, result.units));
+    }
+    EXPECT_EQ(allocator.LargestFree(), END - BEGIN) << "free extents are merged";
+}
+
+TEST(AllocatorTest, ReserveIsForUrgentCallersAndHintContinues) {
+    Allocator allocator(Unit{0}, Unit{100}, 10);
+    const Allocator::Result first = allocator.Allocate(40, Unit{0}, false, false);
+    EXPECT_EQ(Index(allocator.Allocate(5, first.start + first.units, false, false).start), 40u);
+    EXPECT_EQ(allocator.Allocate(1000, Unit{0}, false, false).units, 45u);
+    EXPECT_EQ(allocator.Allocate(1, Unit{0}, false, false).units, 0u);
+    EXPECT_EQ(allocator.Allocate(1, Unit{0}, false, true).units, 1u);
+    EXPECT_TRUE(allocator.Claim(Unit{99}, 1));
+    EXPECT_FALSE(allocator.Claim(Unit{99}, 1));
+}
+
+TEST(HoleSetTest, MatchesAByteMap) {
+    HoleSet holes;
+    std::vector<bool> oracle(4000, false);
+    std::mt19937_64 random(5);
+    uint64_t size = 0;
+    for (int step = 0; step < 400 && size < 3900; step++) {
+        if (random() % 2 == 0) {
+            const uint64_t length = 1 + random() % 20;
+            holes.Add(size, length);
+            std::fill(oracle.begin() + size, oracle.begin() + size + length, true);
+            size += length;
+        } else {
+            const uint64_t offset = random() % (size + 1), length = random() % 30;
+            holes.Remove(offset, length);
+            std::fill(oracle.begin() + offset, oracle.begin() + std::min<uint64_t>(4000, offset + length), false);
+        }
+        std::string bytes(4000, 'x');
+        const uint64_t from = random() % 2000;
+        holes.ZeroFill(&bytes[from], from, 1500);
+        for (uint64_t i = 0; i < 4000; i++) {
+            ASSERT_EQ(bytes[i] == '\0', oracle[i] && i >= from && i < from + 1500) << i;
+        }
+    }
+}
+
+} // namespace rawduck

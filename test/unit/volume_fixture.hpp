@@ -1,0 +1,55 @@
+//! A volume in memory that demands what a strict device would, for tests.
+#pragma once
+
+#include "volume/registry.hpp"
+#include "volume/volume.hpp"
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <random>
+#include <string>
+
+namespace rawduck {
+
+class MemoryVolume {
+  public:
+    explicit MemoryVolume(uint32_t lba_size, uint64_t capacity = 64 * MIB) {
+        static std::atomic<int> counter{0};
+        name = "memory:test" + std::to_string(counter++);
+        FormatOptions options;
+        options.lba_size = lba_size;
+        options.size_bytes = capacity;
+        Volume::Format(name, options);
+    }
+    ~MemoryVolume() { DropMemoryTarget(name.substr(7)); }
+
+    std::shared_ptr<Volume> Mount() const {
+        return Volume::Mount(ResolveTarget(name), MountOptions(), std::make_shared<IoStats>());
+    }
+
+    std::string name;
+};
+
+inline OpenMode WriteMode(FileKind kind = FileKind::OTHER) {
+    OpenMode mode;
+    mode.write = mode.create = true;
+    mode.kind = kind;
+    return mode;
+}
+
+inline std::string RandomBytes(std::mt19937_64 &random, size_t length) {
+    std::string bytes(length, '\0');
+    for (char &byte : bytes) {
+        byte = static_cast<char>(random());
+    }
+    return bytes;
+}
+
+inline std::string ReadAll(Volume &volume, const std::string &name) {
+    auto file = volume.Open(name, OpenMode());
+    std::string content(file->Size(), '?');
+    EXPECT_EQ(file->Read(&content[0], content.size(), 0), content.size());
+    return content;
+}
+
+} // namespace rawduck
