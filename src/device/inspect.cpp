@@ -107,6 +107,7 @@ void InspectFile(const Target &target, int fd, const std::string &directory, Tar
 
 TargetInfo InfoFromSysfs(const std::string &sysfs_directory) {
     TargetInfo info;
+    info.memory_alignment = 0;
     if (sysfs_directory.empty()) {
         return info;
     }

@@ -5,7 +5,7 @@
 
 namespace rawduck {
 
-//! What every user may know of a block device, without opening it. All zero for an empty directory name.
+//! What every user may know of a block device, without opening it. Numbers are 0 where sysfs does not tell.
 TargetInfo InfoFromSysfs(const std::string &sysfs_directory);
 
 } // namespace rawduck
