@@ -11,9 +11,10 @@ INSTALLED := build/host/.installed
 TARGET ?=
 STOCK_DIR ?=
 SCALE ?= 1
-# make bench BENCH_TARGET=/dev/nvme1n1 BENCH_STOCK=/mnt/nvme1/stock.duckdb SCALE=5
+# make bench BENCH_TARGET=/dev/nvme1n1 BENCH_STOCK=/mnt/nvme1/stock.duckdb BENCH_SCALE=5
 BENCH_TARGET ?= build/bench/bench.rawduck
 BENCH_STOCK ?= build/bench/stock.duckdb
+BENCH_SCALE ?= 5
 ARGS ?=
 
 .PHONY: help
@@ -25,8 +26,8 @@ demo: build ## TPC-H on a volume against stock DuckDB; TARGET=/dev/... for a dev
 	@$(RAWDUCK) demo --scale $(SCALE) $(if $(TARGET),--target $(TARGET)) $(if $(STOCK_DIR),--stock-dir $(STOCK_DIR)) $(ARGS)
 
 .PHONY: bench
-bench: build ## Scan benchmark; BENCH_TARGET=, BENCH_STOCK=, SCALE=5, ARGS='--out scan.csv'
-	@$(RAWDUCK) bench scan --target $(BENCH_TARGET) --stock $(BENCH_STOCK) --scale $(if $(filter 1,$(SCALE)),5,$(SCALE)) $(ARGS)
+bench: build ## Scan benchmark; BENCH_TARGET=, BENCH_STOCK=, BENCH_SCALE=5, ARGS='--out scan.csv'
+	@$(RAWDUCK) bench scan --target $(BENCH_TARGET) --stock $(BENCH_STOCK) --scale $(BENCH_SCALE) $(ARGS)
 
 .PHONY: build
 build: $(INSTALLED) ## Install what is missing, build the extension, install the package into .venv

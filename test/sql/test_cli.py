@@ -1,0 +1,156 @@
+"""The `rawduck` command: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+import rawduck
+from support import Image, make_target, one, run_cli
+
+COMMANDS = (
+    "devices",
+    "format",
+    "info",
+    "ls",
+    "cp",
+    "rm",
+    "check",
+    "bench",
+    "demo",
+    "extension-path",
+    "version",
+)
+
+
+@pytest.fixture
+def stock_file(tmp_path):
+    path = tmp_path / "sales.duckdb"
+    with duckdb.connect(str(path)) as stock:
+        stock.execute("CREATE TABLE t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(200000)")
+    return path
+
+
+def failed(*arguments: str) -> str:
+    """Runs a command that must fail; returns its message, which is one line without a traceback."""
+    result = run_cli(*arguments)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("rawduck: ")
+    return result.stderr
+
+
+def succeeded(*arguments: str) -> str:
+    result = run_cli(*arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_help_lists_every_command():
+    output = succeeded("-h")
+    assert all(re.search(rf"^\W*{command}\s", output, re.MULTILINE) for command in COMMANDS)
+    assert "Example" in succeeded("format", "--help")
+
+
+def test_version_and_extension_path():
+    assert rawduck.__version__ in succeeded("version")
+    assert Path(succeeded("extension-path").strip()).name == "rawduck.duckdb_extension"
+
+
+def test_format_info_ls_cp_rm(tmp_path, stock_file):
+    target = tmp_path / "disk.rawduck"
+    assert "64.0 MiB" in succeeded("format", str(target), "--size", "64M", "--label", "mine")
+    assert target.stat().st_size == 64 * 1024**2
+    info = json.loads(succeeded("info", str(target), "--json"))
+    assert (info["label"], info["files"], info["lba_size"]) == ("mine", 0, 4096)
+    assert "mine" in succeeded("info", str(target))
+    succeeded("cp", str(stock_file), f"nvme://{target}/")
+    listing = json.loads(succeeded("ls", str(target), "--json"))
+    assert [(file["name"], file["size"]) for file in listing] == [("sales.duckdb", stock_file.stat().st_size)]
+    assert "sales.duckdb" in succeeded("ls", str(target), "--extents")
+    succeeded("cp", f"nvme://{target}/sales.duckdb", str(tmp_path / "back.duckdb"))
+    assert (tmp_path / "back.duckdb").read_bytes() == stock_file.read_bytes()
+    succeeded("rm", f"nvme://{target}/sales.duckdb")
+    assert json.loads(succeeded("ls", str(target), "--json")) == []
+
+
+def test_relative_paths(tmp_path, stock_file, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    succeeded("format", "disk.rawduck", "--size", "64M")
+    succeeded("cp", "sales.duckdb", f"nvme://{tmp_path}/disk.rawduck/a.duckdb")
+    succeeded("cp", f"nvme://{tmp_path}/disk.rawduck/a.duckdb", "b.duckdb")
+    assert (tmp_path / "b.duckdb").read_bytes() == stock_file.read_bytes()
+
+
+def test_cp_does_not_overwrite_unasked(file_target, stock_file):
+    destination = file_target.path("sales.duckdb")
+    succeeded("cp", str(stock_file), destination)
+    assert "overwrite" in failed("cp", str(stock_file), destination)
+    succeeded("cp", "--overwrite", str(stock_file), destination)
+
+
+def test_json_of_devices():
+    devices = json.loads(succeeded("devices", "--json"))
+    assert all({"path", "capacity", "lba_size", "in_use"} <= set(device) for device in devices)
+    succeeded("devices")
+
+
+def test_check_of_a_sound_volume(durable_target):
+    with rawduck.connect(durable_target.path("x.duckdb")) as con:
+        con.execute("CREATE TABLE t AS SELECT range AS v FROM range(100000)")
+    assert "sound" in succeeded("check", durable_target.name)
+    findings = json.loads(succeeded("check", durable_target.name, "--json"))
+    assert {finding["severity"] for finding in findings} == {"ok"}
+
+
+def test_check_of_a_damaged_volume(tmp_path):
+    with make_target("file-4096", tmp_path) as target:
+        with rawduck.connect(target.path("x.duckdb")) as con:
+            con.execute("CREATE TABLE t AS SELECT range AS v FROM range(100000)")
+            con.execute("CHECKPOINT")
+            extents = one(con, "SELECT extent_list FROM nvme_files(?)", target.name)
+        Image(target).write(extents[0]["lba"] * target.lba_size, b"\xff" * 12288)
+        result = run_cli("check", target.name)
+        assert result.returncode == 1, result.stdout + result.stderr
+        assert "x.duckdb" in result.stdout
+        assert "damaged" in result.stdout
+
+
+def test_check_of_a_volume_with_both_superblocks_damaged(file_target):
+    image = Image(file_target)
+    image.damage_superblock(0)
+    image.damage_superblock(1)
+    assert run_cli("check", file_target.name).returncode == 1
+
+
+def test_check_that_is_not_possible(tmp_path):
+    assert "missing" in failed("check", str(tmp_path / "missing"))
+
+
+def test_errors_are_one_line(tmp_path, file_target):
+    plain = tmp_path / "plain.bin"
+    plain.write_bytes(b"text" * 10_000_000)
+    assert "not a rawduck volume" in failed("info", str(plain))
+    assert "not a rawduck volume" in failed("ls", str(plain))
+    assert "force" in failed("format", file_target.name)
+    assert "size" in failed("format", str(tmp_path / "new"))
+    assert "missing" in failed("cp", str(tmp_path / "missing"), file_target.path("x"))
+    assert "missing" in failed("rm", file_target.path("missing"))
+    assert "nvme://" in failed("rm", str(plain))
+    assert plain.exists()
+
+
+def test_volume_in_use_by_a_writer(file_target):
+    with rawduck.connect(file_target.path("x.duckdb")):
+        assert "writ" in failed("ls", file_target.name)
+
+
+def test_unknown_command_and_missing_argument():
+    for arguments in (["fly"], ["format"], ["cp", "one"]):
+        result = run_cli(*arguments)
+        assert result.returncode == 2
+        assert "Traceback" not in result.stderr

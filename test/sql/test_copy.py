@@ -1,0 +1,115 @@
+"""nvme_copy and nvme_remove: files between ordinary file systems and volumes, byte for byte."""
+
+from __future__ import annotations
+
+import os
+
+import duckdb
+import pytest
+import rawduck
+from support import attach, file_names, one
+
+COPY = "SELECT bytes FROM nvme_copy(?, ?, overwrite := ?)"
+
+
+def copy(con, source: str, destination: str, overwrite: bool = False) -> int:
+    return con.execute(COPY, [str(source), str(destination), overwrite]).fetchone()[0]
+
+
+@pytest.fixture
+def stock_file(tmp_path):
+    path = tmp_path / "stock.duckdb"
+    with duckdb.connect(str(path)) as stock:
+        stock.execute("CREATE TABLE t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(200000)")
+    return path
+
+
+def test_import_export_round_trip(target, con, stock_file, tmp_path):
+    size = stock_file.stat().st_size
+    assert copy(con, stock_file, target.path("x.duckdb")) == size
+    attach(con, target, "x.duckdb", "(READ_ONLY)")
+    assert con.execute("SELECT count(*), sum(v) FROM x.t").fetchone() == (200000, 19999900000)
+    con.execute("DETACH x")
+    back = tmp_path / "back.duckdb"
+    assert copy(con, target.path("x.duckdb"), back) == size
+    assert back.read_bytes() == stock_file.read_bytes()
+    with duckdb.connect(str(back)) as stock:
+        assert one(stock, "SELECT count(DISTINCT s) FROM t") == 200000
+
+
+def test_export_of_a_database_written_on_the_volume(target, con, tmp_path):
+    attach(con, target, "x.duckdb")
+    con.execute("CREATE TABLE x.t AS SELECT range AS v, 'n' || range AS s FROM range(300000); CHECKPOINT x")
+    con.execute("DELETE FROM x.t WHERE v % 3 = 0; DETACH x")
+    out = tmp_path / "out.duckdb"
+    copy(con, target.path("x.duckdb"), out)
+    with duckdb.connect(str(out)) as stock:
+        assert stock.execute("SELECT count(*), min(v) FROM t").fetchone() == (200000, 1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 4095, 4097, 1_000_003, 33 * 1024**2 + 7])
+def test_odd_sizes(target, con, tmp_path, size):
+    source, back = tmp_path / "in.bin", tmp_path / "out.bin"
+    source.write_bytes(os.urandom(size))
+    assert copy(con, source, target.path("f.bin")) == size
+    assert one(con, "SELECT size FROM nvme_files(?)", target.name) == size
+    assert copy(con, target.path("f.bin"), back) == size
+    assert back.read_bytes() == source.read_bytes()
+
+
+def test_between_volumes(target, new_target, con, stock_file, tmp_path):
+    other = new_target("file-512")
+    copy(con, stock_file, target.path("x.duckdb"))
+    copy(con, target.path("x.duckdb"), other.path("sub/y.duckdb"))
+    copy(con, other.path("sub/y.duckdb"), tmp_path / "z.duckdb")
+    assert (tmp_path / "z.duckdb").read_bytes() == stock_file.read_bytes()
+
+
+def test_existing_destination(target, con, stock_file, tmp_path):
+    small = tmp_path / "small"
+    small.write_text("small")
+    copy(con, stock_file, target.path("x.duckdb"))
+    with pytest.raises(duckdb.Error, match="overwrite"):
+        copy(con, small, target.path("x.duckdb"))
+    assert one(con, "SELECT size FROM nvme_files(?)", target.name) == stock_file.stat().st_size
+    assert copy(con, small, target.path("x.duckdb"), overwrite=True) == 5
+    assert one(con, "SELECT size FROM nvme_files(?)", target.name) == 5
+    with pytest.raises(duckdb.Error, match="overwrite"):
+        copy(con, target.path("x.duckdb"), small)
+    assert small.read_text() == "small"
+
+
+def test_attached_destination_is_left_alone(target, con, stock_file):
+    attach(con, target, "x.duckdb")
+    con.execute("CREATE TABLE x.t AS SELECT 42 AS v")
+    with pytest.raises(duckdb.Error):
+        copy(con, stock_file, target.path("x.duckdb"), overwrite=True)
+    assert one(con, "SELECT v FROM x.t") == 42
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_missing_source(target, con, tmp_path, overwrite):
+    with pytest.raises(duckdb.Error, match="missing"):
+        copy(con, tmp_path / "missing", target.path("x.duckdb"), overwrite)
+    with pytest.raises(duckdb.Error, match="missing"):
+        copy(con, target.path("missing"), tmp_path / "x", overwrite)
+    assert file_names(con, target) == []
+    assert not (tmp_path / "x").exists()
+
+
+def test_survives_the_process(durable_target, stock_file, tmp_path):
+    with rawduck.connect() as con:
+        copy(con, stock_file, durable_target.path("x.duckdb"))
+    with rawduck.connect() as con:
+        copy(con, durable_target.path("x.duckdb"), tmp_path / "back.duckdb")
+    assert (tmp_path / "back.duckdb").read_bytes() == stock_file.read_bytes()
+
+
+def test_remove(target, con, stock_file):
+    used = one(con, "SELECT used FROM nvme_info(?)", target.name)
+    copy(con, stock_file, target.path("x.duckdb"))
+    con.execute("SELECT * FROM nvme_remove(?)", [target.path("x.duckdb")]).fetchall()
+    assert file_names(con, target) == []
+    assert one(con, "SELECT used FROM nvme_info(?)", target.name) == used
+    with pytest.raises(duckdb.Error, match=r"x\.duckdb"):
+        con.execute("SELECT * FROM nvme_remove(?)", [target.path("x.duckdb")]).fetchall()

@@ -1,0 +1,95 @@
+"""A full volume fails the statement, not the database."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+import rawduck
+from support import attach, one
+
+LOAD = "INSERT INTO x.t SELECT range, md5(range::VARCHAR) FROM range(5000000)"
+
+
+@pytest.fixture(params=["memory-512", "file-4096", "loop-512", "loop-4096"])
+def small_target(request, new_target):
+    return new_target(request.param, size="64M")
+
+
+def test_statement_fails_and_committed_data_stays(small_target, con):
+    attach(con, small_target, "x.duckdb")
+    con.execute("CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(100000)")
+    con.execute("CHECKPOINT x")
+    with pytest.raises(duckdb.Error, match=r"full.*(free|remove)"):
+        con.execute(LOAD)
+    assert con.execute("SELECT count(*), sum(v) FROM x.t").fetchone() == (100000, 4999950000)
+    con.execute("DETACH x")
+    attach(con, small_target, "x.duckdb")
+    assert con.execute("SELECT count(*), count(DISTINCT s) FROM x.t").fetchone() == (100000, 100000)
+    assert one(con, "SELECT count(*) FROM nvme_check(?) WHERE severity <> 'ok'", small_target.name) == 0
+
+
+def test_space_is_free_again_after_the_failure(small_target, con):
+    attach(con, small_target, "x.duckdb")
+    con.execute("CREATE TABLE x.t (v BIGINT, s VARCHAR)")
+    for _ in range(3):
+        with pytest.raises(duckdb.Error, match="full"):
+            con.execute(LOAD)
+        con.execute("INSERT INTO x.t SELECT range, md5(range::VARCHAR) FROM range(50000)")
+        con.execute("CHECKPOINT x")
+    assert one(con, "SELECT count(*) FROM x.t") == 150000
+
+
+def test_other_databases_on_the_full_volume_work(small_target, con):
+    attach(con, small_target, "other.duckdb")
+    con.execute("CREATE TABLE other.t AS SELECT range AS v FROM range(1000); CHECKPOINT other")
+    attach(con, small_target, "x.duckdb")
+    con.execute("CREATE TABLE x.t (v BIGINT, s VARCHAR)")
+    with pytest.raises(duckdb.Error, match="full"):
+        con.execute(LOAD)
+    assert one(con, "SELECT sum(v) FROM other.t") == 499500
+    con.execute("UPDATE other.t SET v = v + 1")
+    assert one(con, "SELECT sum(v) FROM other.t") == 500500
+
+
+def test_full_while_the_log_grows(small_target):
+    """Small commits until the volume is full: each one either is there afterwards or was refused."""
+    committed = 0
+    with rawduck.connect() as con:
+        con.execute("SET wal_autocheckpoint = '10GB'; SET checkpoint_on_shutdown = false")
+        attach(con, small_target, "x.duckdb")
+        con.execute("CREATE TABLE x.t (n INTEGER, s VARCHAR)")
+        try:
+            while committed < 1000:
+                con.execute("INSERT INTO x.t VALUES (?, repeat('x', 1000000))", [committed])
+                committed += 1
+        except duckdb.Error as error:
+            assert "full" in str(error)
+    assert 20 <= committed < 1000
+    with rawduck.connect() as con:
+        attach(con, small_target, "x.duckdb", "(READ_ONLY)")
+        assert con.execute("SELECT count(*), max(n) FROM x.t").fetchone() == (committed, committed - 1)
+
+
+def test_copy_onto_a_volume_that_is_too_small(small_target, con, tmp_path):
+    big = tmp_path / "big.bin"
+    with big.open("wb") as file:
+        file.truncate(128 * 1024**2)
+    used = one(con, "SELECT used FROM nvme_info(?)", small_target.name)
+    with pytest.raises(duckdb.IOException, match="full"):
+        con.execute("SELECT * FROM nvme_copy(?, ?)", [str(big), small_target.path("big.bin")]).fetchall()
+    assert one(con, "SELECT count(*) FROM nvme_files(?)", small_target.name) == 0
+    assert one(con, "SELECT used FROM nvme_info(?)", small_target.name) == used
+
+
+def test_spilling_onto_a_full_volume(small_target):
+    config = {"memory_limit": "80MB", "threads": 2, "block_allocator_memory": "0B"}
+    with rawduck.connect(config=config) as con:
+        con.execute(f"SET temp_directory = '{small_target.path('tmp')}'")
+        query = """
+            SELECT sum(n) FROM (
+                SELECT row_number() OVER (ORDER BY s) AS n
+                FROM (SELECT md5(range::VARCHAR) AS s FROM range(6000000)))
+        """
+        with pytest.raises(duckdb.Error):
+            con.execute(query).fetchall()
+        assert one(con, "SELECT 42") == 42

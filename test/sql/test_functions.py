@@ -1,0 +1,182 @@
+"""Table functions and settings: what they say is what is there."""
+
+from __future__ import annotations
+
+import datetime
+from itertools import pairwise
+
+import pytest
+import rawduck
+from rawduck.render import rows
+from support import attach, make_target, one
+
+SETTINGS = {
+    "nvme_engine",
+    "nvme_queue_mode",
+    "nvme_queue_depth",
+    "nvme_max_transfer",
+    "nvme_memory_size",
+    "nvme_prefetch",
+}
+
+
+def stats(con, target, operation: str) -> dict:
+    query = "SELECT * FROM nvme_stats() WHERE target = ? AND operation = ?"
+    return rows(con, query, [target.name, operation])[0]
+
+
+def test_settings_have_descriptions(con):
+    query = "SELECT name, description FROM duckdb_settings() WHERE name LIKE 'nvme_%'"
+    found = dict(con.execute(query).fetchall())
+    assert set(found) >= SETTINGS
+    assert all(len(found[name]) > 20 for name in SETTINGS)
+
+
+def test_info(target, con):
+    info = rows(con, "SELECT * FROM nvme_info(?)", [target.name])[0]
+    assert (info["target"], info["lba_size"], info["files"]) == (target.name, target.lba_size, 0)
+    assert info["capacity"] == 256 * 1024**2
+    assert info["used"] + info["free"] <= info["capacity"]
+    assert 0 < info["largest_free_extent"] <= info["free"]
+    assert info["engine"] in ("memory", "io_uring", "posix")
+    assert info["queue_mode"] == "thread"
+    assert not info["poisoned"]
+    assert not info["warning"]
+
+
+def test_volumes_lists_what_is_mounted(target, con):
+    count = "SELECT count(*) FROM nvme_volumes() WHERE target = ?"
+    assert one(con, count, target.name) == 0
+    attach(con, target, "x.duckdb")
+    mounted = rows(con, "SELECT * FROM nvme_volumes() WHERE target = ?", [target.name])[0]
+    assert mounted["writable"]
+    assert mounted["open_handles"] >= 1
+    con.execute("DETACH x")
+    assert one(con, count, target.name) == 0
+
+
+def test_files(target, con):
+    before = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None) - datetime.timedelta(minutes=1)
+    attach(con, target, "x.duckdb")
+    con.execute(
+        "CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(300000); CHECKPOINT x"
+    )
+    con.execute(f"COPY (SELECT 1 AS v) TO '{target.path('out/a.parquet')}'")
+    found = {file["name"]: file for file in rows(con, "SELECT * FROM nvme_files(?)", [target.name])}
+    database = found["x.duckdb"]
+    assert database["kind"].lower() == "database"
+    assert found["out/a.parquet"]["kind"].lower() == "other"
+    assert database["size"] <= database["allocated"]
+    assert database["modified"] >= before
+    assert database["extents"] == len(database["extent_list"])
+    covered = sum(extent["lba_count"] for extent in database["extent_list"]) * target.lba_size
+    assert covered == database["allocated"]
+
+
+def test_extents_never_overlap(target, con):
+    for i in range(6):
+        attach(con, target, f"x{i}.duckdb")
+        con.execute(
+            f"CREATE TABLE x{i}.t AS SELECT md5(range::VARCHAR) AS s FROM range({20000 * (i + 1)});"
+            f"CHECKPOINT x{i}"
+        )
+    query = """
+        SELECT e.lba, e.lba + e.lba_count AS after
+        FROM (SELECT unnest(extent_list) AS e FROM nvme_files(?)) ORDER BY 1
+    """
+    ranges = con.execute(query, [target.name]).fetchall()
+    assert len(ranges) >= 6
+    assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
+    capacity = one(con, "SELECT capacity FROM nvme_info(?)", target.name)
+    assert ranges[-1][1] * target.lba_size <= capacity
+
+
+def test_large_tables_lie_in_few_extents(new_target, con):
+    target = new_target("file-4096", size="1G")
+    attach(con, target, "x.duckdb")
+    con.execute(
+        "CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(5000000); CHECKPOINT x"
+    )
+    size, extents = con.execute("SELECT size, extents FROM nvme_files(?)", [target.name]).fetchone()
+    assert size > 100 * 1024**2
+    assert extents <= 32
+
+
+def test_stats_count_what_happens(target, con):
+    con.execute("SELECT * FROM nvme_reset_stats()").fetchall()
+    attach(con, target, "x.duckdb")
+    con.execute("CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(500000)")
+    con.execute("CHECKPOINT x; DETACH x")
+    writes = stats(con, target, "write")
+    size = one(con, "SELECT size FROM nvme_files(?)", target.name)
+    assert writes["bytes"] >= size * 0.9
+    assert writes["commands"] >= writes["requests"] > 0
+    con.execute("SELECT * FROM nvme_reset_stats()").fetchall()
+    assert stats(con, target, "write")["bytes"] == 0
+    attach(con, target, "x.duckdb", "(READ_ONLY)")
+    assert one(con, "SELECT count(DISTINCT s) FROM x.t") == 500000
+    reads = stats(con, target, "read")
+    assert size * 0.5 <= reads["bytes"] <= size * 1.2
+    assert reads["bounce_bytes"] <= reads["bytes"]
+    assert 0 < reads["latency_p50_us"] <= reads["latency_p99_us"]
+    assert reads["latency_max_us"] > 0
+    assert 1 <= reads["depth_mean"] <= reads["depth_max"]
+    assert stats(con, target, "write")["bytes"] == 0, "reading wrote to the volume"
+
+
+def test_commit_flushes(durable_target, con):
+    attach(con, durable_target, "x.duckdb")
+    con.execute("CREATE TABLE x.t (v INTEGER); CHECKPOINT x")
+    if not one(con, "SELECT volatile_write_cache FROM nvme_info(?)", durable_target.name):
+        pytest.skip(f"{durable_target.name} has no volatile write cache, so nothing is flushed")
+    before = stats(con, durable_target, "flush")["commands"]
+    for i in range(10):
+        con.execute(f"INSERT INTO x.t VALUES ({i})")
+    assert stats(con, durable_target, "flush")["commands"] >= before + 10
+
+
+@pytest.mark.parametrize("engine", ["posix", "io_uring"])
+@pytest.mark.parametrize("kind", ["file-4096", "loop-512"])
+def test_engines(tmp_path, engine, kind):
+    with make_target(kind, tmp_path) as target, rawduck.connect() as con:
+        con.execute(
+            f"SET nvme_engine = '{engine}'; SET nvme_queue_depth = 8; SET nvme_max_transfer = '64 KiB'"
+        )
+        attach(con, target, "x.duckdb")
+        con.execute(
+            "CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(300000); CHECKPOINT x"
+        )
+        info = rows(con, "SELECT * FROM nvme_info(?)", [target.name])[0]
+        assert (info["engine"], info["queue_depth"]) == (engine, 8)
+        con.execute("DETACH x; SELECT * FROM nvme_reset_stats()")
+        attach(con, target, "x.duckdb")
+        assert con.execute("SELECT count(DISTINCT s), sum(v) FROM x.t").fetchone() == (300000, 44999850000)
+        reads = stats(con, target, "read")
+        assert reads["bytes"] / reads["commands"] <= 64 * 1024
+        assert reads["depth_max"] <= 8
+
+
+def test_a_block_is_read_by_several_commands_at_once(file_target, con):
+    con.execute("SET nvme_engine = 'io_uring'; SET nvme_max_transfer = '64 KiB'; SET nvme_prefetch = false")
+    attach(con, file_target, "x.duckdb")
+    con.execute("CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(300000)")
+    con.execute("DETACH x; SELECT * FROM nvme_reset_stats()")
+    attach(con, file_target, "x.duckdb")
+    assert one(con, "SELECT count(DISTINCT s) FROM x.t") == 300000
+    assert stats(con, file_target, "read")["depth_max"] >= 4
+
+
+def test_memory_volume_is_made_by_being_used(con):
+    con.execute("SET nvme_memory_size = '64 MiB'")
+    with rawduck.connect(config={}) as other:
+        other.execute("ATTACH 'nvme://memory:made-by-use/x.duckdb' AS x; CREATE TABLE x.t AS SELECT 42 AS v")
+    con.execute("ATTACH 'nvme://memory:made-by-use/x.duckdb' AS x")
+    assert one(con, "SELECT v FROM x.t") == 42
+
+
+def test_check_of_a_sound_volume(target, con):
+    attach(con, target, "x.duckdb")
+    con.execute("CREATE TABLE x.t AS SELECT range AS v FROM range(100000); DETACH x")
+    findings = rows(con, "SELECT * FROM nvme_check(?)", [target.name])
+    assert findings
+    assert {finding["severity"] for finding in findings} == {"ok"}

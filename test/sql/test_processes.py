@@ -1,0 +1,152 @@
+"""Several processes and one volume: readers share, a second writer is told why not."""
+
+from __future__ import annotations
+
+import os
+
+import duckdb
+import pytest
+import rawduck
+from support import attach, one, run_python, start_python
+
+HOLD = """
+options = "(READ_ONLY)" if sys.argv[2] == "read" else ""
+connection.execute(f"ATTACH '{sys.argv[1]}' AS x {options}")
+print("ready", connection.execute("SELECT count(*) FROM x.t").fetchone()[0], flush=True)
+sys.stdin.readline()
+connection.execute("DETACH x")
+"""
+
+
+@pytest.fixture
+def filled(durable_target):
+    with rawduck.connect(durable_target.path("x.duckdb")) as con:
+        con.execute("CREATE TABLE t AS SELECT range AS v FROM range(1000)")
+    return durable_target
+
+
+def hold(target, how: str):
+    child = start_python(HOLD, target.path("x.duckdb"), how)
+    assert child.stdout.readline() == "ready 1000\n", child.stderr.read()
+    return child
+
+
+def release(child) -> None:
+    _, errors = child.communicate("\n", timeout=60)
+    assert child.returncode == 0, errors
+
+
+def test_second_writer_is_refused(filled):
+    child = hold(filled, "write")
+    with rawduck.connect() as con:
+        with pytest.raises(duckdb.IOException) as caught:
+            attach(con, filled, "x.duckdb")
+        assert filled.name in str(caught.value)
+        assert str(child.pid) in str(caught.value)
+        release(child)
+        attach(con, filled, "x.duckdb")
+        con.execute("INSERT INTO x.t VALUES (1)")
+
+
+def test_writer_of_another_file_is_refused_too(filled):
+    """One process at a time owns the metadata of a volume."""
+    child = hold(filled, "write")
+    with rawduck.connect() as con:
+        with pytest.raises(duckdb.IOException, match=str(child.pid)):
+            attach(con, filled, "other.duckdb")
+        release(child)
+
+
+def test_reader_beside_a_writer_is_refused(filled):
+    child = hold(filled, "write")
+    with rawduck.connect() as con:
+        with pytest.raises(duckdb.IOException, match=str(child.pid)):
+            attach(con, filled, "x.duckdb", "(READ_ONLY)")
+        release(child)
+
+
+def test_writer_beside_a_reader_is_refused(filled):
+    child = hold(filled, "read")
+    with rawduck.connect() as con:
+        with pytest.raises(duckdb.IOException, match=str(child.pid)):
+            attach(con, filled, "x.duckdb")
+        attach(con, filled, "x.duckdb", "(READ_ONLY)")
+        assert one(con, "SELECT count(*) FROM x.t") == 1000
+        release(child)
+
+
+def test_readers_share(filled):
+    children = [hold(filled, "read") for _ in range(3)]
+    with rawduck.connect() as con:
+        attach(con, filled, "x.duckdb", "(READ_ONLY)")
+        assert one(con, "SELECT sum(v) FROM x.t") == 499500
+    for child in children:
+        release(child)
+
+
+def test_two_instances_of_one_process(filled):
+    """The same rules hold between DuckDB instances of one process."""
+    refused = pytest.raises(duckdb.Error, match=r"(?i)already|in use|lock")
+    with rawduck.connect(filled.path("x.duckdb")), rawduck.connect() as other, refused:
+        attach(other, filled, "x.duckdb")
+    with rawduck.connect(filled.path("x.duckdb"), read_only=True), rawduck.connect() as other:
+        attach(other, filled, "x.duckdb", "(READ_ONLY)")
+        assert one(other, "SELECT count(*) FROM x.t") == 1000
+
+
+def test_two_instances_of_one_process_on_two_databases(filled):
+    with rawduck.connect(filled.path("x.duckdb")) as con, rawduck.connect(filled.path("y.duckdb")) as other:
+        other.execute("CREATE TABLE t AS SELECT 1 AS v")
+        con.execute("INSERT INTO t VALUES (1)")
+        assert one(con, "SELECT count(*) FROM t") == 1001
+
+
+def test_fork(filled):
+    """A forked child neither writes to its parent's volume nor takes its lock away."""
+    code = """
+    connection.execute(f"ATTACH '{sys.argv[1]}' AS x")
+    connection.execute("INSERT INTO x.t VALUES (-1)")
+    child = os.fork()
+    if child == 0:
+        fresh = rawduck.connect()
+        try:
+            fresh.execute(f"ATTACH '{sys.argv[1]}' AS x")
+        except duckdb.IOException as error:
+            print("refused", str(os.getppid()) in str(error), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    connection.execute("INSERT INTO x.t VALUES (-2)")
+    print(connection.execute("SELECT count(*), min(v) FROM x.t").fetchone())
+    """
+    output = run_python(code, filled.path("x.duckdb"))
+    assert output.splitlines() == ["refused True", "(1002, -2)"]
+    with rawduck.connect() as con:
+        attach(con, filled, "x.duckdb")
+        assert one(con, "SELECT count(*) FROM x.t") == 1002
+
+
+def test_fork_then_child_uses_a_volume_of_its_own(filled, new_target):
+    other = new_target("file-4096")
+    code = """
+    connection.execute(f"ATTACH '{sys.argv[1]}' AS x")
+    child = os.fork()
+    if child == 0:
+        with rawduck.connect(sys.argv[2]) as own:
+            own.execute("CREATE TABLE t AS SELECT range AS v FROM range(100000)")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    print(connection.execute("SELECT count(*) FROM x.t").fetchone()[0])
+    """
+    assert run_python(code, filled.path("x.duckdb"), other.path("y.duckdb")) == "1000"
+    with rawduck.connect(other.path("y.duckdb")) as con:
+        assert one(con, "SELECT sum(v) FROM t") == 4999950000
+
+
+def test_lock_ends_with_the_process(filled):
+    child = hold(filled, "write")
+    child.kill()
+    child.wait()
+    with rawduck.connect() as con:
+        attach(con, filled, "x.duckdb")
+        assert one(con, "SELECT count(*) FROM x.t") == 1000
+    assert os.getpid() != child.pid

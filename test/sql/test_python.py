@@ -1,0 +1,95 @@
+"""The Python package: connect, load, extension_path."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+import rawduck
+from support import one, run_python
+
+
+def test_connect_gives_an_ordinary_connection():
+    with rawduck.connect() as con:
+        assert type(con) is duckdb.DuckDBPyConnection
+        assert one(con, "SELECT current_database()") == "memory"
+        assert one(con, "SELECT count(*) FROM nvme_volumes() WHERE target = 'memory:nothing'") == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("sales.duckdb", "sales"),
+        ("a/b/q4.report.db", "q4.report"),
+        ("temp.duckdb", "temp_db"),
+        ("memory", "memory_db"),
+    ],
+)
+def test_connect_uses_the_stem(target, file, name):
+    with rawduck.connect(target.path(file)) as con:
+        assert one(con, "SELECT current_database()") == name
+        con.execute("CREATE TABLE t AS SELECT 42 AS v")
+    with rawduck.connect(target.path(file)) as con:
+        assert one(con, "SELECT v FROM t") == 42
+
+
+def test_connect_to_ordinary_files(tmp_path):
+    with rawduck.connect(tmp_path / "x.duckdb") as con:
+        con.execute("CREATE TABLE t AS SELECT 42 AS v")
+    with duckdb.connect(str(tmp_path / "x.duckdb")) as stock:
+        assert one(stock, "SELECT v FROM t") == 42
+
+
+def test_config_wins():
+    with rawduck.connect(config={"threads": 1, "block_allocator_memory": "64MiB"}) as con:
+        assert one(con, "SELECT current_setting('threads')") == 1
+        assert one(con, "SELECT current_setting('block_allocator_memory')") == "64.0 MiB"
+
+
+def test_config_that_forbids_the_extension():
+    with pytest.raises(rawduck.RawduckError, match="allow_unsigned_extensions"):
+        rawduck.connect(config={"allow_unsigned_extensions": False})
+
+
+def test_failed_connect_leaves_nothing_open(file_target):
+    for _ in range(3):
+        with pytest.raises(duckdb.Error):
+            rawduck.connect(file_target.path("../x"))
+    with rawduck.connect(file_target.path("x.duckdb")) as con:
+        con.execute("CREATE TABLE t AS SELECT 42 AS v")
+
+
+def test_load(target):
+    with duckdb.connect(config={"allow_unsigned_extensions": True}) as con:
+        assert rawduck.load(con) is con
+        rawduck.load(con)
+        con.execute(f"ATTACH '{target.path('x.duckdb')}' AS x; CREATE TABLE x.t AS SELECT 42 AS v")
+        assert one(con, "SELECT v FROM x.t") == 42
+
+
+def test_load_into_a_connection_that_forbids_it():
+    with duckdb.connect() as con, pytest.raises(rawduck.RawduckError, match="allow_unsigned_extensions"):
+        rawduck.load(con)
+
+
+def test_extension_path():
+    path = rawduck.extension_path()
+    assert path.is_file()
+    with duckdb.connect(config={"allow_unsigned_extensions": True}) as con:
+        con.execute(f"LOAD '{path}'")
+        query = (
+            "SELECT extension_version FROM duckdb_extensions() WHERE extension_name = 'rawduck' AND loaded"
+        )
+        assert one(con, query) == rawduck.__version__
+
+
+def test_exit_without_closing(durable_target):
+    """A script that ends with its connection open loses nothing that it committed."""
+    code = """
+    con = rawduck.connect(sys.argv[1])
+    con.execute("CREATE TABLE IF NOT EXISTS t (v INTEGER)")
+    con.execute("INSERT INTO t SELECT coalesce(max(v), 0) + 1 FROM t")
+    """
+    for _ in range(3):
+        run_python(code, durable_target.path("x.duckdb"))
+    with rawduck.connect(durable_target.path("x.duckdb")) as con:
+        assert con.execute("SELECT v FROM t ORDER BY v").fetchall() == [(1,), (2,), (3,)]

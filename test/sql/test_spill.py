@@ -1,0 +1,84 @@
+"""Temporary files on a volume."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import rawduck
+from support import file_names, kill_when_ready, make_target, one
+
+ROWS = 4_000_000
+# The window keeps DuckDB from dropping the sort, which does not fit into the memory of these tests.
+SPILLING = f"""
+    SELECT count(*), sum(v * (n % 7)), min(s), max(s) FROM (
+        SELECT v, s, row_number() OVER (ORDER BY s) AS n
+        FROM (SELECT range AS v, md5(range::VARCHAR) AS s FROM range({ROWS})))
+"""
+
+
+@pytest.fixture(scope="module")
+def expected():
+    with rawduck.connect() as con:
+        return con.execute(SPILLING).fetchone()
+
+
+@pytest.fixture(params=["memory-512", "file-512", "file-4096", "loop-512", "loop-4096"])
+def spill_target(request, tmp_path):
+    with make_target(request.param, tmp_path, size="1G") as made:
+        yield made
+
+
+def spilling_connection(target) -> rawduck.duckdb.DuckDBPyConnection:
+    con = rawduck.connect(config={"memory_limit": "100MB", "threads": 2, "block_allocator_memory": "0B"})
+    con.execute(f"SET temp_directory = '{target.path('tmp')}'")
+    return con
+
+
+def watch_temp_files(target, seen: set, stop: threading.Event) -> None:
+    with rawduck.connect() as con:
+        while not stop.is_set():
+            query = "SELECT name, kind FROM nvme_files(?) WHERE size > 0"
+            seen.update(con.execute(query, [target.name]).fetchall())
+            time.sleep(0.01)
+
+
+def test_spills_to_the_volume_and_gives_the_space_back(spill_target, expected):
+    seen: set = set()
+    stop = threading.Event()
+    with spilling_connection(spill_target) as con:
+        before = one(con, "SELECT used FROM nvme_info(?)", spill_target.name)
+        watcher = threading.Thread(target=watch_temp_files, args=(spill_target, seen, stop))
+        watcher.start()
+        try:
+            assert con.execute(SPILLING).fetchone() == expected
+        finally:
+            stop.set()
+            watcher.join()
+        written = "SELECT sum(bytes) FROM nvme_stats() WHERE target = ? AND operation = 'write'"
+        assert one(con, written, spill_target.name) > 50_000_000
+    temporary = {name for name, kind in seen if kind.lower() == "temp"}
+    assert any(name.startswith("tmp/duckdb_temp_storage") for name in temporary), seen
+    with rawduck.connect() as con:
+        assert [name for name in file_names(con, spill_target) if "duckdb_temp" in name] == []
+        assert one(con, "SELECT used FROM nvme_info(?)", spill_target.name) <= before + 64 * 1024
+
+
+def test_temp_files_of_a_killed_process_are_gone(tmp_path):
+    code = """
+    import threading
+    con = rawduck.connect(config={"memory_limit": "100MB", "threads": 2, "block_allocator_memory": "0B"})
+    con.execute(f"SET temp_directory = 'nvme://{sys.argv[1]}/tmp'")
+    threading.Thread(target=lambda: con.execute(sys.argv[2]).fetchone(), daemon=True).start()
+    query = "SELECT count(*) FROM nvme_files(?) WHERE name LIKE '%duckdb_temp_storage%' AND size > 0"
+    while connection.execute(query, [sys.argv[1]]).fetchone()[0] == 0:
+        time.sleep(0.01)
+    print("ready", flush=True)
+    time.sleep(60)
+    """
+    with make_target("file-4096", tmp_path, size="1G") as target, rawduck.connect() as con:
+        before = one(con, "SELECT used FROM nvme_info(?)", target.name)
+        kill_when_ready(code, target.name, SPILLING)
+        assert [name for name in file_names(con, target) if "duckdb_temp" in name] == []
+        assert one(con, "SELECT used FROM nvme_info(?)", target.name) <= before + 64 * 1024
