@@ -1,0 +1,66 @@
+# The DuckDB extension in its host form: rawduck.duckdb_extension, the entry object that DuckDB loads, and
+# librawduck_host.so, the extension proper, which takes DuckDB's symbols from the process (src/loader.cpp).
+set(RAWDUCK_DUCKDB_VERSION v2.0.0)
+set(RAWDUCK_DUCKDB_SOURCE "" CACHE PATH "DuckDB's source (external/duckdb of its sdist); empty: fetched from PyPI")
+
+find_package(Python COMPONENTS Interpreter REQUIRED)
+
+set(RAWDUCK_DUCKDB_DIR "${RAWDUCK_DUCKDB_SOURCE}")
+if(NOT RAWDUCK_DUCKDB_DIR)
+  # All build trees below build/ share one copy.
+  string(FIND "${CMAKE_BINARY_DIR}/" "${CMAKE_SOURCE_DIR}/build/" RAWDUCK_IN_TREE)
+  if(RAWDUCK_IN_TREE EQUAL 0)
+    set(RAWDUCK_FETCH_DIR "${CMAKE_SOURCE_DIR}/build")
+  else()
+    set(RAWDUCK_FETCH_DIR "${CMAKE_BINARY_DIR}")
+  endif()
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/fetch_duckdb.py ${RAWDUCK_FETCH_DIR}
+    OUTPUT_VARIABLE RAWDUCK_DUCKDB_DIR OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE RAWDUCK_FETCH_RESULT)
+  if(NOT RAWDUCK_FETCH_RESULT EQUAL 0)
+    message(FATAL_ERROR "DuckDB's source is missing; scripts/fetch_duckdb.py says why above")
+  endif()
+endif()
+if(NOT EXISTS "${RAWDUCK_DUCKDB_DIR}/src/include/duckdb.hpp")
+  message(FATAL_ERROR "RAWDUCK_DUCKDB_SOURCE=${RAWDUCK_DUCKDB_DIR} has no src/include/duckdb.hpp; "
+                      "name external/duckdb of DuckDB's extracted sdist")
+endif()
+
+file(GLOB RAWDUCK_EXTENSION_SOURCES CONFIGURE_DEPENDS src/extension.cpp src/filesystem/*_file_system.cpp
+     src/filesystem/duckdb_*.cpp src/sql/*.cpp)
+set(RAWDUCK_OUTPUT_DIR "${CMAKE_BINARY_DIR}/extension")
+
+# What both forms share. DuckDB's headers are not ours to warn about.
+function(rawduck_extension_target target)
+  target_include_directories(${target} SYSTEM PRIVATE ${RAWDUCK_DUCKDB_DIR}/src/include
+                             ${RAWDUCK_DUCKDB_DIR}/third_party/utf8proc/include)
+  target_link_libraries(${target} PRIVATE rawduck_core)
+  target_compile_definitions(${target} PRIVATE RAWDUCK_DUCKDB_VERSION="${RAWDUCK_DUCKDB_VERSION}"
+                                               RAWDUCK_VERSION="${PROJECT_VERSION}")
+  # Most of the time of a compilation is reading DuckDB's headers: read them once.
+  target_precompile_headers(${target} PRIVATE src/sql/precompiled.hpp)
+  # Line tables suffice to read a backtrace; full debug information of DuckDB's headers is 20 times the code.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-g1>)
+endfunction()
+
+# Stamps the footer onto a module and puts it where `LOAD` finds it.
+function(rawduck_stamp target file)
+  add_custom_command(TARGET ${target} POST_BUILD
+    COMMAND ${Python_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/append_footer.py $<TARGET_FILE:${target}> ${file}
+            --duckdb-version ${RAWDUCK_DUCKDB_VERSION} --extension-version ${PROJECT_VERSION}
+    BYPRODUCTS ${file} VERBATIM)
+endfunction()
+
+add_library(rawduck_host MODULE ${RAWDUCK_EXTENSION_SOURCES})
+rawduck_extension_target(rawduck_host)
+set_target_properties(rawduck_host PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${RAWDUCK_OUTPUT_DIR})
+
+add_library(rawduck_loader MODULE src/loader.cpp)
+target_compile_definitions(rawduck_loader PRIVATE RAWDUCK_DUCKDB_VERSION="${RAWDUCK_DUCKDB_VERSION}")
+target_link_libraries(rawduck_loader PRIVATE ${CMAKE_DL_LIBS})
+add_dependencies(rawduck_loader rawduck_host)
+rawduck_stamp(rawduck_loader ${RAWDUCK_OUTPUT_DIR}/rawduck.duckdb_extension)
+
+# For the Python package: both objects lie inside it.
+install(TARGETS rawduck_host LIBRARY DESTINATION rawduck COMPONENT extension)
+install(PROGRAMS ${RAWDUCK_OUTPUT_DIR}/rawduck.duckdb_extension DESTINATION rawduck COMPONENT extension)

@@ -1,0 +1,63 @@
+"""Brings DuckDB's source release, whose headers the extension is compiled against, to a folder.
+
+`fetch_duckdb.py FOLDER` leaves FOLDER/duckdb-2.0.0 and prints the path of DuckDB's own source in it. Does nothing
+when it is there already. The source comes from PyPI through pip, which checks it against the pinned SHA-256 before
+it looks inside.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+VERSION = "2.0.0"
+SHA256 = "09de511ef0dc76a5213e8d3d87a8b89bb4d3e8a6fe73a9f60dc001269946b44f"
+SOURCE = os.path.join(f"duckdb-{VERSION}", "external", "duckdb")
+PROOF = os.path.join("src", "include", "duckdb", "main", "extension", "extension_loader.hpp")
+
+
+def download(folder: str) -> str:
+    requirements = os.path.join(folder, "requirements.txt")
+    with open(requirements, "w", encoding="utf-8") as file:
+        file.write(f"duckdb=={VERSION} --hash=sha256:{SHA256}\n")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--no-binary", "duckdb", "--require-hashes", "--dest", folder, "--requirement", requirements]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    archive = os.path.join(folder, f"duckdb-{VERSION}.tar.gz")
+    if result.returncode != 0 or not os.path.exists(archive):
+        raise SystemExit(
+            f"{result.stdout}{result.stderr}\n"
+            f"fetch_duckdb.py: could not download the source of duckdb {VERSION} from PyPI (see above). Without a "
+            f"network, extract duckdb-{VERSION}.tar.gz somewhere and configure with "
+            f"-DRAWDUCK_DUCKDB_SOURCE=<folder>/{SOURCE}"
+        )
+    return archive
+
+
+def fetch(folder: str) -> str:
+    source = os.path.join(folder, SOURCE)
+    if os.path.exists(os.path.join(source, PROOF)):
+        return source
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="fetch-") as temporary:
+        with tarfile.open(download(temporary)) as archive:
+            archive.extractall(temporary, filter="data")
+        # Moved into place when complete, so that an interrupted run leaves nothing that looks finished.
+        shutil.rmtree(os.path.join(folder, f"duckdb-{VERSION}"), ignore_errors=True)
+        os.rename(os.path.join(temporary, f"duckdb-{VERSION}"), os.path.join(folder, f"duckdb-{VERSION}"))
+    return source
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder")
+    print(fetch(os.path.abspath(parser.parse_args().folder)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+#include "filesystem/direct_file_system.hpp"
+
+#include "filesystem/direct_file.hpp"
+#include "filesystem/duckdb_errors.hpp"
+#include "filesystem/duckdb_settings.hpp"
+#include "filesystem/path.hpp"
+
+#include "duckdb/common/multi_file/multi_file_list.hpp"
+
+#include <sys/stat.h>
+
+namespace rawduck {
+
+using duckdb::FileOpenFlags;
+using duckdb::FileOpener;
+using duckdb::FileSystem;
+using duckdb::OpenFileInfo;
+
+namespace {
+
+//! The path as the local file system knows it: without the scheme, "~" still in it.
+std::string LocalPath(const std::string &path) {
+    return Translated([&] { return StripDirectScheme(path); });
+}
+
+std::string AbsolutePath(const std::string &path, DirectFileSystem::Opener opener) {
+    const std::string expanded = FileSystem::ExpandPath(LocalPath(path), opener);
+    return expanded[0] == '/' ? expanded : FileSystem::GetWorkingDirectory() + "/" + expanded;
+}
+
+bool IsTemporary(const std::string &path) {
+    return KindFromName(path.substr(path.rfind('/') + 1), FileKind::OTHER) == FileKind::TEMP;
+}
+
+DirectFileOptions OptionsOf(const OpenIntent &intent, const std::string &path, FileOpenFlags flags,
+                            DirectFileSystem::Opener opener) {
+    DirectFileOptions options;
+    options.read = intent.read;
+    options.write = intent.write;
+    options.create = intent.create;
+    options.truncate = intent.truncate;
+    options.must_create = intent.must_create;
+    options.owner_only = flags.CreatePrivateFile();
+    options.lock = intent.lock_exclusive ? OpenMode::Lock::EXCLUSIVE
+                   : intent.lock_shared  ? OpenMode::Lock::SHARED
+                                         : OpenMode::Lock::NONE;
+    options.kind = KindFromName(path.substr(path.rfind('/') + 1),
+                                intent.is_database ? FileKind::DATABASE : FileKind::OTHER);
+    options.io = MountOptionsOf(opener);
+    return options;
+}
+
+} // namespace
+
+DirectFileSystem::DirectFileSystem() : local_(FileSystem::CreateLocal()) {}
+
+bool DirectFileSystem::CanHandleFile(const std::string &path) {
+    return IsDirectPath(path);
+}
+
+std::string DirectFileSystem::CanonicalizePath(const std::string &path, Opener opener) {
+    return DIRECT_SCHEME + local_->CanonicalizePath(AbsolutePath(path, opener), opener);
+}
+
+duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::string &path, FileOpenFlags flags,
+                                                                  Opener opener) {
+    const OpenIntent intent(flags);
+    const std::string absolute = AbsolutePath(path, opener);
+    auto file = Translated([&]() -> std::unique_ptr<StorageFile> {
+        try {
+            return DirectFile::Open(absolute, OptionsOf(intent, absolute, flags, opener));
+        } catch (const Error &error) {
+            const bool expected = (error.Code() == ErrorCode::NOT_FOUND && flags.ReturnNullIfNotExists()) ||
+                                  (error.Code() == ErrorCode::EXISTS && flags.ReturnNullIfExists());
+            if (!expected) {
+                throw;
+            }
+            return nullptr;
+        }
+    });
+    return file ? MakeHandle(path, flags, std::move(file), opener) : nullptr;
+}
+
+duckdb::optional<duckdb::FileMetadata> DirectFileSystem::GetStatsIfExists(const OpenFileInfo &file, Opener opener) {
+    auto metadata = local_->GetStatsIfExists(OpenFileInfo(LocalPath(file.path)), opener);
+    struct stat status;
+    if (metadata && stat(AbsolutePath(file.path, opener).c_str(), &status) == 0) {
+        metadata->version_tag = StatusOf(status).version; // as an open handle tells it
+    }
+    return metadata;
+}
+
+bool DirectFileSystem::FileExists(const std::string &path, Opener opener) {
+    return local_->FileExists(LocalPath(path), opener);
+}
+
+void DirectFileSystem::RemoveFile(const std::string &path, Opener opener) {
+    local_->RemoveFile(LocalPath(path), opener);
+    // DuckDB does not sync after removing a write-ahead log, and relies on its not coming back.
+    if (!IsTemporary(path)) {
+        Translated([&] { SyncDirectoryOf(AbsolutePath(path, opener)); });
+    }
+}
+
+bool DirectFileSystem::TryRemoveFile(const std::string &path, Opener opener) {
+    if (!FileExists(path, opener)) {
+        return false;
+    }
+    RemoveFile(path, opener);
+    return true;
+}
+
+void DirectFileSystem::MoveFile(const std::string &source, const std::string &target, Opener opener) {
+    if (!IsDirectPath(source) || !IsDirectPath(target)) {
+        throw duckdb::InvalidInputException("%s: cannot move it to %s; CALL nvme_copy(source, destination) instead",
+                                            source, target);
+    }
+    local_->MoveFile(LocalPath(source), LocalPath(target), opener);
+    Translated([&] {
+        SyncDirectoryOf(AbsolutePath(target, opener));
+        SyncDirectoryOf(AbsolutePath(source, opener));
+    });
+}
+
+bool DirectFileSystem::DirectoryExists(const std::string &path, Opener opener) {
+    return local_->DirectoryExists(LocalPath(path), opener);
+}
+
+void DirectFileSystem::CreateDirectory(const std::string &path, Opener opener) {
+    local_->CreateDirectory(LocalPath(path), opener);
+}
+
+bool DirectFileSystem::CreateDirectoryExtended(const std::string &path,
+                                               const duckdb::CreateDirectoryOptions &options, Opener opener) {
+    return local_->CreateDirectoryExtended(LocalPath(path), options, opener);
+}
+
+void DirectFileSystem::RemoveDirectory(const std::string &path, Opener opener) {
+    local_->RemoveDirectory(LocalPath(path), opener);
+}
+
+bool DirectFileSystem::RemoveDirectoryExtended(const std::string &path,
+                                               const duckdb::RemoveDirectoryOptions &options, Opener opener) {
+    return local_->RemoveDirectoryExtended(LocalPath(path), options, opener);
+}
+
+bool DirectFileSystem::ListFiles(const std::string &path,
+                                 const std::function<void(const std::string &, bool)> &callback,
+                                 FileOpener *opener) {
+    return local_->ListFiles(LocalPath(path), callback, opener);
+}
+
+duckdb::vector<OpenFileInfo> DirectFileSystem::Glob(const std::string &pattern, FileOpener *opener) {
+    duckdb::vector<OpenFileInfo> result;
+    for (auto &found : local_->Glob(LocalPath(pattern), opener)) {
+        result.emplace_back(DIRECT_SCHEME + found.path);
+    }
+    return result;
+}
+
+} // namespace rawduck

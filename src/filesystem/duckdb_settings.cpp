@@ -1,0 +1,80 @@
+#include "filesystem/duckdb_settings.hpp"
+
+#include "filesystem/size.hpp"
+
+#include "common/error.hpp"
+
+#include "duckdb/common/types/value.hpp"
+
+namespace rawduck {
+namespace {
+
+bool Lookup(duckdb::optional_ptr<duckdb::FileOpener> opener, const char *name, duckdb::Value &value) {
+    return duckdb::FileOpener::TryGetCurrentSetting(opener, duckdb::Identifier(name), value) && !value.IsNull();
+}
+
+} // namespace
+
+std::string CheckEngine(const std::string &text) {
+    for (auto known : {"auto", "io_uring", "posix"}) {
+        if (text == known) {
+            return text;
+        }
+    }
+    throw Error(ErrorCode::INVALID, std::string(SETTING_ENGINE) + ": there is no engine \"" + text +
+                                        "\"; use auto, io_uring or posix");
+}
+
+uint32_t CheckQueueDepth(int64_t depth) {
+    if (depth < 1 || depth > static_cast<int64_t>(QUEUE_DEPTH_MAX)) {
+        throw Error(ErrorCode::INVALID, std::string(SETTING_QUEUE_DEPTH) + ": " + std::to_string(depth) +
+                                            " is not between 1 and " + std::to_string(QUEUE_DEPTH_MAX));
+    }
+    return static_cast<uint32_t>(depth);
+}
+
+uint32_t ParseMaxTransfer(const std::string &text) {
+    const uint64_t bytes = ParseSize(text, SETTING_MAX_TRANSFER);
+    if (bytes != 0 && (bytes < UNIT_SIZE || bytes > MAX_TRANSFER_LIMIT || !IsAligned(bytes, UNIT_SIZE))) {
+        throw Error(ErrorCode::INVALID, std::string(SETTING_MAX_TRANSFER) + ": " + text + " is neither 0 (the default "
+                                            "of the device) nor a multiple of 4 KiB up to 1 GiB");
+    }
+    return static_cast<uint32_t>(bytes);
+}
+
+uint64_t ParseMemorySize(const std::string &text) {
+    const uint64_t bytes = ParseSize(text, SETTING_MEMORY_SIZE);
+    if (bytes < 16 * MIB) {
+        throw Error(ErrorCode::INVALID, std::string(SETTING_MEMORY_SIZE) + ": " + text + " is less than the 16 MiB "
+                                            "that a volume needs");
+    }
+    return bytes;
+}
+
+MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
+    MountOptions options;
+    duckdb::Value value;
+    if (Lookup(opener, SETTING_ENGINE, value)) {
+        options.engine = value.ToString();
+    }
+    if (Lookup(opener, SETTING_QUEUE_MODE, value)) {
+        options.io.queue_mode = ParseQueueMode(value.ToString());
+    }
+    if (Lookup(opener, SETTING_QUEUE_DEPTH, value)) {
+        options.io.queue_depth = CheckQueueDepth(value.GetValue<int64_t>());
+    }
+    if (Lookup(opener, SETTING_MAX_TRANSFER, value)) {
+        options.max_transfer_bytes = ParseMaxTransfer(value.ToString());
+    }
+    if (Lookup(opener, SETTING_MEMORY_SIZE, value)) {
+        options.memory_target_bytes = ParseMemorySize(value.ToString());
+    }
+    return options;
+}
+
+bool PrefetchOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
+    duckdb::Value value;
+    return !Lookup(opener, SETTING_PREFETCH, value) || value.GetValue<bool>();
+}
+
+} // namespace rawduck

@@ -1,0 +1,156 @@
+#include "filesystem/path.hpp"
+
+#include "common/error.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sys/stat.h>
+
+namespace rawduck {
+namespace {
+
+constexpr const char *MEMORY_PREFIX = "memory:";
+
+bool StartsWith(const std::string &text, const char *prefix) {
+    return text.compare(0, std::strlen(prefix), prefix) == 0;
+}
+
+std::string JoinComponents(const std::vector<std::string> &components, size_t first) {
+    std::string result;
+    for (size_t i = first; i < components.size(); i++) {
+        result += (i > first ? "/" : "") + components[i];
+    }
+    return result;
+}
+
+VolumePath SplitMemoryPath(const std::string &path, const std::vector<std::string> &components) {
+    if (components[0] == MEMORY_PREFIX) {
+        throw Error(ErrorCode::INVALID, path + ": a memory volume needs a name, as in nvme://memory:scratch/x.duckdb");
+    }
+    return {components[0], JoinComponents(components, 1)};
+}
+
+[[noreturn]] void ThrowNoTarget(const std::string &path, const std::string &candidate, int error_number) {
+    if (error_number == EACCES) {
+        throw Error(ErrorCode::PERMISSION, path + ": cannot look at " + candidate + ": " + ErrnoText(error_number) +
+                                               "; run as root or make it readable to this user");
+    }
+    if (error_number != ENOENT && error_number != ENOTDIR) {
+        throw Error(ErrorCode::IO, path + ": cannot look at " + candidate + ": " + ErrnoText(error_number));
+    }
+    throw Error(ErrorCode::NOT_FOUND,
+                path + ": no volume here: " + candidate + " does not exist. A path is nvme://<file or device>/<name>; "
+                       "`rawduck format " + candidate + " --size 8G` or CALL nvme_format('" + candidate +
+                       "', size := '8G') makes a volume in a file.");
+}
+
+} // namespace
+
+bool IsVolumePath(const std::string &path) {
+    return StartsWith(path, VOLUME_SCHEME);
+}
+
+bool IsDirectPath(const std::string &path) {
+    return StartsWith(path, DIRECT_SCHEME);
+}
+
+std::vector<std::string> PathComponents(const std::string &path) {
+    std::vector<std::string> result;
+    size_t begin = 0;
+    while (begin <= path.size()) {
+        size_t end = std::min(path.find('/', begin), path.size());
+        std::string component = path.substr(begin, end - begin);
+        if (component == "..") {
+            throw Error(ErrorCode::INVALID, path + ": \"..\" is not allowed in the path of a file on a volume");
+        }
+        if (!component.empty() && component != ".") {
+            result.push_back(std::move(component));
+        }
+        begin = end + 1;
+    }
+    return result;
+}
+
+std::string VolumePath::ToString() const {
+    return VOLUME_SCHEME + target + (file.empty() ? "" : "/" + file);
+}
+
+VolumePath SplitVolumePath(const std::string &path) {
+    if (!IsVolumePath(path)) {
+        throw Error(ErrorCode::INVALID, path + ": a file on a volume is named nvme://<file or device>/<name>");
+    }
+    std::string rest = path.substr(std::strlen(VOLUME_SCHEME));
+    auto components = PathComponents(rest);
+    if (!components.empty() && rest[0] != '/' && StartsWith(components[0], MEMORY_PREFIX)) {
+        return SplitMemoryPath(path, components);
+    }
+    if (rest.empty() || rest[0] != '/') {
+        throw Error(ErrorCode::INVALID, path + ": a volume is named by an absolute path, as in "
+                                               "nvme:///dev/nvme0n1/x.duckdb, or by memory:<name>");
+    }
+    std::string candidate;
+    for (size_t i = 0; i < components.size(); i++) {
+        candidate += "/" + components[i];
+        struct stat status;
+        if (stat(candidate.c_str(), &status) != 0) {
+            ThrowNoTarget(path, candidate, errno);
+        }
+        if (!S_ISDIR(status.st_mode)) {
+            return {candidate, JoinComponents(components, i + 1)};
+        }
+    }
+    throw Error(ErrorCode::NOT_FOUND,
+                path + ": no volume here: " + (candidate.empty() ? "/" : candidate) + " is a directory. A path is "
+                       "nvme://<file or device>/<name>; `rawduck format <file> --size 8G` or CALL nvme_format('<file>', "
+                       "size := '8G') makes a volume in a file.");
+}
+
+std::string CanonicalTarget(const std::string &target) {
+    if (StartsWith(target, MEMORY_PREFIX)) {
+        return target;
+    }
+    char *resolved = realpath(target.c_str(), nullptr);
+    std::string result = resolved ? resolved : target;
+    std::free(resolved);
+    return result;
+}
+
+bool MatchesPattern(const std::vector<std::string> &name, const std::vector<std::string> &pattern,
+                    ComponentMatcher matches) {
+    // Greedy with one point to return to, the latest "**": giving an earlier one more could not match more.
+    size_t n = 0, p = 0;
+    size_t retry_pattern = std::string::npos, retry_name = 0;
+    while (n < name.size()) {
+        if (p < pattern.size() && pattern[p] == "**") {
+            retry_pattern = ++p;
+            retry_name = n;
+        } else if (p < pattern.size() && matches(name[n], pattern[p])) {
+            n++;
+            p++;
+        } else if (retry_pattern != std::string::npos) {
+            n = ++retry_name;
+            p = retry_pattern;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern.size() && pattern[p] == "**") {
+        p++;
+    }
+    return p == pattern.size();
+}
+
+std::string StripDirectScheme(const std::string &path) {
+    if (!IsDirectPath(path)) {
+        throw Error(ErrorCode::INVALID, path + ": an ordinary file is named direct://<path>");
+    }
+    std::string result = path.substr(std::strlen(DIRECT_SCHEME));
+    if (result.empty()) {
+        throw Error(ErrorCode::INVALID, path + ": the path is empty; write direct:///data/x.duckdb or direct://x.duckdb");
+    }
+    return result;
+}
+
+} // namespace rawduck

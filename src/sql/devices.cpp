@@ -1,0 +1,63 @@
+//! nvme_devices(): the block devices of the machine and whether they are free to use.
+#include "sql/functions.hpp"
+#include "sql/row_function.hpp"
+
+#include "device/target.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+Value TextOrNull(const std::string &text) {
+    return text.empty() ? Value(LogicalType::VARCHAR) : Value(text);
+}
+
+Value OccupantList(const std::vector<Occupant> &occupants) {
+    duckdb::vector<Value> clauses;
+    for (auto &occupant : occupants) {
+        clauses.emplace_back(occupant.what);
+    }
+    return Value::LIST(LogicalType::VARCHAR, std::move(clauses));
+}
+
+Rows DeviceRows(duckdb::ClientContext &context, const Arguments &) {
+    RequireExternalAccess(context, "nvme_devices");
+    Rows rows;
+    for (auto &device : ListBlockDevices()) {
+        auto &info = device.info;
+        rows.push_back({Value(device.path), TextOrNull(info.model), TextOrNull(info.serial),
+                        TextOrNull(info.firmware), Value::UBIGINT(info.capacity_bytes),
+                        Value::UBIGINT(info.lba_size), Value::UBIGINT(info.physical_block_size),
+                        Value::UBIGINT(info.memory_alignment), Value::UBIGINT(info.max_transfer_bytes),
+                        Value::BOOLEAN(info.volatile_write_cache), Value::BOOLEAN(info.read_only),
+                        OccupantList(device.occupants), TextOrNull(device.error)});
+    }
+    return rows;
+}
+
+} // namespace
+
+void RegisterDeviceFunction(duckdb::ExtensionLoader &loader) {
+    RegisterRowFunction(loader, {"nvme_devices",
+                                 "The block devices of this machine, and what stands against formatting them",
+                                 "SELECT path, model, capacity FROM nvme_devices() WHERE len(in_use) = 0",
+                                 duckdb::FunctionSignature(),
+                                 {{"path", LogicalType::VARCHAR},
+                                  {"model", LogicalType::VARCHAR},
+                                  {"serial", LogicalType::VARCHAR},
+                                  {"firmware", LogicalType::VARCHAR},
+                                  {"capacity", LogicalType::UBIGINT},
+                                  {"lba_size", LogicalType::UBIGINT},
+                                  {"physical_block_size", LogicalType::UBIGINT},
+                                  {"memory_alignment", LogicalType::UBIGINT},
+                                  {"max_transfer", LogicalType::UBIGINT},
+                                  {"volatile_write_cache", LogicalType::BOOLEAN},
+                                  {"read_only", LogicalType::BOOLEAN},
+                                  {"in_use", LogicalType::LIST(LogicalType::VARCHAR)},
+                                  {"error", LogicalType::VARCHAR}},
+                                 DeviceRows});
+}
+
+} // namespace rawduck

@@ -1,0 +1,15 @@
+#include "sql/functions.hpp"
+
+namespace rawduck {
+
+void RegisterFunctions(duckdb::ExtensionLoader &loader) {
+    RegisterVolumeFunctions(loader);
+    RegisterFileFunctions(loader);
+    RegisterStatsFunctions(loader);
+    RegisterFormatFunction(loader);
+    RegisterCheckFunction(loader);
+    RegisterDeviceFunction(loader);
+    RegisterCopyFunction(loader);
+}
+
+} // namespace rawduck

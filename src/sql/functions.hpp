@@ -1,0 +1,21 @@
+//! The SQL functions of the extension. Each group has a file of its own.
+#pragma once
+
+namespace duckdb {
+class ExtensionLoader;
+}
+
+namespace rawduck {
+
+void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader); //!< nvme_volumes, nvme_info
+void RegisterFileFunctions(duckdb::ExtensionLoader &loader);   //!< nvme_files, nvme_remove
+void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);  //!< nvme_stats, nvme_reset_stats
+void RegisterFormatFunction(duckdb::ExtensionLoader &loader);  //!< nvme_format
+void RegisterCheckFunction(duckdb::ExtensionLoader &loader);   //!< nvme_check
+void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);  //!< nvme_devices
+void RegisterCopyFunction(duckdb::ExtensionLoader &loader);    //!< nvme_copy
+
+//! All of them.
+void RegisterFunctions(duckdb::ExtensionLoader &loader);
+
+} // namespace rawduck

@@ -1,0 +1,59 @@
+#include "sql/settings.hpp"
+
+#include "filesystem/duckdb_errors.hpp"
+#include "filesystem/duckdb_settings.hpp"
+
+#include "duckdb/main/config.hpp"
+#include "duckdb/main/database.hpp"
+#include "duckdb/main/extension/extension_loader.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::ClientContext;
+using duckdb::LogicalType;
+using duckdb::SetScope;
+using duckdb::Value;
+
+constexpr const char *LATER = " Applies to volumes and files opened afterwards.";
+
+void OnSetEngine(ClientContext &, SetScope, Value &value) {
+    Translated([&] { CheckEngine(value.ToString()); });
+}
+void OnSetQueueMode(ClientContext &, SetScope, Value &value) {
+    Translated([&] { ParseQueueMode(value.ToString()); });
+}
+void OnSetQueueDepth(ClientContext &, SetScope, Value &value) {
+    Translated([&] { CheckQueueDepth(value.IsNull() ? 0 : value.GetValue<int64_t>()); });
+}
+void OnSetMaxTransfer(ClientContext &, SetScope, Value &value) {
+    Translated([&] { ParseMaxTransfer(value.ToString()); });
+}
+void OnSetMemorySize(ClientContext &, SetScope, Value &value) {
+    Translated([&] { ParseMemorySize(value.ToString()); });
+}
+
+} // namespace
+
+void RegisterSettings(duckdb::ExtensionLoader &loader) {
+    auto &config = duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance());
+    auto add = [&](const char *name, const std::string &description, const LogicalType &type, const Value &initial,
+                   duckdb::set_option_callback_t check) {
+        // Global by default: files are also opened where there is no session, such as by checkpoints and spilling.
+        config.AddExtensionOption(duckdb::Identifier(name), description + LATER, type, initial, check, SetScope::GLOBAL);
+    };
+    add(SETTING_ENGINE, "How nvme:// and direct:// reach the device: auto, io_uring or posix.", LogicalType::VARCHAR,
+        Value("auto"), OnSetEngine);
+    add(SETTING_QUEUE_MODE, "How threads share the device's queues: thread (each thread has its own).",
+        LogicalType::VARCHAR, Value("thread"), OnSetQueueMode);
+    add(SETTING_QUEUE_DEPTH, "Commands in flight per queue, 1 to 4096.", LogicalType::BIGINT, Value::BIGINT(32),
+        OnSetQueueDepth);
+    add(SETTING_MAX_TRANSFER, "Largest command, such as '256 KiB'; 0: the default of the device.",
+        LogicalType::VARCHAR, Value("0"), OnSetMaxTransfer);
+    add(SETTING_MEMORY_SIZE, "Size of a volume nvme://memory:<name> that is made by being used, such as '4 GiB'.",
+        LogicalType::VARCHAR, Value("1 GiB"), OnSetMemorySize);
+    add(SETTING_PREFETCH, "Whether scans of nvme:// and direct:// databases read ahead in runs of up to 32 MiB.",
+        LogicalType::BOOLEAN, Value::BOOLEAN(true), nullptr);
+}
+
+} // namespace rawduck

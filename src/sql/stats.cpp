@@ -1,0 +1,68 @@
+//! nvme_stats() and nvme_reset_stats(): what was asked of the devices and how long it took.
+#include "sql/functions.hpp"
+#include "sql/row_function.hpp"
+
+#include "io/io_stats.hpp"
+#include "volume/registry.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+Value Microseconds(uint64_t nanoseconds) {
+    return Value::DOUBLE(static_cast<double>(nanoseconds) / 1000.0);
+}
+
+Rows StatsRows(duckdb::ClientContext &, const Arguments &) {
+    Rows rows;
+    for (auto &target : AllStats()) {
+        for (int i = 0; i < IO_OPERATION_COUNT; i++) {
+            const auto operation = static_cast<IoOperation>(i);
+            const IoCounters counters = target.stats->Snapshot(operation);
+            const double depth_mean =
+                counters.commands == 0
+                    ? 0
+                    : static_cast<double>(counters.depth_sum) / static_cast<double>(counters.commands);
+            rows.push_back({Value(target.target), Value(IoOperationName(operation)),
+                            Value::UBIGINT(counters.requests), Value::UBIGINT(counters.commands),
+                            Value::UBIGINT(counters.bytes), Value::UBIGINT(counters.bounce_bytes),
+                            Value::DOUBLE(depth_mean), Value::UBIGINT(counters.depth_max),
+                            Microseconds(counters.latency_p50_ns), Microseconds(counters.latency_p99_ns),
+                            Microseconds(counters.latency_max_ns)});
+        }
+    }
+    return rows;
+}
+
+Rows ResetRow(duckdb::ClientContext &, const Arguments &) {
+    ResetStats();
+    return {{Value::BOOLEAN(true)}};
+}
+
+} // namespace
+
+void RegisterStatsFunctions(duckdb::ExtensionLoader &loader) {
+    RegisterRowFunction(loader, {"nvme_stats",
+                                 "Requests, commands, bytes and latencies of every target this process has used",
+                                 "SELECT * FROM nvme_stats() WHERE operation = 'read'",
+                                 duckdb::FunctionSignature(),
+                                 {{"target", LogicalType::VARCHAR},
+                                  {"operation", LogicalType::VARCHAR},
+                                  {"requests", LogicalType::UBIGINT},
+                                  {"commands", LogicalType::UBIGINT},
+                                  {"bytes", LogicalType::UBIGINT},
+                                  {"bounce_bytes", LogicalType::UBIGINT},
+                                  {"depth_mean", LogicalType::DOUBLE},
+                                  {"depth_max", LogicalType::UBIGINT},
+                                  {"latency_p50_us", LogicalType::DOUBLE},
+                                  {"latency_p99_us", LogicalType::DOUBLE},
+                                  {"latency_max_us", LogicalType::DOUBLE}},
+                                 StatsRows});
+    RegisterRowFunction(loader, {"nvme_reset_stats", "Sets the counters of nvme_stats() to zero",
+                                 "CALL nvme_reset_stats()", duckdb::FunctionSignature(),
+                                 {{"reset", LogicalType::BOOLEAN}}, ResetRow});
+}
+
+} // namespace rawduck

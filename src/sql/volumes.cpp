@@ -1,0 +1,103 @@
+//! nvme_volumes() and nvme_info(target): one row per volume.
+#include "filesystem/duckdb_settings.hpp"
+#include "sql/functions.hpp"
+#include "sql/row_function.hpp"
+
+#include "volume/registry.hpp"
+
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/main/client_data.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+std::vector<Column> VolumeColumns() {
+    return {{"target", LogicalType::VARCHAR},
+            {"uuid", LogicalType::VARCHAR},
+            {"label", LogicalType::VARCHAR},
+            {"engine", LogicalType::VARCHAR},
+            {"engine_reason", LogicalType::VARCHAR},
+            {"queue_mode", LogicalType::VARCHAR},
+            {"queue_depth", LogicalType::UBIGINT},
+            {"lba_size", LogicalType::UBIGINT},
+            {"memory_alignment", LogicalType::UBIGINT},
+            {"capacity", LogicalType::UBIGINT},
+            {"used", LogicalType::UBIGINT},
+            {"free", LogicalType::UBIGINT},
+            {"largest_free_extent", LogicalType::UBIGINT},
+            {"metadata_bytes", LogicalType::UBIGINT},
+            {"files", LogicalType::UBIGINT},
+            {"extents", LogicalType::UBIGINT},
+            {"open_handles", LogicalType::UBIGINT},
+            {"writable", LogicalType::BOOLEAN},
+            {"volatile_write_cache", LogicalType::BOOLEAN},
+            {"epoch", LogicalType::UBIGINT},
+            {"log_bytes", LogicalType::UBIGINT},
+            {"log_records", LogicalType::UBIGINT},
+            {"mount_ms", LogicalType::DOUBLE},
+            {"warning", LogicalType::VARCHAR},
+            {"poisoned", LogicalType::VARCHAR}};
+}
+
+//! NULL for an empty text: nothing to warn of, no label.
+Value TextOrNull(const std::string &text) {
+    return text.empty() ? Value(LogicalType::VARCHAR) : Value(text);
+}
+
+duckdb::vector<Value> VolumeRow(const VolumeInfo &info) {
+    return {Value(info.target),
+            Value(info.uuid),
+            Value(info.label),
+            Value(info.engine),
+            Value(info.engine_reason),
+            Value(info.queue_mode),
+            Value::UBIGINT(info.queue_depth),
+            Value::UBIGINT(info.lba_size),
+            Value::UBIGINT(info.memory_alignment),
+            Value::UBIGINT(info.capacity_bytes),
+            Value::UBIGINT(info.used_bytes),
+            Value::UBIGINT(info.free_bytes),
+            Value::UBIGINT(info.largest_free_extent_bytes),
+            Value::UBIGINT(info.metadata_bytes),
+            Value::UBIGINT(info.files),
+            Value::UBIGINT(info.extents),
+            Value::UBIGINT(info.open_handles),
+            Value::BOOLEAN(info.writable),
+            Value::BOOLEAN(info.volatile_write_cache),
+            Value::UBIGINT(info.epoch),
+            Value::UBIGINT(info.log_bytes),
+            Value::UBIGINT(info.log_records),
+            Value::DOUBLE(info.mount_ms),
+            TextOrNull(info.warning),
+            TextOrNull(info.poisoned)};
+}
+
+Rows MountedRows(duckdb::ClientContext &, const Arguments &) {
+    Rows rows;
+    for (auto &volume : MountedVolumes()) {
+        rows.push_back(VolumeRow(volume->Info()));
+    }
+    return rows;
+}
+
+Rows InfoRow(duckdb::ClientContext &context, const Arguments &arguments) {
+    RequireExternalAccess(context, "nvme_info");
+    auto opener = duckdb::ClientData::Get(context).file_opener.get();
+    auto volume = PinVolume(arguments.Text(0, "target"), MountOptionsOf(opener));
+    return {VolumeRow(volume->Info())};
+}
+
+} // namespace
+
+void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader) {
+    RegisterRowFunction(loader, {"nvme_volumes", "The volumes that this process has mounted",
+                                 "SELECT target, used, free FROM nvme_volumes()", duckdb::FunctionSignature(),
+                                 VolumeColumns(), MountedRows});
+    RegisterRowFunction(loader, {"nvme_info", "What is known of one volume, which is mounted for it if need be",
+                                 "FROM nvme_info('/dev/nvme0n1')", TargetSignature(), VolumeColumns(), InfoRow});
+}
+
+} // namespace rawduck

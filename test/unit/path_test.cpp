@@ -1,0 +1,127 @@
+#include "filesystem/path.hpp"
+
+#include "common/error.hpp"
+
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace rawduck {
+namespace {
+
+class PathTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        char directory[] = "/tmp/rawduck_path_XXXXXX";
+        ASSERT_NE(mkdtemp(directory), nullptr);
+        directory_ = directory;
+        volume_ = directory_ + "/store.rawduck";
+        std::ofstream(volume_) << "x";
+    }
+    void TearDown() override {
+        unlink(volume_.c_str());
+        rmdir(directory_.c_str());
+    }
+
+    std::string MessageOf(const std::string &path, ErrorCode expected) {
+        try {
+            SplitVolumePath(path);
+        } catch (const Error &error) {
+            EXPECT_EQ(error.Code(), expected) << error.what();
+            return error.what();
+        }
+        ADD_FAILURE() << path << " did not throw";
+        return "";
+    }
+
+    std::string directory_, volume_;
+};
+
+bool Equal(const std::string &component, const std::string &pattern) {
+    return pattern == "*" || component == pattern;
+}
+
+bool Matches(const std::string &name, const std::string &pattern) {
+    return MatchesPattern(PathComponents(name), PathComponents(pattern), Equal);
+}
+
+TEST_F(PathTest, TargetEndsAtTheFirstComponentThatIsNoDirectory) {
+    auto path = SplitVolumePath("nvme://" + volume_ + "/sales.duckdb");
+    EXPECT_EQ(path.target, volume_);
+    EXPECT_EQ(path.file, "sales.duckdb");
+    EXPECT_EQ(path.ToString(), "nvme://" + volume_ + "/sales.duckdb");
+}
+
+TEST_F(PathTest, FileMayLieInDirectoriesOfTheVolume) {
+    EXPECT_EQ(SplitVolumePath("nvme://" + volume_ + "/a/b/c.parquet").file, "a/b/c.parquet");
+}
+
+TEST_F(PathTest, RootOfTheVolumeHasAnEmptyFile) {
+    EXPECT_EQ(SplitVolumePath("nvme://" + volume_).file, "");
+    EXPECT_EQ(SplitVolumePath("nvme://" + volume_ + "/").file, "");
+    EXPECT_EQ(SplitVolumePath("nvme://" + volume_ + "/").ToString(), "nvme://" + volume_);
+}
+
+TEST_F(PathTest, RedundantSlashesAndDotsAreDropped) {
+    EXPECT_EQ(SplitVolumePath("nvme://" + directory_ + "//store.rawduck/./a//b").file, "a/b");
+}
+
+TEST_F(PathTest, DevicesAreTargets) {
+    EXPECT_EQ(SplitVolumePath("nvme:///dev/null/x.duckdb").target, "/dev/null");
+}
+
+TEST_F(PathTest, MemoryTargets) {
+    auto path = SplitVolumePath("nvme://memory:scratch/tmp/x");
+    EXPECT_EQ(path.target, "memory:scratch");
+    EXPECT_EQ(path.file, "tmp/x");
+    EXPECT_EQ(SplitVolumePath("nvme://memory:scratch").file, "");
+    EXPECT_NE(MessageOf("nvme://memory:/x", ErrorCode::INVALID).find("needs a name"), std::string::npos);
+}
+
+TEST_F(PathTest, MissingTargetSaysWhatWasLookedForAndHowToMakeAVolume) {
+    auto message = MessageOf("nvme://" + directory_ + "/missing/x.duckdb", ErrorCode::NOT_FOUND);
+    EXPECT_NE(message.find(directory_ + "/missing does not exist"), std::string::npos) << message;
+    EXPECT_NE(message.find("rawduck format"), std::string::npos) << message;
+    EXPECT_NE(message.find("nvme_format("), std::string::npos) << message;
+}
+
+TEST_F(PathTest, DirectoryIsNoTarget) {
+    EXPECT_NE(MessageOf("nvme://" + directory_, ErrorCode::NOT_FOUND).find("is a directory"), std::string::npos);
+    MessageOf("nvme:///", ErrorCode::NOT_FOUND);
+}
+
+TEST_F(PathTest, RelativeAndClimbingPathsAreRefused) {
+    MessageOf("nvme://store.rawduck/x", ErrorCode::INVALID);
+    MessageOf("nvme://", ErrorCode::INVALID);
+    MessageOf("/data/x", ErrorCode::INVALID);
+    MessageOf("nvme://" + directory_ + "/../etc/passwd/x", ErrorCode::INVALID);
+    MessageOf("nvme://" + volume_ + "/../x", ErrorCode::INVALID);
+}
+
+TEST(PatternTest, ComponentsMatchOneToOne) {
+    EXPECT_TRUE(Matches("a/b", "a/b"));
+    EXPECT_TRUE(Matches("a/b", "*/b"));
+    EXPECT_FALSE(Matches("a/b", "*"));
+    EXPECT_FALSE(Matches("a", "a/*"));
+}
+
+TEST(PatternTest, TwoStarsMatchAnyNumberOfComponents) {
+    EXPECT_TRUE(Matches("x.parquet", "**/x.parquet"));
+    EXPECT_TRUE(Matches("a/b/x.parquet", "**/x.parquet"));
+    EXPECT_TRUE(Matches("a/x/b/x", "a/**/x"));
+    EXPECT_TRUE(Matches("a/b/c", "**"));
+    EXPECT_TRUE(Matches("a/b/c/d", "**/b/**/d"));
+    EXPECT_FALSE(Matches("a/b/c", "**/b"));
+}
+
+TEST(DirectPathTest, SchemeIsStripped) {
+    EXPECT_EQ(StripDirectScheme("direct:///data/x.duckdb"), "/data/x.duckdb");
+    EXPECT_EQ(StripDirectScheme("direct://x.duckdb"), "x.duckdb");
+    EXPECT_EQ(StripDirectScheme("direct://~/x.duckdb"), "~/x.duckdb");
+    EXPECT_THROW(StripDirectScheme("direct://"), Error);
+    EXPECT_THROW(StripDirectScheme("/data/x"), Error);
+}
+
+} // namespace
+} // namespace rawduck

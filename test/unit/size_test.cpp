@@ -1,0 +1,41 @@
+#include "filesystem/size.hpp"
+
+#include "common/error.hpp"
+#include "common/units.hpp"
+
+#include <gtest/gtest.h>
+
+namespace rawduck {
+namespace {
+
+TEST(SizeTest, UnitsAreReadAsWritten) {
+    EXPECT_EQ(ParseSize("4096", "size"), 4096u);
+    EXPECT_EQ(ParseSize("8G", "size"), 8 * GIB);
+    EXPECT_EQ(ParseSize("8 GiB", "size"), 8 * GIB);
+    EXPECT_EQ(ParseSize(" 256 kib ", "size"), 256 * KIB);
+    EXPECT_EQ(ParseSize("1.5m", "size"), 3 * MIB / 2);
+    EXPECT_EQ(ParseSize("1GB", "size"), 1000u * 1000 * 1000);
+    EXPECT_EQ(ParseSize("2T", "size"), 2048 * GIB);
+    EXPECT_EQ(ParseSize("0", "size"), 0u);
+}
+
+TEST(SizeTest, NonsenseIsRefusedNamingTheValue) {
+    for (auto text : {"", " ", "G", "-1", "8X", "8 G B x", "1.5", "99999999T", "nan", "0.0001K"}) {
+        try {
+            ParseSize(text, "nvme_max_transfer");
+            ADD_FAILURE() << text;
+        } catch (const Error &error) {
+            EXPECT_EQ(error.Code(), ErrorCode::INVALID);
+            EXPECT_EQ(std::string(error.what()).find("nvme_max_transfer: "), 0u) << error.what();
+        }
+    }
+}
+
+TEST(SizeTest, TextUsesTheLargestUnitThatDivides) {
+    EXPECT_EQ(SizeText(8 * GIB), "8 GiB");
+    EXPECT_EQ(SizeText(1536 * KIB), "1536 KiB");
+    EXPECT_EQ(SizeText(1000), "1000 bytes");
+}
+
+} // namespace
+} // namespace rawduck
