@@ -145,6 +145,7 @@ def prepare_stock(settings: Settings) -> None:
         render.console.status(f"Loading {settings.stock} …"),
         duckdb.connect(str(settings.stock)) as connection,
     ):
+        connection.execute("SET enable_progress_bar = false")
         connection.execute(tpch.load_statement(data, "lineitem"))
         connection.execute("CREATE TABLE rawduck_bench AS SELECT ? AS scale", [settings.scale])
 

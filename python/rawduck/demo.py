@@ -146,6 +146,7 @@ def _load_stock(settings: Settings) -> None:
 
 
 def _load_tables(connection: duckdb.DuckDBPyConnection, settings: Settings) -> None:
+    connection.execute("SET enable_progress_bar = false")
     for table in tpch.TABLES:
         connection.execute(tpch.load_statement(settings.data, table))
     connection.execute("CHECKPOINT")

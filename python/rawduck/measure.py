@@ -127,18 +127,14 @@ def _query(task: QueryTask) -> Result:
         with _Stopwatch() as watch:
             rows = connection.execute(task.query).fetchall()
         after = _bytes_read(connection) if task.extension else (0, 0)
-    return Result(
-        watch.wall_seconds,
-        watch.cpu_seconds,
-        rows,
-        bytes_read=after[0] - before[0],
-        bounce_bytes=after[1] - before[1],
-    )
+    read, bounced = after[0] - before[0], after[1] - before[1]
+    return watch.result(rows=rows, bytes_read=read, bounce_bytes=bounced)
 
 
 def _open(task: QueryTask) -> duckdb.DuckDBPyConnection:
     connect = rawduck.connect if task.extension else duckdb.connect
     connection = connect(config=task.config)
+    connection.execute("SET enable_progress_bar = false")
     connection.execute(f"ATTACH {paths.quote(task.database)} AS measured ({task.attach_options})")
     connection.execute("USE measured")
     return connection

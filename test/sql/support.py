@@ -120,7 +120,7 @@ def run_python(code: str, *arguments: str) -> str:
 
 
 def kill_when_ready(code: str, *arguments: str) -> str:
-    """Kills such a child with SIGKILL when it has printed a line that starts with 'ready'. Returns the line."""
+    """Kills such a child with SIGKILL when it has printed a line starting with 'ready'. Returns the line."""
     with start_python(code, *arguments) as child:
         line = child.stdout.readline()
         child.kill()
