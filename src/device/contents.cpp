@@ -112,14 +112,16 @@ void FindSignatures(const Target &target, int fd, std::vector<std::string> &cont
         blkid_probe_set_superblocks_flags(probe.get(),
                                           BLKID_SUBLKS_LABEL | BLKID_SUBLKS_TYPE | BLKID_SUBLKS_USAGE) != 0 ||
         blkid_probe_enable_partitions(probe.get(), 1) != 0) {
-        throw Error(ErrorCode::IO, target.name + ": libblkid cannot examine what it holds: " + ErrnoText(errno));
+        throw Error(ErrorCode::IO,
+                    target.name + ": libblkid cannot examine what it holds: " + ErrnoText(errno));
     }
     errno = 0;
     const int result = blkid_do_safeprobe(probe.get());
     if (result == -2) {
         contents.push_back("it carries signatures that contradict each other (wipefs lists them)");
     } else if (result < 0) {
-        throw Error(ErrorCode::IO, target.name + ": libblkid failed to examine what it holds: " + ErrnoText(errno));
+        throw Error(ErrorCode::IO,
+                    target.name + ": libblkid failed to examine what it holds: " + ErrnoText(errno));
     }
     const std::string type = ProbeValue(probe.get(), "TYPE");
     if (!type.empty()) {

@@ -5,7 +5,8 @@
 
 namespace rawduck {
 
-//! `fd` is the target, opened for reading. Clauses as in Occupant::what. Throws Error IO when it cannot be read.
+//! `fd` is the target, opened for reading. Clauses as in Occupant::what. Throws Error IO when it cannot be
+//! read.
 std::vector<std::string> FindContents(const Target &target, int fd);
 
 } // namespace rawduck

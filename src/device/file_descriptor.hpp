@@ -14,7 +14,8 @@ class FileDescriptor {
         std::swap(fd_, other.fd_);
         return *this;
     }
-    //! Closing is never where a write error shows: every file here is written with O_DIRECT and flushed by name.
+    //! Closing is never where a write error shows: every file here is written with O_DIRECT and flushed by
+    //! name.
     ~FileDescriptor() {
         if (fd_ >= 0) {
             ::close(fd_);

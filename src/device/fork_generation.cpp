@@ -17,7 +17,8 @@ void CountFork() {
 bool RegisterHandler() {
     int error = pthread_atfork(nullptr, nullptr, CountFork);
     if (error != 0) {
-        throw Error(ErrorCode::IO, "pthread_atfork failed, so a fork could not be noticed: " + ErrnoText(error));
+        throw Error(ErrorCode::IO,
+                    "pthread_atfork failed, so a fork could not be noticed: " + ErrnoText(error));
     }
     return true;
 }

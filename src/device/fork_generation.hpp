@@ -1,5 +1,5 @@
-//! Tells a process from its parent. Rings, threads and locks do not survive fork(): whoever owns one remembers
-//! the generation in which it was made and refuses to touch it in another.
+//! Tells a process from its parent. Rings, threads and locks do not survive fork(): whoever owns one
+//! remembers the generation in which it was made and refuses to touch it in another.
 #pragma once
 
 #include <cstdint>

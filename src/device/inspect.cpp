@@ -25,7 +25,7 @@ struct StatxBuffer {
     uint8_t reserved[96];
 };
 static_assert(sizeof(StatxBuffer) == 256, "the kernel writes 256 bytes");
-constexpr uint64_t SYSFS_SECTOR_BYTES = 512; // whatever the logical block size
+constexpr uint64_t SYSFS_SECTOR_BYTES = 512;           // whatever the logical block size
 constexpr uint32_t STATX_DIRECT_IO_ALIGNMENT = 0x2000; // STATX_DIOALIGN
 
 //! Alignments of direct I/O in bytes; both 0 when the kernel does not say.
@@ -42,8 +42,9 @@ DirectAlignment AskAlignment(const Target &target, int fd) {
     }
     if (buffer.direct_memory_alignment == 0 || buffer.direct_offset_alignment == 0) {
         throw Error(ErrorCode::UNSUPPORTED,
-                    target.name + ": its file system refuses direct I/O (O_DIRECT) on this file; place the volume on "
-                                  "ext4 or XFS without data journalling, encryption or verity, or on a block device");
+                    target.name +
+                        ": its file system refuses direct I/O (O_DIRECT) on this file; place the volume on "
+                        "ext4 or XFS without data journalling, encryption or verity, or on a block device");
     }
     return {buffer.direct_memory_alignment, buffer.direct_offset_alignment};
 }
@@ -80,8 +81,9 @@ void InspectBlockDevice(const Target &target, int fd, const std::string &directo
     int logical_block_size = 0;
     unsigned int physical_block_size = 0;
     int read_only = 0;
-    if (ioctl(fd, BLKGETSIZE64, &info.capacity_bytes) != 0 || ioctl(fd, BLKSSZGET, &logical_block_size) != 0 ||
-        ioctl(fd, BLKPBSZGET, &physical_block_size) != 0 || ioctl(fd, BLKROGET, &read_only) != 0) {
+    if (ioctl(fd, BLKGETSIZE64, &info.capacity_bytes) != 0 ||
+        ioctl(fd, BLKSSZGET, &logical_block_size) != 0 || ioctl(fd, BLKPBSZGET, &physical_block_size) != 0 ||
+        ioctl(fd, BLKROGET, &read_only) != 0) {
         ThrowOpenError(target.name, "ask for its geometry", errno);
     }
     info.lba_size = static_cast<uint32_t>(logical_block_size);
@@ -117,8 +119,8 @@ TargetInfo InfoFromSysfs(const std::string &sysfs_directory) {
     info.capacity_bytes = sectors * SYSFS_SECTOR_BYTES;
     info.lba_size = SysfsUint32(disk + "/queue/logical_block_size");
     info.physical_block_size = SysfsUint32(disk + "/queue/physical_block_size");
-    info.max_transfer_bytes =
-        static_cast<uint32_t>(std::min<uint64_t>(uint64_t(SysfsUint32(disk + "/queue/max_sectors_kb")) * KIB, GIB));
+    info.max_transfer_bytes = static_cast<uint32_t>(
+        std::min<uint64_t>(uint64_t(SysfsUint32(disk + "/queue/max_sectors_kb")) * KIB, GIB));
     info.volatile_write_cache = ReadAttribute(disk + "/queue/write_cache") != "write through";
     info.memory_alignment = SysfsMemoryAlignment(disk);
     info.read_only = ReadAttribute(sysfs_directory + "/ro") == "1";
@@ -128,11 +130,13 @@ TargetInfo InfoFromSysfs(const std::string &sysfs_directory) {
 
 TargetInfo InspectTarget(const Target &target) {
     if (target.kind == TargetKind::MEMORY) {
-        throw Error(ErrorCode::INVALID, target.name + ": memory has no geometry of its own; its engine describes it");
+        throw Error(ErrorCode::INVALID,
+                    target.name + ": memory has no geometry of its own; its engine describes it");
     }
     if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
-        throw Error(ErrorCode::UNSUPPORTED, target.name + ": NVMe passthrough is not available in this version; use the "
-                                                          "namespace's block device (/dev/nvmeXnY)");
+        throw Error(ErrorCode::UNSUPPORTED,
+                    target.name + ": NVMe passthrough is not available in this version; use the "
+                                  "namespace's block device (/dev/nvmeXnY)");
     }
     FileDescriptor fd = OpenTarget(target, O_RDONLY | O_NONBLOCK);
     struct stat status;
@@ -159,7 +163,8 @@ TargetInfo InspectTarget(const Target &target) {
         info.physical_block_size = std::max(info.physical_block_size, info.lba_size);
     }
     if (info.lba_size != 512 && info.lba_size != UNIT_SIZE) {
-        throw Error(ErrorCode::UNSUPPORTED, target.name + ": its logical block size is " + std::to_string(info.lba_size) +
+        throw Error(ErrorCode::UNSUPPORTED, target.name + ": its logical block size is " +
+                                                std::to_string(info.lba_size) +
                                                 " bytes; only 512 and 4096 are supported");
     }
     if (info.memory_alignment == 0) {

@@ -12,7 +12,8 @@
 namespace rawduck {
 namespace {
 
-//! A block device whose use stands in the way: the target, a partition of it, or the disk that it is a part of.
+//! A block device whose use stands in the way: the target, a partition of it, or the disk that it is a part
+//! of.
 struct Relative {
     std::string number;    //!< "8:1"
     std::string directory; //!< in sysfs
@@ -44,7 +45,8 @@ std::string Unescape(const std::string &text) {
     for (size_t i = 0; i < text.size(); i++) {
         auto octal = [&](size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '7'; };
         if (text[i] == '\\' && octal(i + 1) && octal(i + 2) && octal(i + 3)) {
-            plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+            plain +=
+                static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
             i += 3;
         } else {
             plain += text[i];
@@ -118,7 +120,8 @@ void FindSwap(const Target &target, const std::vector<Relative> &relatives, std:
 void FindHolders(const Relative &relative, std::vector<std::string> &uses) {
     for (const auto &holder : ListDirectory(relative.directory + "/holders")) {
         std::string mapped = ReadAttribute("/sys/block/" + holder + "/dm/name");
-        uses.push_back(relative.subject + " is part of /dev/" + holder + (mapped.empty() ? "" : " (" + mapped + ")"));
+        uses.push_back(relative.subject + " is part of /dev/" + holder +
+                       (mapped.empty() ? "" : " (" + mapped + ")"));
     }
 }
 
@@ -160,8 +163,9 @@ std::vector<std::string> FindKernelUses(const Target &target, const struct stat 
     FindSwap(target, relatives, uses);
     FindLoops(target, uses);
     if (uses.empty() && target.kind == TargetKind::BLOCK_DEVICE && IsHeldExclusively(target)) {
-        uses.push_back("the kernel holds it in exclusive use (a mount in another namespace, RAID, or a file system "
-                       "with several devices)");
+        uses.push_back(
+            "the kernel holds it in exclusive use (a mount in another namespace, RAID, or a file system "
+            "with several devices)");
     }
     return uses;
 }

@@ -83,10 +83,12 @@ std::string DescribeLockHolder(int fd, bool shared) {
         return "another process holds a lock on it";
     }
     if (holder == getpid()) {
-        return "this process (" + std::to_string(holder) + ") already holds a lock on it through another handle";
+        return "this process (" + std::to_string(holder) +
+               ") already holds a lock on it through another handle";
     }
     std::string command = ReadAttribute("/proc/" + std::to_string(holder) + "/comm");
-    return "process " + std::to_string(holder) + (command.empty() ? "" : " (" + command + ")") + " holds a lock on it";
+    return "process " + std::to_string(holder) + (command.empty() ? "" : " (" + command + ")") +
+           " holds a lock on it";
 }
 
 } // namespace rawduck

@@ -67,8 +67,9 @@ std::vector<Occupant> FindOccupants(const Target &target) {
         return {};
     }
     if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
-        throw Error(ErrorCode::UNSUPPORTED, target.name + ": what lies on a character device cannot be examined; use the "
-                                                          "namespace's block device (/dev/nvmeXnY)");
+        throw Error(ErrorCode::UNSUPPORTED,
+                    target.name + ": what lies on a character device cannot be examined; use the "
+                                  "namespace's block device (/dev/nvmeXnY)");
     }
     std::vector<Occupant> occupants = KernelUses(target);
     AddContents(target, occupants);

@@ -13,8 +13,9 @@ void ThrowOpenError(const std::string &target_name, const std::string &operation
     switch (error_number) {
     case ENOENT:
     case ENOTDIR:
-        throw Error(ErrorCode::NOT_FOUND,
-                    message + "; check the path, and whether the device is plugged in (rawduck devices lists them)");
+        throw Error(
+            ErrorCode::NOT_FOUND,
+            message + "; check the path, and whether the device is plugged in (rawduck devices lists them)");
     case ENXIO:
     case ENODEV:
     case ENOMEDIUM:
@@ -22,7 +23,8 @@ void ThrowOpenError(const std::string &target_name, const std::string &operation
     case EACCES:
     case EPERM:
         throw Error(ErrorCode::PERMISSION,
-                    message + "; run as root, or give your user access (the group of the device, or a udev rule)");
+                    message +
+                        "; run as root, or give your user access (the group of the device, or a udev rule)");
     case EROFS:
         throw Error(ErrorCode::PERMISSION, message + "; it can only be opened for reading");
     case EMFILE:
@@ -53,11 +55,13 @@ FileDescriptor TryOpenTarget(const Target &target, int flags, int &error_number)
     if (fstat(fd.Get(), &status) != 0) {
         ThrowOpenError(target.name, "stat", errno);
     }
-    // A path may be re-pointed between the safety checks and this open; writing to the new one would destroy it.
+    // A path may be re-pointed between the safety checks and this open; writing to the new one would destroy
+    // it.
     if (IdentityOf(status) != target.identity) {
-        throw Error(ErrorCode::IO, target.name + ": it was replaced by another file or device since it was looked "
-                                                 "up (" + target.identity + " is now " + IdentityOf(status) +
-                                       "); try again");
+        throw Error(ErrorCode::IO, target.name +
+                                       ": it was replaced by another file or device since it was looked "
+                                       "up (" +
+                                       target.identity + " is now " + IdentityOf(status) + "); try again");
     }
     return fd;
 }
@@ -67,7 +71,8 @@ FileDescriptor OpenTarget(const Target &target, int flags) {
     FileDescriptor fd = TryOpenTarget(target, flags, error_number);
     if (!fd.IsOpen()) {
         bool writes = (flags & O_ACCMODE) == O_RDWR;
-        ThrowOpenError(target.name, writes ? "open for reading and writing" : "open for reading", error_number);
+        ThrowOpenError(target.name, writes ? "open for reading and writing" : "open for reading",
+                       error_number);
     }
     return fd;
 }

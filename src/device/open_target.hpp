@@ -9,14 +9,16 @@
 
 namespace rawduck {
 
-//! Throws the Error that fits a failed open or stat of a target: NOT_FOUND, PERMISSION or IO, with what to do.
-[[noreturn]] void ThrowOpenError(const std::string &target_name, const std::string &operation, int error_number);
+//! Throws the Error that fits a failed open or stat of a target: NOT_FOUND, PERMISSION or IO, with what to
+//! do.
+[[noreturn]] void ThrowOpenError(const std::string &target_name, const std::string &operation,
+                                 int error_number);
 
 //! See Target::identity.
 std::string IdentityOf(const struct stat &status);
 
-//! open(2) with O_CLOEXEC. A closed descriptor and `error_number` when the kernel refuses. Throws Error IO when
-//! the path no longer leads to the target that was resolved.
+//! open(2) with O_CLOEXEC. A closed descriptor and `error_number` when the kernel refuses. Throws Error IO
+//! when the path no longer leads to the target that was resolved.
 FileDescriptor TryOpenTarget(const Target &target, int flags, int &error_number);
 //! The same, throwing ThrowOpenError's Error.
 FileDescriptor OpenTarget(const Target &target, int flags);

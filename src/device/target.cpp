@@ -51,8 +51,10 @@ TargetKind KindOf(const std::string &name, const std::string &path, const struct
         return TargetKind::NVME_CHARACTER_DEVICE;
     }
     if (S_ISCHR(status.st_mode) && IsNvmeController(base)) {
-        throw Error(ErrorCode::INVALID, name + ": this is an NVMe controller, not a namespace; use one of its "
-                                               "namespaces, such as /dev/" + base + "n1");
+        throw Error(ErrorCode::INVALID, name +
+                                            ": this is an NVMe controller, not a namespace; use one of its "
+                                            "namespaces, such as /dev/" +
+                                            base + "n1");
     }
     std::string what = S_ISDIR(status.st_mode)    ? "a directory"
                        : S_ISCHR(status.st_mode)  ? "a character device"
@@ -85,8 +87,10 @@ Target ResolveTarget(const std::string &name) {
         return ResolveMemory(name);
     }
     if (name.empty() || name[0] != '/') {
-        throw Error(ErrorCode::INVALID,
-                    "'" + name + "' is not a target; give an absolute path (/dev/nvme0n1, /data/volume) or memory:<name>");
+        throw Error(
+            ErrorCode::INVALID,
+            "'" + name +
+                "' is not a target; give an absolute path (/dev/nvme0n1, /data/volume) or memory:<name>");
     }
     std::unique_ptr<char, void (*)(void *)> path(realpath(name.c_str(), nullptr), std::free);
     if (!path) {

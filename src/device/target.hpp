@@ -23,11 +23,11 @@ struct Target {
 //! Source: stat(2), sysfs queue attributes, statx(STATX_DIOALIGN).
 struct TargetInfo {
     uint64_t capacity_bytes = 0;
-    uint32_t lba_size = 0;             //!< logical block size in bytes
-    uint32_t physical_block_size = 0;  //!< in bytes
-    uint32_t memory_alignment = 1;     //!< of buffers for direct I/O, in bytes
-    uint32_t max_transfer_bytes = 0;   //!< of one command; 0 when the kernel does not say
-    bool volatile_write_cache = true;  //!< true when unknown: flushing too often is safe
+    uint32_t lba_size = 0;            //!< logical block size in bytes
+    uint32_t physical_block_size = 0; //!< in bytes
+    uint32_t memory_alignment = 1;    //!< of buffers for direct I/O, in bytes
+    uint32_t max_transfer_bytes = 0;  //!< of one command; 0 when the kernel does not say
+    bool volatile_write_cache = true; //!< true when unknown: flushing too often is safe
     bool read_only = false;
     std::string model, serial, firmware; //!< empty when the target has none
 };
@@ -41,10 +41,12 @@ Target ResolveTarget(const std::string &name);
 TargetInfo InspectTarget(const Target &target);
 
 //! Every reason why writing to this target would destroy something: mounted (itself or a partition), swap,
-//! holders (device mapper, md), partitions, known signatures (libblkid), a rawduck volume. Empty: free to use.
+//! holders (device mapper, md), partitions, known signatures (libblkid), a rawduck volume. Empty: free to
+//! use.
 struct Occupant {
-    std::string what;       //!< a clause such as "it is mounted on /home" or "it carries an ext4 file system"
-    bool forceable = false; //!< contents, which the user may give up; false: in use, and never to be overwritten
+    std::string what; //!< a clause such as "it is mounted on /home" or "it carries an ext4 file system"
+    bool forceable =
+        false; //!< contents, which the user may give up; false: in use, and never to be overwritten
 };
 //! MEMORY targets: always empty, their engine knows nothing of what lies outside this process.
 std::vector<Occupant> FindOccupants(const Target &target);

@@ -14,8 +14,8 @@
 namespace rawduck {
 namespace {
 
-//! Descriptors of all locks of this process. A forked child closes its copies at once: otherwise the lock of a
-//! parent that has died would live on in a child that knows nothing of it.
+//! Descriptors of all locks of this process. A forked child closes its copies at once: otherwise the lock of
+//! a parent that has died would live on in a child that knows nothing of it.
 struct LockRegistry {
     std::mutex mutex;
     std::vector<int> descriptors;
@@ -44,7 +44,8 @@ void AfterForkInChild() {
 void Register(int fd) {
     static const int error = pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
     if (error != 0) {
-        throw Error(ErrorCode::IO, "pthread_atfork failed, so a lock could leak into a child: " + ErrnoText(error));
+        throw Error(ErrorCode::IO,
+                    "pthread_atfork failed, so a lock could leak into a child: " + ErrnoText(error));
     }
     std::lock_guard<std::mutex> guard(Registry().mutex);
     Registry().descriptors.push_back(fd);
@@ -78,14 +79,16 @@ int TryLock(int fd, TargetLock::Mode mode) {
 [[noreturn]] void ThrowLockError(const std::string &name, int fd, TargetLock::Mode mode, int error_number) {
     const bool shared = mode == TargetLock::Mode::SHARED;
     if (error_number == EAGAIN || error_number == EACCES) {
-        throw Error(ErrorCode::LOCKED, name + ": cannot lock it for " + (shared ? "reading" : "writing") + ": " +
-                                           DescribeLockHolder(fd, shared) +
-                                           (shared ? "; close it there first"
-                                                   : "; close it there, or attach it READ_ONLY in every process"));
+        throw Error(ErrorCode::LOCKED,
+                    name + ": cannot lock it for " + (shared ? "reading" : "writing") + ": " +
+                        DescribeLockHolder(fd, shared) +
+                        (shared ? "; close it there first"
+                                : "; close it there, or attach it READ_ONLY in every process"));
     }
     if (error_number == EBADF && !shared) {
-        throw Error(ErrorCode::PERMISSION, name + ": cannot lock it for writing: it could only be opened for reading; "
-                                                  "run as root or give your user write access, or attach it READ_ONLY");
+        throw Error(ErrorCode::PERMISSION,
+                    name + ": cannot lock it for writing: it could only be opened for reading; "
+                           "run as root or give your user write access, or attach it READ_ONLY");
     }
     throw Error(ErrorCode::IO, name + ": cannot lock it: " + ErrnoText(error_number));
 }
@@ -122,8 +125,10 @@ TargetLock::~TargetLock() {
 
 void TargetLock::Change(Mode mode) {
     if (fork_generation_ != ForkGeneration()) {
-        throw Error(ErrorCode::UNSUPPORTED,
-                    name_ + ": it was locked before fork(); the lock stays with the parent, open it anew in the child");
+        throw Error(
+            ErrorCode::UNSUPPORTED,
+            name_ +
+                ": it was locked before fork(); the lock stays with the parent, open it anew in the child");
     }
     if (fd_ >= 0) {
         int error_number = TryLock(fd_, mode);

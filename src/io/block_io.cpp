@@ -31,8 +31,8 @@ class TimedCommand {
     const uint64_t started_ns_;
 };
 
-//! Keeps queues which a forked child has inherited out of reach for good: their rings and mutexes belong to the
-//! parent. Reachable, so that leak checkers see intent.
+//! Keeps queues which a forked child has inherited out of reach for good: their rings and mutexes belong to
+//! the parent. Reachable, so that leak checkers see intent.
 void Abandon(std::shared_ptr<ThreadQueues> queues) {
     static auto *mutex = new std::mutex;
     static auto *abandoned = new std::vector<std::shared_ptr<ThreadQueues>>;
@@ -60,20 +60,23 @@ const char *QueueModeName(QueueMode mode) {
 struct BlockIo::State {
     State(std::unique_ptr<Device> device, const BlockIoOptions &options, std::string name,
           std::shared_ptr<IoStats> io_stats)
-        : caps(device->Caps()), queues(std::make_shared<ThreadQueues>(std::move(device), options.queue_depth)),
+        : caps(device->Caps()),
+          queues(std::make_shared<ThreadQueues>(std::move(device), options.queue_depth)),
           target_name(std::move(name)), stats(std::move(io_stats)), fork_generation(ForkGeneration()) {}
 
     void CheckFork() const {
         if (fork_generation != ForkGeneration()) {
-            throw Error(ErrorCode::UNSUPPORTED, target_name + ": it was opened before fork(), and its queues belong to "
-                                                              "the parent process; open it anew in the child");
+            throw Error(ErrorCode::UNSUPPORTED, target_name +
+                                                    ": it was opened before fork(), and its queues belong to "
+                                                    "the parent process; open it anew in the child");
         }
     }
 
     void CheckRange(const char *operation, uint64_t offset, uint64_t length) const {
         auto refuse = [&](const std::string &why) {
             throw Error(ErrorCode::INVALID, target_name + ": " + operation + " of " + std::to_string(length) +
-                                                " bytes at byte offset " + std::to_string(offset) + " " + why);
+                                                " bytes at byte offset " + std::to_string(offset) + " " +
+                                                why);
         };
         if (!IsAligned(offset, caps.lba_size) || !IsAligned(length, caps.lba_size)) {
             refuse("is not a multiple of the LBA size of " + std::to_string(caps.lba_size) + " bytes");
@@ -86,9 +89,10 @@ struct BlockIo::State {
 
     void CheckWritable(const char *operation) const {
         if (caps.read_only) {
-            throw Error(ErrorCode::READ_ONLY, target_name + ": " + operation +
-                                                  " refused: it is open for reading only; check its permissions, or "
-                                                  "attach it without READ_ONLY");
+            throw Error(ErrorCode::READ_ONLY,
+                        target_name + ": " + operation +
+                            " refused: it is open for reading only; check its permissions, or "
+                            "attach it without READ_ONLY");
         }
     }
 
@@ -102,7 +106,8 @@ struct BlockIo::State {
 BlockIo::BlockIo(std::unique_ptr<Device> device, BlockIoOptions options, std::string target_name,
                  std::shared_ptr<IoStats> stats) {
     if (options.queue_depth == 0 || options.queue_depth > MAX_QUEUE_DEPTH) {
-        throw Error(ErrorCode::INVALID, target_name + ": a queue depth of " + std::to_string(options.queue_depth) +
+        throw Error(ErrorCode::INVALID, target_name + ": a queue depth of " +
+                                            std::to_string(options.queue_depth) +
                                             " is not possible; give 1 to " + std::to_string(MAX_QUEUE_DEPTH));
     }
     state_ = std::make_unique<State>(std::move(device), options, std::move(target_name), std::move(stats));
@@ -113,7 +118,8 @@ BlockIo::~BlockIo() {
         Abandon(state_->queues);
         return;
     }
-    // The device is closed when this returns, even if an exiting thread holds on to the queues for a moment more.
+    // The device is closed when this returns, even if an exiting thread holds on to the queues for a moment
+    // more.
     state_->queues->Close();
 }
 
@@ -149,7 +155,8 @@ void BlockIo::Run(Opcode opcode, PlacementId placement, const Segment *segments,
     state.stats->AddRequest(reads ? IoOperation::READ : IoOperation::WRITE);
     ThreadQueue &mine = state.queues->Mine();
     try {
-        RequestRun(mine, state.caps, *state.stats, state.target_name, {opcode, placement, segments, segment_count})
+        RequestRun(mine, state.caps, *state.stats, state.target_name,
+                   {opcode, placement, segments, segment_count})
             .Run();
     } catch (...) {
         if (mine.broken) {

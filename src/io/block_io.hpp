@@ -1,5 +1,6 @@
-//! Reads and writes of any length on a device: splits requests into commands, keeps them in flight together on
-//! the queue that the strategy picks, bounces what is not aligned, retries what came back short, and counts.
+//! Reads and writes of any length on a device: splits requests into commands, keeps them in flight together
+//! on the queue that the strategy picks, bounces what is not aligned, retries what came back short, and
+//! counts.
 #pragma once
 
 #include "io/device.hpp"
@@ -48,8 +49,8 @@ class BlockIo {
     BlockIo &operator=(const BlockIo &) = delete;
 
     //! Runs all segments, returns when every command has completed. Throws Error IO naming target, byte range
-    //! (and LBA range) and the system's text; then the contents of read buffers are undefined and any subset of
-    //! a write may have reached the device.
+    //! (and LBA range) and the system's text; then the contents of read buffers are undefined and any subset
+    //! of a write may have reached the device.
     void Execute(const Request &request);
     //! One contiguous range.
     void Read(uint64_t device_offset, void *data, uint64_t length);

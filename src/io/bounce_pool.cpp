@@ -7,7 +7,8 @@
 namespace rawduck {
 
 bool BounceBudget::Take(uint64_t bytes) {
-    if (left_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed) >= static_cast<int64_t>(bytes)) {
+    if (left_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed) >=
+        static_cast<int64_t>(bytes)) {
         return true;
     }
     Return(bytes);
@@ -18,9 +19,10 @@ void BounceBudget::Return(uint64_t bytes) {
     left_.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 
-BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t max_chunks, BounceBudget &budget)
-    : chunk_bytes_(chunk_bytes), alignment_(std::max<uint64_t>(memory_alignment, 4096)), max_chunks_(max_chunks),
-      budget_(budget) {
+BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t max_chunks,
+                       BounceBudget &budget)
+    : chunk_bytes_(chunk_bytes), alignment_(std::max<uint64_t>(memory_alignment, 4096)),
+      max_chunks_(max_chunks), budget_(budget) {
     // Acquire and Release run while commands are in flight, where an exception could not be let through.
     chunks_.reserve(max_chunks_);
     idle_.reserve(max_chunks_);

@@ -1,5 +1,6 @@
-//! Aligned buffers through which data goes whose own address the device cannot take. One pool per queue, filled
-//! as needed and reused; all pools of a target share a budget, so that hundreds of threads stay bounded.
+//! Aligned buffers through which data goes whose own address the device cannot take. One pool per queue,
+//! filled as needed and reused; all pools of a target share a budget, so that hundreds of threads stay
+//! bounded.
 #pragma once
 
 #include <atomic>
@@ -10,8 +11,8 @@
 
 namespace rawduck {
 
-//! Bytes which the pools of one target may still take. The first chunk of a pool is free of charge: without it
-//! its thread could make no progress.
+//! Bytes which the pools of one target may still take. The first chunk of a pool is free of charge: without
+//! it its thread could make no progress.
 class BounceBudget {
   public:
     explicit BounceBudget(uint64_t bytes) : left_(static_cast<int64_t>(bytes)) {}
@@ -30,8 +31,8 @@ class BouncePool {
     BouncePool(const BouncePool &) = delete;
     BouncePool &operator=(const BouncePool &) = delete;
 
-    //! nullptr when all chunks are in use and there may be no more of them; with none in use it means that the
-    //! system is out of memory.
+    //! nullptr when all chunks are in use and there may be no more of them; with none in use it means that
+    //! the system is out of memory.
     char *Acquire();
     void Release(char *chunk);
     uint64_t ChunkBytes() const { return chunk_bytes_; }

@@ -18,9 +18,9 @@ enum class Opcode : uint8_t { READ, WRITE };
 struct Command {
     Opcode opcode = Opcode::READ;
     PlacementId placement = PlacementId::NONE;
-    uint32_t length = 0;       //!< bytes, a multiple of the LBA size, at most max_transfer_bytes
+    uint32_t length = 0;        //!< bytes, a multiple of the LBA size, at most max_transfer_bytes
     uint64_t device_offset = 0; //!< bytes, a multiple of the LBA size
-    void *data = nullptr;      //!< aligned to memory_alignment
+    void *data = nullptr;       //!< aligned to memory_alignment
     //! After completion: bytes transferred (may be short), or a negative errno.
     int64_t result = 0;
     //! For the submitter; engines do not touch them.
@@ -30,13 +30,13 @@ struct Command {
 
 //! What this device through this engine can do. Fixed while the device is open.
 struct Capabilities {
-    std::string engine;              //!< "posix", "io_uring", "memory"
-    std::string engine_reason;       //!< why this engine: asked for, or why `auto` chose it
-    uint64_t capacity_bytes = 0;     //!< 0 for a file that grows (file mode)
-    uint32_t lba_size = 4096;        //!< bytes
-    uint32_t memory_alignment = 1;   //!< bytes
+    std::string engine;                       //!< "posix", "io_uring", "memory"
+    std::string engine_reason;                //!< why this engine: asked for, or why `auto` chose it
+    uint64_t capacity_bytes = 0;              //!< 0 for a file that grows (file mode)
+    uint32_t lba_size = 4096;                 //!< bytes
+    uint32_t memory_alignment = 1;            //!< bytes
     uint32_t max_transfer_bytes = 256 * 1024; //!< of one command
-    uint32_t max_queue_depth = 1;    //!< commands in flight per queue
+    uint32_t max_queue_depth = 1;             //!< commands in flight per queue
     bool volatile_write_cache = true;
     bool deallocate = false;
     bool read_only = false;
@@ -49,9 +49,9 @@ class Queue {
     //! False when the queue is full (reap, then try again). Throws Error IO only when the queue itself is
     //! broken; the failure of a command is reported in Command::result.
     virtual bool Submit(Command &command) = 0;
-    //! Hands out up to `max` completed commands. With `wait`, blocks until at least one is complete; calling it
-    //! so with none in flight is a bug. Never throws while a command is in flight: the device may still write to
-    //! its memory.
+    //! Hands out up to `max` completed commands. With `wait`, blocks until at least one is complete; calling
+    //! it so with none in flight is a bug. Never throws while a command is in flight: the device may still
+    //! write to its memory.
     virtual uint32_t Reap(Command **completed, uint32_t max, bool wait) = 0;
     virtual uint32_t Depth() const = 0;
 };
@@ -62,8 +62,8 @@ class Device {
     virtual ~Device() = default;
     virtual const Capabilities &Caps() const = 0;
     virtual std::unique_ptr<Queue> CreateQueue(uint32_t depth) = 0;
-    //! Makes every command completed before this call durable. Throws Error IO. A failure is final: the caller
-    //! must not retry (the kernel may have dropped the dirty data and report success the second time).
+    //! Makes every command completed before this call durable. Throws Error IO. A failure is final: the
+    //! caller must not retry (the kernel may have dropped the dirty data and report success the second time).
     virtual void Flush() = 0;
     //! Tells the device that the range holds nothing of value. Best effort: false where it is not supported.
     virtual bool Deallocate(uint64_t device_offset, uint64_t length) = 0;
@@ -78,9 +78,9 @@ struct DeviceOptions {
     uint32_t max_transfer_bytes = 0;
 };
 
-//! Opens a target through an engine. Throws Error: PERMISSION, NOT_FOUND, UNSUPPORTED (engine not available on
-//! this kernel or target, with what to do), IO. Direct I/O where the target allows it; never silently buffered:
-//! a file system without O_DIRECT is an UNSUPPORTED error that says so.
+//! Opens a target through an engine. Throws Error: PERMISSION, NOT_FOUND, UNSUPPORTED (engine not available
+//! on this kernel or target, with what to do), IO. Direct I/O where the target allows it; never silently
+//! buffered: a file system without O_DIRECT is an UNSUPPORTED error that says so.
 std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options);
 
 //! Memory targets live in this process until they are dropped. Creating one that exists replaces nothing and

@@ -113,8 +113,8 @@ IoCounters IoStats::Snapshot(IoOperation operation) const {
 
 void IoStats::Reset() {
     for (auto &slot : slots_) {
-        for (auto *counter : {&slot.requests, &slot.commands, &slot.bytes, &slot.bounce_bytes, &slot.depth_sum,
-                              &slot.depth_max}) {
+        for (auto *counter : {&slot.requests, &slot.commands, &slot.bytes, &slot.bounce_bytes,
+                              &slot.depth_sum, &slot.depth_max}) {
             counter->store(0, RELAXED);
         }
         slot.latency.Reset();

@@ -15,8 +15,8 @@ const char *IoOperationName(IoOperation operation);
 class LatencyHistogram {
   public:
     void Record(uint64_t nanoseconds);
-    //! Upper bound in nanoseconds of the bucket that holds the given quantile (0..1), but never more than MaxNs;
-    //! 0 when empty.
+    //! Upper bound in nanoseconds of the bucket that holds the given quantile (0..1), but never more than
+    //! MaxNs; 0 when empty.
     uint64_t Quantile(double quantile) const;
     uint64_t MaxNs() const { return max_ns_.load(std::memory_order_relaxed); }
     void Reset();
@@ -30,11 +30,11 @@ class LatencyHistogram {
 
 //! A copy of one operation's counters.
 struct IoCounters {
-    uint64_t requests = 0;      //!< calls from above
-    uint64_t commands = 0;      //!< commands to the device, retries included
-    uint64_t bytes = 0;         //!< transferred
-    uint64_t bounce_bytes = 0;  //!< of those, copied through an aligned buffer
-    uint64_t depth_sum = 0;     //!< commands in flight on the queue, summed over submissions: / commands = mean
+    uint64_t requests = 0;     //!< calls from above
+    uint64_t commands = 0;     //!< commands to the device, retries included
+    uint64_t bytes = 0;        //!< transferred
+    uint64_t bounce_bytes = 0; //!< of those, copied through an aligned buffer
+    uint64_t depth_sum = 0; //!< commands in flight on the queue, summed over submissions: / commands = mean
     uint64_t depth_max = 0;
     uint64_t latency_p50_ns = 0, latency_p99_ns = 0, latency_max_ns = 0; //!< of commands
 };

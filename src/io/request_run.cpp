@@ -25,7 +25,8 @@ const char *Advice(int error_number) {
     case ENXIO:
         return "; the device has gone away";
     case EINVAL:
-        return "; the device refuses the alignment or size of the command: try a smaller command size, and report it";
+        return "; the device refuses the alignment or size of the command: try a smaller command size, and "
+               "report it";
     default:
         return "";
     }
@@ -48,7 +49,8 @@ void RequestRun::Run() {
         if (nothing_reaped && in_flight_ == 0) {
             break;
         }
-        // Between copies this only sends what Fill has prepared, so that the device works during the next copy.
+        // Between copies this only sends what Fill has prepared, so that the device works during the next
+        // copy.
         if (in_flight_ > 0) {
             Reap(nothing_reaped);
         }
@@ -77,7 +79,8 @@ void RequestRun::Fill() {
         if (!Submit(*slot)) {
             mine_.resubmit.push_back(slot);
             if (in_flight_ == 0 && reaped_head_ == mine_.reaped.size() && !Failed()) {
-                Fail(Failure::Kind::SYSTEM, *slot, EBUSY); // an empty queue that is full: nothing would ever move
+                Fail(Failure::Kind::SYSTEM, *slot,
+                     EBUSY); // an empty queue that is full: nothing would ever move
             }
             return;
         }
@@ -93,7 +96,8 @@ CommandSlot *RequestRun::NextSlot() {
     return mine_.idle.empty() ? nullptr : NextPiece();
 }
 
-//! Cuts the next piece off the segments: at most one command long, within one segment, bounced when it must be.
+//! Cuts the next piece off the segments: at most one command long, within one segment, bounced when it must
+//! be.
 CommandSlot *RequestRun::NextPiece() {
     while (segment_ < work_.segment_count && segment_offset_ == work_.segments[segment_].length) {
         segment_++;
@@ -172,7 +176,8 @@ void RequestRun::Reap(bool wait) noexcept {
     in_flight_ -= count;
 }
 
-//! Takes one completion to its consequence. True when data was copied, which takes about as long as a command.
+//! Takes one completion to its consequence. True when data was copied, which takes about as long as a
+//! command.
 bool RequestRun::Finish(CommandSlot &slot) {
     Command &command = slot.command;
     const int64_t result = command.result;
@@ -255,9 +260,10 @@ void RequestRun::Throw() const {
     }
     const uint64_t first_lba = failure_.device_offset / caps_.lba_size;
     const uint64_t last_lba = (failure_.device_offset + failure_.length - 1) / caps_.lba_size;
-    std::string message = target_name_ + ": " + IoOperationName(operation_) + " of " + std::to_string(failure_.length) +
-                          " bytes at byte offset " + std::to_string(failure_.device_offset) + " (LBA " +
-                          std::to_string(first_lba) + " to " + std::to_string(last_lba) + ") failed: ";
+    std::string message = target_name_ + ": " + IoOperationName(operation_) + " of " +
+                          std::to_string(failure_.length) + " bytes at byte offset " +
+                          std::to_string(failure_.device_offset) + " (LBA " + std::to_string(first_lba) +
+                          " to " + std::to_string(last_lba) + ") failed: ";
     switch (failure_.kind) {
     case Failure::Kind::END_OF_DEVICE:
         message += std::string(operation_ == IoOperation::READ ? "read" : "write") +

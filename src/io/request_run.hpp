@@ -8,8 +8,9 @@
 
 namespace rawduck {
 
-//! Used once. Segments were checked by the caller. Invariants: a slot is either idle, waiting for resubmission,
-//! in flight, or reaped; Run does not return, not even with an exception, while one is in flight.
+//! Used once. Segments were checked by the caller. Invariants: a slot is either idle, waiting for
+//! resubmission, in flight, or reaped; Run does not return, not even with an exception, while one is in
+//! flight.
 class RequestRun {
   public:
     struct Work {
@@ -19,13 +20,14 @@ class RequestRun {
         size_t segment_count;
     };
 
-    RequestRun(ThreadQueue &thread_queue, const Capabilities &caps, IoStats &stats, const std::string &target_name,
-               const Work &work);
+    RequestRun(ThreadQueue &thread_queue, const Capabilities &caps, IoStats &stats,
+               const std::string &target_name, const Work &work);
     //! Throws Error IO.
     void Run();
 
   private:
-    //! The first failure. Kept in plain values: its message is put together once nothing is in flight any more.
+    //! The first failure. Kept in plain values: its message is put together once nothing is in flight any
+    //! more.
     struct Failure {
         enum class Kind { NONE, SYSTEM, END_OF_DEVICE, NO_PROGRESS, QUEUE } kind = Kind::NONE;
         int error_number = 0;
@@ -53,10 +55,10 @@ class RequestRun {
     const std::string &target_name_;
     const Work work_;
     const IoOperation operation_;
-    size_t segment_ = 0;             //!< the next piece starts here
+    size_t segment_ = 0; //!< the next piece starts here
     uint64_t segment_offset_ = 0;
     uint32_t in_flight_ = 0;
-    size_t reaped_head_ = 0;         //!< first of mine_.reaped that is not finished yet
+    size_t reaped_head_ = 0; //!< first of mine_.reaped that is not finished yet
     Failure failure_;
 };
 

@@ -8,7 +8,8 @@ namespace rawduck {
 namespace {
 
 constexpr uint64_t BOUNCE_BUDGET_BYTES = 64 * MIB;
-//! Larger commands gain nothing when each byte is copied anyway, and smaller ones let copying overlap transfers.
+//! Larger commands gain nothing when each byte is copied anyway, and smaller ones let copying overlap
+//! transfers.
 constexpr uint64_t MAX_BOUNCE_CHUNK_BYTES = 256 * KIB;
 constexpr uint32_t MAX_BOUNCE_CHUNKS = 16;
 
@@ -68,8 +69,8 @@ thread_local ThreadCache thread_cache;
 
 ThreadQueue::ThreadQueue(Device &device, uint32_t wanted_depth, BounceBudget &budget)
     : queue(device.CreateQueue(std::max(1u, std::min(wanted_depth, device.Caps().max_queue_depth)))),
-      bounce(ChunkBytes(device.Caps()), device.Caps().memory_alignment, std::min(queue->Depth(), MAX_BOUNCE_CHUNKS),
-             budget),
+      bounce(ChunkBytes(device.Caps()), device.Caps().memory_alignment,
+             std::min(queue->Depth(), MAX_BOUNCE_CHUNKS), budget),
       slots(queue->Depth()) {
     idle.reserve(slots.size());
     resubmit.reserve(slots.size());

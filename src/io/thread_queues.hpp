@@ -1,8 +1,8 @@
-//! The queues of one target, each owned by the thread that first asked for it: no lock on the path, and a ring
-//! that insists on one submitter gets its way.
+//! The queues of one target, each owned by the thread that first asked for it: no lock on the path, and a
+//! ring that insists on one submitter gets its way.
 //!
-//! A queue dies with its thread or with this object, whichever goes first. Both happen under the mutex, and both
-//! while nothing is in flight, because every request drains its commands before it returns.
+//! A queue dies with its thread or with this object, whichever goes first. Both happen under the mutex, and
+//! both while nothing is in flight, because every request drains its commands before it returns.
 #pragma once
 
 #include "io/bounce_pool.hpp"
@@ -18,11 +18,11 @@ namespace rawduck {
 //! One command of a request, with what is needed to finish it.
 struct CommandSlot {
     Command command;
-    char *user = nullptr;   //!< where the piece lies in the caller's memory
-    char *chunk = nullptr;  //!< where it lies in the bounce pool; nullptr when it is transferred in place
-    uint32_t length = 0;    //!< of the piece, bytes; the command shrinks to the remainder after a short transfer
-    uint32_t attempts = 0;  //!< submissions since the last progress
-    uint32_t depth = 0;     //!< commands in flight at submission, this one included
+    char *user = nullptr;  //!< where the piece lies in the caller's memory
+    char *chunk = nullptr; //!< where it lies in the bounce pool; nullptr when it is transferred in place
+    uint32_t length = 0; //!< of the piece, bytes; the command shrinks to the remainder after a short transfer
+    uint32_t attempts = 0; //!< submissions since the last progress
+    uint32_t depth = 0;    //!< commands in flight at submission, this one included
 };
 
 //! What a thread needs to run requests on one target.
@@ -35,7 +35,7 @@ struct ThreadQueue {
     std::vector<CommandSlot *> idle;
     std::vector<CommandSlot *> resubmit; //!< scratch of a running request, here for their capacity
     std::vector<Command *> reaped;
-    bool broken = false;            //!< the queue itself failed; it is replaced before the next request
+    bool broken = false; //!< the queue itself failed; it is replaced before the next request
 };
 
 class ThreadQueues : public std::enable_shared_from_this<ThreadQueues> {

@@ -2,8 +2,8 @@
 #include "device/target.hpp"
 #include "io_test_support.hpp"
 
-#include <fcntl.h>
 #include <csignal>
+#include <fcntl.h>
 #include <optional>
 #include <sys/stat.h>
 
@@ -153,7 +153,8 @@ TEST_F(LockTest, AParentThatDiesLeavesNoLockToItsChildren) {
 TEST_F(LockTest, WithoutWritePermissionOnlyASharedLock) {
     ASSERT_EQ(chmod(file_.Path().c_str(), 0444), 0);
     EXPECT_TRUE(InChild([&] {
-        if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0 || access(file_.Path().c_str(), R_OK) != 0)) {
+        if (getuid() == 0 &&
+            (setgid(65534) != 0 || setuid(65534) != 0 || access(file_.Path().c_str(), R_OK) != 0)) {
             return true; // the path itself is out of reach for another user
         }
         TargetLock shared(target_, Mode::SHARED);

@@ -85,7 +85,8 @@ TEST(FindOccupants, AnEmptyOrZeroedFileIsFree) {
 TEST(FindOccupants, AnyOtherContent) {
     TemporaryFile file(5 * MIB);
     WriteAt(file.Path(), 5 * MIB - 1, "x");
-    EXPECT_EQ(OccupantsOf(file.Path()), "it is a non-empty file of 5242880 bytes that is not a rawduck volume; ");
+    EXPECT_EQ(OccupantsOf(file.Path()),
+              "it is a non-empty file of 5242880 bytes that is not a rawduck volume; ");
     TemporaryFile text(0);
     WriteAt(text.Path(), 0, "a,b\n1,2\n");
     EXPECT_EQ(OccupantsOf(text.Path()), "it is a non-empty file of 8 bytes that is not a rawduck volume; ");
@@ -123,7 +124,8 @@ TEST(FindOccupants, ASwapArea) {
 
 TEST(FindOccupants, APartitionTable) {
     TemporaryFile file(16 * MIB);
-    const unsigned char entry[16] = {0, 0, 2, 0, 0x83, 0, 3, 0, 0, 8, 0, 0, 0, 16, 0, 0}; // 4096 sectors from 2048
+    const unsigned char entry[16] = {0, 0, 2, 0, 0x83, 0,  3, 0,
+                                     0, 8, 0, 0, 0,    16, 0, 0}; // 4096 sectors from 2048
     WriteAt(file.Path(), 446, std::string(reinterpret_cast<const char *>(entry), sizeof entry));
     WriteAt(file.Path(), 510, "\x55\xaa");
     EXPECT_EQ(OccupantsOf(file.Path()), "it carries a partition table (dos); ");
@@ -144,13 +146,14 @@ TEST(FindOccupants, AnAttachedAndAMountedLoopDevice) {
     if (!attached || loop.find("loop") != 0) {
         GTEST_SKIP() << "losetup cannot make a loop device here";
     }
-    EXPECT_EQ(OccupantsOf(file.Path()), "it is attached to /dev/" + loop + " (in use); it carries an ext4 file system; ");
+    EXPECT_EQ(OccupantsOf(file.Path()),
+              "it is attached to /dev/" + loop + " (in use); it carries an ext4 file system; ");
     EXPECT_EQ(OccupantsOf("/dev/" + loop), "it carries an ext4 file system; ");
     if (RunTool("mkdir " + directory + " && mount /dev/" + loop + " " + directory)) {
         EXPECT_EQ(OccupantsOf("/dev/" + loop),
                   "it is mounted on " + directory + " (in use); it carries an ext4 file system; ");
-        EXPECT_EQ(OccupantsOf(file.Path()), "it is attached to /dev/" + loop + ", which is mounted on " + directory +
-                                                " (in use); it carries an ext4 file system; ");
+        EXPECT_EQ(OccupantsOf(file.Path()), "it is attached to /dev/" + loop + ", which is mounted on " +
+                                                directory + " (in use); it carries an ext4 file system; ");
         EXPECT_TRUE(RunTool("umount " + directory));
     }
     rmdir(directory.c_str());

@@ -10,7 +10,9 @@ namespace {
 
 class BlockIoTest : public ::testing::Test {
   protected:
-    BlockIoTest() : state_(1 * MIB), stats_(std::make_shared<IoStats>()) { state_.bytes = Pattern(1 * MIB, 1); }
+    BlockIoTest() : state_(1 * MIB), stats_(std::make_shared<IoStats>()) {
+        state_.bytes = Pattern(1 * MIB, 1);
+    }
 
     BlockIo &Io(uint32_t depth = 32) {
         if (!io_) {
@@ -56,7 +58,9 @@ TEST_F(BlockIoTest, UsesTheDepthAskedForWhenTheDeviceHasMore) {
 
 TEST_F(BlockIoTest, CommandsNeverCrossSegmentsAndAllSegmentsShareTheQueue) {
     Request request;
-    request.segments = {{0, buffer_, 512}, {8192, buffer_ + 512, 8192}, {4096, buffer_ + 16384, 0},
+    request.segments = {{0, buffer_, 512},
+                        {8192, buffer_ + 512, 8192},
+                        {4096, buffer_ + 16384, 0},
                         {65536, buffer_ + 16384, 4608}};
     Io().Execute(request);
     ExpectSame(buffer_, 0, 512);
@@ -155,7 +159,8 @@ TEST_F(BlockIoTest, AnEndBeforeTheEndIsAnError) {
     };
     Error error = CatchError([&] { Io().Read(0, buffer_, 16384); });
     EXPECT_EQ(error.Code(), ErrorCode::IO);
-    EXPECT_NE(std::string(error.what()).find("read past the end of the device"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("read past the end of the device"), std::string::npos)
+        << error.what();
 }
 
 TEST_F(BlockIoTest, DrainsBeforeItThrowsAndNamesTheCommand) {
@@ -167,7 +172,9 @@ TEST_F(BlockIoTest, DrainsBeforeItThrowsAndNamesTheCommand) {
     EXPECT_EQ(state_.in_flight, 0);
     EXPECT_EQ(state_.log.size(), 8u) << "commands were sent after the failure";
     std::string text = error.what();
-    EXPECT_EQ(text.find("fake0: read of 4096 bytes at byte offset 32768 (LBA 64 to 71) failed: Input/output error"), 0u)
+    EXPECT_EQ(
+        text.find("fake0: read of 4096 bytes at byte offset 32768 (LBA 64 to 71) failed: Input/output error"),
+        0u)
         << text;
     state_.result = nullptr;
     Io().Read(4096, buffer_ + 4, 65536); // all slots and chunks are back

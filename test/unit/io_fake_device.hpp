@@ -116,9 +116,13 @@ class FakeQueue final : public Queue {
 class FakeDevice final : public Device {
   public:
     explicit FakeDevice(FakeState &state) : state_(state) {}
-    ~FakeDevice() override { EXPECT_EQ(state_.queues_alive, 0) << "queues must be destroyed before their device"; }
+    ~FakeDevice() override {
+        EXPECT_EQ(state_.queues_alive, 0) << "queues must be destroyed before their device";
+    }
     const Capabilities &Caps() const override { return state_.caps; }
-    std::unique_ptr<Queue> CreateQueue(uint32_t depth) override { return std::make_unique<FakeQueue>(state_, depth); }
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth) override {
+        return std::make_unique<FakeQueue>(state_, depth);
+    }
     void Flush() override {
         state_.flushes++;
         if (state_.fail_flush) {

@@ -10,7 +10,8 @@ namespace {
 
 std::unique_ptr<BlockIo> OpenMemory(const std::string &name, BlockIoOptions options = {}) {
     Target target = ResolveTarget("memory:" + name);
-    return std::make_unique<BlockIo>(OpenDevice(target, {}), options, target.name, std::make_shared<IoStats>());
+    return std::make_unique<BlockIo>(OpenDevice(target, {}), options, target.name,
+                                     std::make_shared<IoStats>());
 }
 
 class MemoryTest : public ::testing::Test {

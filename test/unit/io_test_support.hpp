@@ -3,9 +3,9 @@
 
 #include "common/error.hpp"
 
-#include <gtest/gtest.h>
 #include <cstdlib>
 #include <functional>
+#include <gtest/gtest.h>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -7,7 +7,8 @@
 namespace rawduck {
 namespace {
 
-constexpr uint32_t DEFAULT_LIMIT = 256 * KIB; // one DuckDB block: commands of that size already saturate a device
+constexpr uint32_t DEFAULT_LIMIT =
+    256 * KIB; // one DuckDB block: commands of that size already saturate a device
 constexpr uint32_t LARGEST_LIMIT = 64 * MIB;
 
 } // namespace
@@ -17,9 +18,10 @@ uint32_t CommandSizeLimit(const std::string &target_name, const DeviceOptions &o
     uint32_t asked = options.max_transfer_bytes;
     if (asked != 0) {
         if (!IsAligned(asked, lba_size) || asked > LARGEST_LIMIT) {
-            throw Error(ErrorCode::INVALID, target_name + ": a command size limit of " + std::to_string(asked) +
-                                                " bytes is not possible; give a multiple of the LBA size (" +
-                                                std::to_string(lba_size) + ") up to " + std::to_string(LARGEST_LIMIT));
+            throw Error(ErrorCode::INVALID,
+                        target_name + ": a command size limit of " + std::to_string(asked) +
+                            " bytes is not possible; give a multiple of the LBA size (" +
+                            std::to_string(lba_size) + ") up to " + std::to_string(LARGEST_LIMIT));
         }
         return asked;
     }

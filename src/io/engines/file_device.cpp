@@ -24,13 +24,14 @@ bool CanDiscard(int fd) {
     }
     uint64_t max_bytes = 0;
     std::string directory = SysfsDirectory(status.st_rdev);
-    return !directory.empty() && ReadNumber(DiskDirectory(directory) + "/queue/discard_max_bytes", max_bytes) &&
-           max_bytes > 0;
+    return !directory.empty() &&
+           ReadNumber(DiskDirectory(directory) + "/queue/discard_max_bytes", max_bytes) && max_bytes > 0;
 }
 
 } // namespace
 
-FileDevice::FileDevice(const Target &target, const DeviceOptions &options) : name_(target.name), kind_(target.kind) {
+FileDevice::FileDevice(const Target &target, const DeviceOptions &options)
+    : name_(target.name), kind_(target.kind) {
     const TargetInfo info = InspectTarget(target);
     Open(target, options.read_only || info.read_only);
     caps_.capacity_bytes = options.growing_file ? 0 : AlignDown(info.capacity_bytes, info.lba_size);
@@ -40,7 +41,8 @@ FileDevice::FileDevice(const Target &target, const DeviceOptions &options) : nam
     caps_.volatile_write_cache = info.volatile_write_cache;
     caps_.deallocate = !caps_.read_only && (kind_ == TargetKind::REGULAR_FILE || CanDiscard(fd_.Get()));
     if (caps_.capacity_bytes == 0 && !options.growing_file) {
-        throw Error(ErrorCode::INVALID, name_ + ": it has no room at all (" + std::to_string(info.capacity_bytes) +
+        throw Error(ErrorCode::INVALID, name_ + ": it has no room at all (" +
+                                            std::to_string(info.capacity_bytes) +
                                             " bytes); give the file a size first");
     }
 }
@@ -58,17 +60,18 @@ void FileDevice::Open(const Target &target, bool read_only) {
         return;
     }
     if (error_number == EINVAL) {
-        throw Error(ErrorCode::UNSUPPORTED,
-                    name_ + ": its file system does not support direct I/O (O_DIRECT: " + ErrnoText(error_number) +
-                        "); place the volume on ext4, XFS or btrfs, or on a block device");
+        throw Error(
+            ErrorCode::UNSUPPORTED,
+            name_ + ": its file system does not support direct I/O (O_DIRECT: " + ErrnoText(error_number) +
+                "); place the volume on ext4, XFS or btrfs, or on a block device");
     }
     ThrowOpenError(name_, "open for direct I/O", error_number);
 }
 
 void FileDevice::Flush() {
     if (fdatasync(fd_.Get()) != 0) {
-        throw Error(ErrorCode::IO, name_ + ": flush failed, so earlier writes may be lost: " + ErrnoText(errno) +
-                                       "; look into the kernel log (dmesg)");
+        throw Error(ErrorCode::IO, name_ + ": flush failed, so earlier writes may be lost: " +
+                                       ErrnoText(errno) + "; look into the kernel log (dmesg)");
     }
 }
 
@@ -81,8 +84,8 @@ bool FileDevice::Deallocate(uint64_t device_offset, uint64_t length) {
         uint64_t range[2] = {device_offset, length};
         result = ioctl(fd_.Get(), BLKDISCARD, range);
     } else {
-        result = fallocate(fd_.Get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(device_offset),
-                           static_cast<off_t>(length));
+        result = fallocate(fd_.Get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                           static_cast<off_t>(device_offset), static_cast<off_t>(length));
     }
     if (result == 0) {
         return true;
@@ -91,9 +94,9 @@ bool FileDevice::Deallocate(uint64_t device_offset, uint64_t length) {
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR || errno == EBUSY) {
         return false;
     }
-    throw Error(ErrorCode::IO, name_ + ": deallocate of " + std::to_string(length) + " bytes at byte offset " +
-                                   std::to_string(device_offset) + " failed: " + ErrnoText(errno) +
-                                   "; look into the kernel log (dmesg)");
+    throw Error(ErrorCode::IO, name_ + ": deallocate of " + std::to_string(length) +
+                                   " bytes at byte offset " + std::to_string(device_offset) +
+                                   " failed: " + ErrnoText(errno) + "; look into the kernel log (dmesg)");
 }
 
 } // namespace rawduck

@@ -37,7 +37,8 @@ constexpr long STALL_PAUSE_NS = 1000000;
 
 //! From the newest kernels' to none: completions run when the owner asks for them, not by interrupting it.
 constexpr unsigned SETUP_FLAGS[] = {
-    IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_DEFER_TASKRUN,
+    IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
+        IORING_SETUP_DEFER_TASKRUN,
     IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
     IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
     0,
@@ -58,10 +59,12 @@ std::string DescribeObstacle(int error_number) {
             return "it is disabled by the administrator (kernel.io_uring_disabled is " + level +
                    "); set it to 0 with sysctl";
         }
-        return "the system refuses it (" + ErrnoText(error_number) + "); allow it in the container's seccomp profile";
+        return "the system refuses it (" + ErrnoText(error_number) +
+               "); allow it in the container's seccomp profile";
     }
     if (error_number == ENOMEM) {
-        return "no memory for a ring (" + ErrnoText(error_number) + "); raise the limit of locked memory (ulimit -l)";
+        return "no memory for a ring (" + ErrnoText(error_number) +
+               "); raise the limit of locked memory (ulimit -l)";
     }
     if (error_number == EMFILE || error_number == ENFILE) {
         return "no file descriptor for a ring (" + ErrnoText(error_number) + "); raise the limit (ulimit -n)";
@@ -107,8 +110,8 @@ Probe KernelProbe() {
     return probe;
 }
 
-//! Belongs to the thread that made it. A submission queue entry that the kernel has not taken yet is "waiting";
-//! the kernel takes them in order.
+//! Belongs to the thread that made it. A submission queue entry that the kernel has not taken yet is
+//! "waiting"; the kernel takes them in order.
 class IoUringQueue final : public Queue {
   public:
     IoUringQueue(const std::string &target_name, int fd, uint32_t depth, unsigned setup_flags)
@@ -139,11 +142,11 @@ class IoUringQueue final : public Queue {
     const unsigned setup_flags_;
     io_uring ring_ = {};
     bool open_ = false;
-    bool registered_ = false;         //!< fd_ is file 0 of the ring
+    bool registered_ = false; //!< fd_ is file 0 of the ring
     std::vector<Command *> waiting_;
     uint32_t in_kernel_ = 0;
-    uint32_t stalls_ = 0;             //!< refusals in a row while the kernel had nothing else of ours to finish
-    int broken_ = 0;                  //!< errno of a submission that failed for good
+    uint32_t stalls_ = 0; //!< refusals in a row while the kernel had nothing else of ours to finish
+    int broken_ = 0;      //!< errno of a submission that failed for good
 };
 
 void IoUringQueue::Open() {
@@ -261,10 +264,10 @@ void IoUringQueue::WaitInKernel() {
     if (result == 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY) {
         return;
     }
-    // The kernel will write to memory that the caller takes back when this returns, and there is no way left to
-    // learn when. Corrupting it silently would be worse than stopping here.
-    std::fprintf(stderr, "rawduck: %s: cannot wait for %u commands in flight: %s\n", target_name_.c_str(), in_kernel_,
-                 ErrnoText(-result).c_str());
+    // The kernel will write to memory that the caller takes back when this returns, and there is no way left
+    // to learn when. Corrupting it silently would be worse than stopping here.
+    std::fprintf(stderr, "rawduck: %s: cannot wait for %u commands in flight: %s\n", target_name_.c_str(),
+                 in_kernel_, ErrnoText(-result).c_str());
     std::abort();
 }
 

@@ -5,8 +5,8 @@
 
 namespace rawduck {
 
-//! Empty when rings can be made; otherwise a clause that says why not and what to do, such as "it is disabled by
-//! the administrator (kernel.io_uring_disabled is 2); set it to 0".
+//! Empty when rings can be made; otherwise a clause that says why not and what to do, such as "it is disabled
+//! by the administrator (kernel.io_uring_disabled is 2); set it to 0".
 std::string WhyNoIoUring();
 
 //! Requires that WhyNoIoUring is empty.

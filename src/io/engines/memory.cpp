@@ -139,9 +139,10 @@ class MemoryDevice final : public Device {
         caps_.capacity_bytes = target_options.capacity_bytes;
         caps_.lba_size = target_options.lba_size;
         caps_.memory_alignment = target_options.memory_alignment;
-        caps_.max_transfer_bytes = std::min(
-            target_options.max_transfer_bytes,
-            CommandSizeLimit(target.name, options, target_options.max_transfer_bytes, target_options.lba_size));
+        caps_.max_transfer_bytes =
+            std::min(target_options.max_transfer_bytes,
+                     CommandSizeLimit(target.name, options, target_options.max_transfer_bytes,
+                                      target_options.lba_size));
         caps_.max_queue_depth = MAX_QUEUE_DEPTH;
         caps_.volatile_write_cache = false;
         caps_.deallocate = !options.read_only;
@@ -194,7 +195,8 @@ void CheckOptions(const std::string &name, const MemoryTargetOptions &options) {
                " bytes must be a multiple of the LBA size and not 0");
     }
     if (options.memory_alignment == 0 || !IsAligned(options.memory_alignment, options.memory_alignment)) {
-        refuse("its memory alignment of " + std::to_string(options.memory_alignment) + " must be a power of two");
+        refuse("its memory alignment of " + std::to_string(options.memory_alignment) +
+               " must be a power of two");
     }
     if (options.max_transfer_bytes == 0 || !IsAligned(options.max_transfer_bytes, options.lba_size)) {
         refuse("its largest command of " + std::to_string(options.max_transfer_bytes) +
@@ -214,7 +216,8 @@ std::unique_ptr<Device> OpenMemoryDevice(const Target &target, const DeviceOptio
         }
     }
     if (!store) {
-        throw Error(ErrorCode::NOT_FOUND, target.name + ": there is no such memory target in this process; format it first");
+        throw Error(ErrorCode::NOT_FOUND,
+                    target.name + ": there is no such memory target in this process; format it first");
     }
     return std::make_unique<MemoryDevice>(std::move(store), target, options);
 }
@@ -224,7 +227,8 @@ void CreateMemoryTarget(const std::string &name, const MemoryTargetOptions &opti
     auto store = std::make_shared<MemoryStore>(options);
     std::lock_guard<std::mutex> guard(Targets().mutex);
     if (!Targets().targets.emplace(name, std::move(store)).second) {
-        throw Error(ErrorCode::EXISTS, "memory:" + name + ": a memory target of this name exists; drop it first");
+        throw Error(ErrorCode::EXISTS,
+                    "memory:" + name + ": a memory target of this name exists; drop it first");
     }
 }
 

@@ -22,8 +22,9 @@ class PosixDevice final : public FileDevice {
         int fd = fd_.Get();
         return std::make_unique<SynchronousQueue>(1, [fd](const Command &command) -> int64_t {
             auto offset = static_cast<off_t>(command.device_offset);
-            ssize_t result = command.opcode == Opcode::READ ? pread(fd, command.data, command.length, offset)
-                                                            : pwrite(fd, command.data, command.length, offset);
+            ssize_t result = command.opcode == Opcode::READ
+                                 ? pread(fd, command.data, command.length, offset)
+                                 : pwrite(fd, command.data, command.length, offset);
             return result < 0 ? -errno : result;
         });
     }

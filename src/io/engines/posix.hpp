@@ -5,6 +5,7 @@
 
 namespace rawduck {
 
-std::unique_ptr<Device> OpenPosixDevice(const Target &target, const DeviceOptions &options, const std::string &reason);
+std::unique_ptr<Device> OpenPosixDevice(const Target &target, const DeviceOptions &options,
+                                        const std::string &reason);
 
 } // namespace rawduck
