@@ -10,10 +10,6 @@ namespace {
 using duckdb::LogicalType;
 using duckdb::Value;
 
-Value TextOrNull(const std::string &text) {
-    return text.empty() ? Value(LogicalType::VARCHAR) : Value(text);
-}
-
 Value OccupantList(const std::vector<Occupant> &occupants) {
     duckdb::vector<Value> clauses;
     for (auto &occupant : occupants) {

@@ -119,6 +119,10 @@ void RequireExternalAccess(ClientContext &context, const char *function) {
     }
 }
 
+Value TextOrNull(const std::string &text) {
+    return text.empty() ? Value(LogicalType::VARCHAR) : Value(text);
+}
+
 duckdb::FunctionSignature TargetSignature() {
     duckdb::FunctionSignature signature;
     signature.AddParameter("target", LogicalType::VARCHAR);

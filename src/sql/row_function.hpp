@@ -55,6 +55,9 @@ void RegisterDescribed(duckdb::ExtensionLoader &loader, duckdb::TableFunction fu
 //! path of DuckDB's own checks covers.
 void RequireExternalAccess(duckdb::ClientContext &context, const char *function);
 
+//! NULL for an empty text: nothing to warn of, no label.
+duckdb::Value TextOrNull(const std::string &text);
+
 //! A signature with one argument, the target.
 duckdb::FunctionSignature TargetSignature();
 

@@ -42,11 +42,6 @@ std::vector<Column> VolumeColumns() {
             {"poisoned", LogicalType::VARCHAR}};
 }
 
-//! NULL for an empty text: nothing to warn of, no label.
-Value TextOrNull(const std::string &text) {
-    return text.empty() ? Value(LogicalType::VARCHAR) : Value(text);
-}
-
 duckdb::vector<Value> VolumeRow(const VolumeInfo &info) {
     return {Value(info.target),
             Value(info.uuid),
