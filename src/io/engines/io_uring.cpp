@@ -142,7 +142,6 @@ class IoUringQueue final : public Queue {
     const unsigned setup_flags_;
     io_uring ring_ = {};
     bool open_ = false;
-    bool registered_ = false; //!< fd_ is file 0 of the ring
     std::vector<Command *> waiting_;
     uint32_t in_kernel_ = 0;
     uint32_t stalls_ = 0; //!< refusals in a row while the kernel had nothing else of ours to finish
@@ -157,8 +156,9 @@ void IoUringQueue::Open() {
     }
     open_ = true;
     broken_ = 0;
-    // A registered file saves the kernel a lookup per command; without one it works all the same.
-    registered_ = io_uring_register_files(&ring_, &fd_, 1) == 0;
+    // The file is not registered with the ring, although that would save the kernel a lookup per command: a
+    // ring is torn down in the background, and the device would stay open, and busy, after it has been
+    // closed.
 }
 
 void IoUringQueue::Close() {
@@ -183,14 +183,10 @@ bool IoUringQueue::Submit(Command &command) {
     if (!sqe) {
         return false;
     }
-    const int file = registered_ ? 0 : fd_;
     if (command.opcode == Opcode::READ) {
-        io_uring_prep_read(sqe, file, command.data, command.length, command.device_offset);
+        io_uring_prep_read(sqe, fd_, command.data, command.length, command.device_offset);
     } else {
-        io_uring_prep_write(sqe, file, command.data, command.length, command.device_offset);
-    }
-    if (registered_) {
-        io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
+        io_uring_prep_write(sqe, fd_, command.data, command.length, command.device_offset);
     }
     io_uring_sqe_set_data(sqe, &command);
     waiting_.push_back(&command);
