@@ -32,6 +32,9 @@ class AlignedBuffer {
         if (length == 0) {
             return;
         }
+        if (length > BYTES_MAX) {
+            throw std::bad_alloc();
+        }
         const size_t old_size = size_;
         Resize(old_size + length);
         memcpy(data_.get() + old_size, bytes, length);
@@ -58,6 +61,7 @@ class AlignedBuffer {
 
   private:
     static constexpr size_t ALIGNMENT = UNIT_SIZE;
+    static constexpr size_t BYTES_MAX = 1024 * GIB;
 
     void Grow(size_t size) { Reallocate(AlignUp(size > 2 * capacity_ ? size : 2 * capacity_, ALIGNMENT)); }
     void Reallocate(size_t capacity) {

@@ -1,5 +1,8 @@
 #include "volume/registry.hpp"
 
+#include "device/fork_generation.hpp"
+
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -14,6 +17,7 @@ struct MountedVolume {
 
 //! Mounting and unmounting happen under the mutex, so that a target is never mounted twice in one process.
 struct Registry {
+    const uint64_t fork_generation = ForkGeneration();
     std::mutex mutex;
     std::map<std::string, MountedVolume> volumes;      //!< by identity
     std::map<const Volume *, std::string> identities;
@@ -21,28 +25,45 @@ struct Registry {
     std::map<std::string, TargetStats> stats;          //!< by identity
 };
 
-//! Never destroyed: handles of a database that outlives main's end still find it.
+//! Never destroyed: handles of a database that outlives main's end still find it. After a fork the child starts
+//! with an empty one, because the parent's volumes, their locks and even the mutex belong to the parent; what the
+//! child inherited of them is left alone.
 Registry &TheRegistry() {
-    static Registry *registry = new Registry();
+    static std::atomic<Registry *> current{new Registry()};
+    Registry *registry = current.load(std::memory_order_acquire);
+    if (registry->fork_generation != ForkGeneration()) {
+        Registry *fresh = new Registry();
+        if (current.compare_exchange_strong(registry, fresh)) {
+            return *fresh;
+        }
+        delete fresh;
+    }
     return *registry;
 }
 
 void AddPin(const Volume *volume) {
     Registry &registry = TheRegistry();
     std::lock_guard<std::mutex> guard(registry.mutex);
-    registry.volumes[registry.identities.at(volume)].pins++;
+    auto identity = registry.identities.find(volume);
+    if (identity != registry.identities.end()) {
+        registry.volumes[identity->second].pins++;
+    }
 }
 
 void DropPin(std::shared_ptr<Volume> volume) {
     Registry &registry = TheRegistry();
-    std::shared_ptr<Volume> unmounted; // destroyed before the mutex is released: the lock on the target goes with it
+    std::shared_ptr<Volume> unmounted;
     std::lock_guard<std::mutex> guard(registry.mutex);
-    const std::string identity = registry.identities.at(volume.get());
-    MountedVolume &mounted = registry.volumes.at(identity);
+    auto identity = registry.identities.find(volume.get());
+    if (identity == registry.identities.end()) {
+        return; // inherited through a fork
+    }
+    MountedVolume &mounted = registry.volumes.at(identity->second);
     if (--mounted.pins == 0 && volume->Idle()) {
-        registry.identities.erase(volume.get());
         unmounted = std::move(mounted.volume);
-        registry.volumes.erase(identity);
+        registry.volumes.erase(identity->second);
+        registry.identities.erase(identity);
+        // The last reference goes before the mutex is released, and the lock on the target with it.
         volume.reset();
         unmounted.reset();
     }

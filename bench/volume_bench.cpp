@@ -1,0 +1,97 @@
+//! What the volume itself costs: mounting, allocating and looking up, on volumes in memory up to 16 TiB with
+//! 10,000 files and 100,000 extents. Prints one row per volume. `volume_bench` takes no arguments.
+#include "volume/extent_map.hpp"
+#include "volume/registry.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <random>
+#include <string>
+
+using namespace rawduck;
+
+namespace {
+
+struct Shape {
+    uint64_t capacity;
+    uint64_t files;
+    uint64_t extents_per_file;
+};
+
+double MsSince(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+//! Files grow in turn, one unit at a time, and are closed in between, so that every piece is an extent of its
+//! own. Returns the milliseconds of each write with its allocation, sync and record.
+double FillMsPerExtent(const std::string &target, const Shape &shape) {
+    VolumePin volume = PinVolume(target, MountOptions());
+    const std::string unit(UNIT_SIZE, 'x');
+    OpenMode mode;
+    mode.write = mode.create = true;
+    mode.kind = FileKind::DATABASE;
+    const auto begin = std::chrono::steady_clock::now();
+    for (uint64_t round = 0; round < shape.extents_per_file; round++) {
+        for (uint64_t i = 0; i < shape.files; i++) {
+            auto file = volume->Open("directory/file" + std::to_string(i) + ".duckdb", mode);
+            file->Write(unit.data(), unit.size(), round * UNIT_SIZE);
+            file->Close();
+        }
+    }
+    return MsSince(begin) / static_cast<double>(shape.files * shape.extents_per_file);
+}
+
+double MedianMountMs(const std::string &target) {
+    std::vector<double> times;
+    for (int i = 0; i < 9; i++) {
+        times.push_back(PinVolume(target, MountOptions())->Info().mount_ms);
+    }
+    std::nth_element(times.begin(), times.begin() + 4, times.end());
+    return times[4];
+}
+
+//! Nanoseconds to find one byte of a file with this many extents.
+double LookupNs(uint64_t extents) {
+    ExtentMap map;
+    for (uint64_t i = 0; i < extents; i++) {
+        map.Append(Unit{i * 600}, 256);
+    }
+    std::mt19937_64 random(1);
+    uint64_t sum = 0, contiguous = 0;
+    constexpr int LOOKUPS = 2000000;
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < LOOKUPS; i++) {
+        sum += map.Locate(random() % (extents * 256) * UNIT_SIZE, contiguous);
+    }
+    const double ns = MsSince(begin) * 1e6 / LOOKUPS;
+    return sum == 0 ? 0 : ns; // the sum is used, so that the loop stays
+}
+
+} // namespace
+
+int main() {
+    const Shape shapes[] = {{64 * MIB, 10, 1},
+                            {8 * GIB, 100, 10},
+                            {1024 * GIB, 1000, 10},
+                            {16 * 1024 * GIB, 10000, 10}};
+    printf("%12s %8s %9s %10s %12s %12s\n", "capacity GiB", "files", "extents", "mount ms", "write ms", "metadata MiB");
+    int number = 0;
+    for (const Shape &shape : shapes) {
+        const std::string target = "memory:bench" + std::to_string(number++);
+        FormatOptions options;
+        options.size_bytes = shape.capacity;
+        Volume::Format(target, options);
+        const double write_ms = FillMsPerExtent(target, shape);
+        const double mount_ms = MedianMountMs(target);
+        const VolumeInfo info = PinVolume(target, MountOptions())->Info();
+        printf("%12.2f %8lu %9lu %10.2f %12.4f %12.1f\n", static_cast<double>(info.capacity_bytes) / GIB, info.files,
+               info.extents, mount_ms, write_ms, static_cast<double>(info.metadata_bytes) / MIB);
+        DropMemoryTarget(target.substr(7));
+    }
+    printf("\n%12s %10s\n", "extents", "lookup ns");
+    for (uint64_t extents : {1, 10, 100, 1000, 10000, 100000}) {
+        printf("%12lu %10.1f\n", extents, LookupNs(extents));
+    }
+    return 0;
+}

@@ -1,0 +1,3 @@
+# Measurements of the core that need no DuckDB.
+add_executable(volume_bench bench/volume_bench.cpp)
+target_link_libraries(volume_bench PRIVATE rawduck_core)

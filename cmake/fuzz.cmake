@@ -1,0 +1,10 @@
+# libFuzzer targets, with ASan and UBSan. Configure with CXX=clang++.
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "RAWDUCK_FUZZ needs clang: configure with -DCMAKE_CXX_COMPILER=clang++")
+endif()
+set(RAWDUCK_FUZZ_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+target_compile_options(rawduck_core PRIVATE ${RAWDUCK_FUZZ_FLAGS})
+add_executable(mount_fuzz test/fuzz/mount_fuzz.cpp)
+target_compile_options(mount_fuzz PRIVATE -fsanitize=fuzzer,address,undefined)
+target_link_options(mount_fuzz PRIVATE -fsanitize=fuzzer,address,undefined)
+target_link_libraries(mount_fuzz PRIVATE rawduck_core)
