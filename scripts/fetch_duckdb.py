@@ -1,8 +1,8 @@
 """Brings DuckDB's source release, whose headers the extension is compiled against, to a folder.
 
-`fetch_duckdb.py FOLDER` leaves FOLDER/duckdb-2.0.0 and prints the path of DuckDB's own source in it. Does nothing
-when it is there already. The source comes from PyPI through pip, which checks it against the pinned SHA-256 before
-it looks inside.
+`fetch_duckdb.py FOLDER` leaves FOLDER/duckdb-2.0.0 and prints the path of DuckDB's own source in it. Does
+nothing when it is there already. The source comes from PyPI through pip, which checks it against the pinned
+SHA-256 before it looks inside.
 """
 
 import argparse
@@ -30,8 +30,8 @@ def download(folder: str) -> str:
     if result.returncode != 0 or not os.path.exists(archive):
         raise SystemExit(
             f"{result.stdout}{result.stderr}\n"
-            f"fetch_duckdb.py: could not download the source of duckdb {VERSION} from PyPI (see above). Without a "
-            f"network, extract duckdb-{VERSION}.tar.gz somewhere and configure with "
+            f"fetch_duckdb.py: could not download the source of duckdb {VERSION} from PyPI (see above). "
+            f"Without a network, extract duckdb-{VERSION}.tar.gz somewhere and configure with "
             f"-DRAWDUCK_DUCKDB_SOURCE=<folder>/{SOURCE}"
         )
     return archive

@@ -1,10 +1,10 @@
 //! The entry object of the host form: what `LOAD rawduck.duckdb_extension` maps into the process.
 //!
-//! The extension proper (librawduck_host.so, beside this file) leaves DuckDB's C++ symbols undefined and takes them
-//! from the process that loads it, which keeps it small and quick to build. DuckDB's Python wheel exports those
-//! symbols, but Python imports it RTLD_LOCAL, so the dynamic linker would not find them. This object has no DuckDB
-//! symbol of its own and can therefore be mapped by any DuckDB; it makes the symbols of its host visible and only
-//! then maps the extension proper.
+//! The extension proper (librawduck_host.so, beside this file) leaves DuckDB's C++ symbols undefined and
+//! takes them from the process that loads it, which keeps it small and quick to build. DuckDB's Python wheel
+//! exports those symbols, but Python imports it RTLD_LOCAL, so the dynamic linker would not find them. This
+//! object has no DuckDB symbol of its own and can therefore be mapped by any DuckDB; it makes the symbols of
+//! its host visible and only then maps the extension proper.
 #include <cstring>
 #include <dlfcn.h>
 #include <stdexcept>
@@ -44,21 +44,24 @@ void *PromoteHost(const void *host_address) {
 void CheckHost(void *host) {
     auto version = reinterpret_cast<const char *(*)()>(host ? dlsym(host, VERSION_SYMBOL) : nullptr);
     if (!version) {
-        throw std::runtime_error(
-            "rawduck: this program does not export DuckDB's C++ symbols (the official command-line client does not), "
-            "so this build of the extension cannot run in it. Use DuckDB's Python package, or the static form of the "
-            "extension, which runs in every DuckDB: `make static`.");
+        throw std::runtime_error("rawduck: this program does not export DuckDB's C++ symbols (the official "
+                                 "command-line client does not), "
+                                 "so this build of the extension cannot run in it. Use DuckDB's Python "
+                                 "package, or the static form of the "
+                                 "extension, which runs in every DuckDB: `make static`.");
     }
     if (std::strcmp(version(), REQUIRED_VERSION) != 0) {
-        throw std::runtime_error(std::string("rawduck: built for DuckDB ") + REQUIRED_VERSION +
-                                 " and tied to its C++ interface, but this is DuckDB " + version() +
-                                 ". Install the matching version: pip install duckdb==" + (REQUIRED_VERSION + 1));
+        throw std::runtime_error(
+            std::string("rawduck: built for DuckDB ") + REQUIRED_VERSION +
+            " and tied to its C++ interface, but this is DuckDB " + version() +
+            ". Install the matching version: pip install duckdb==" + (REQUIRED_VERSION + 1));
     }
 }
 
 } // namespace
 
-extern "C" __attribute__((visibility("default"))) void rawduck_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
+extern "C" __attribute__((visibility("default"))) void
+rawduck_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
     CheckHost(PromoteHost(__builtin_return_address(0)));
 
     std::string self = PathOfObjectAt(reinterpret_cast<const void *>(&rawduck_duckdb_cpp_init));

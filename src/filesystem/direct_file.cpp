@@ -26,14 +26,16 @@ std::string DirectoryOf(const std::string &path) {
 }
 
 bool EndsWith(const std::string &text, const std::string &suffix) {
-    return text.size() >= suffix.size() && text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+    return text.size() >= suffix.size() &&
+           text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-//! Databases and their logs are counted by themselves, everything else per directory: spilling and partitioned
-//! exports make files by the thousand, and counters are kept for the life of the process.
-std::shared_ptr<IoStats> StatsOf(const std::string &path, const struct stat &status, FileKind kind) {
+//! Databases and their logs are counted by themselves, everything else per directory: spilling and
+//! partitioned exports make files by the thousand, and counters are kept for the life of the process.
+std::shared_ptr<IoStats> StatsOf(const std::string &path, FileKind kind) {
     if (kind == FileKind::DATABASE || kind == FileKind::WAL) {
-        return StatsFor("file:" + std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino), path);
+        // By path, not by inode: every checkpoint starts a new log.
+        return StatsFor("file:" + path, path);
     }
     const std::string group = DirectoryOf(path) + (kind == FileKind::TEMP ? "/duckdb_temp_*" : "/*");
     return StatsFor("files:" + group, group);
@@ -53,15 +55,15 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Dire
             file->ThrowSystemError("look at", errno);
         }
         if (!S_ISREG(status.st_mode)) {
-            throw Error(ErrorCode::INVALID, path + ": direct:// is for regular files, which this is not; for a "
-                                                   "device format a volume and use nvme://");
+            throw Error(ErrorCode::INVALID, path +
+                                                ": direct:// is for regular files, which this is not; for a "
+                                                "device format a volume and use nvme://");
         }
-        file->stats_ = StatsOf(path, status, options.kind);
+        file->stats_ = StatsOf(path, options.kind);
         if (options.lock != OpenMode::Lock::NONE) {
-            file->lock_ = std::make_unique<TargetLock>(ResolveTarget(path),
-                                                       options.lock == OpenMode::Lock::SHARED
-                                                           ? TargetLock::Mode::SHARED
-                                                           : TargetLock::Mode::EXCLUSIVE);
+            file->lock_ = std::make_unique<TargetLock>(
+                ResolveTarget(path), options.lock == OpenMode::Lock::SHARED ? TargetLock::Mode::SHARED
+                                                                            : TargetLock::Mode::EXCLUSIVE);
         }
         if (options.kind == FileKind::DATABASE) {
             file->Direct(); // a file system without O_DIRECT is reported when the database is attached
@@ -80,11 +82,15 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Dire
 
 void DirectFile::OpenBuffered() {
     // O_NONBLOCK: opening a FIFO must not wait for its other end. It means nothing for a regular file.
-    const int flags = O_CLOEXEC | O_NONBLOCK | (!options_.write ? O_RDONLY : options_.read ? O_RDWR : O_WRONLY);
+    const int flags = O_CLOEXEC | O_NONBLOCK |
+                      (!options_.write ? O_RDONLY
+                       : options_.read ? O_RDWR
+                                       : O_WRONLY);
     const int attempts = 100; // it may be created and removed by others between our two calls
     for (int attempt = 0; attempt < attempts; attempt++) {
         if (options_.create) {
-            buffered_ = FileDescriptor(open(path_.c_str(), flags | O_CREAT | O_EXCL, options_.owner_only ? 0600 : 0666));
+            buffered_ = FileDescriptor(
+                open(path_.c_str(), flags | O_CREAT | O_EXCL, options_.owner_only ? 0600 : 0666));
             if (buffered_.IsOpen()) {
                 created_ = true;
                 return;
@@ -123,7 +129,8 @@ BlockIo &DirectFile::Direct() {
         device.read_only = !options_.write;
         device.growing_file = true;
         device.max_transfer_bytes = options_.io.max_transfer_bytes;
-        direct_ = std::make_unique<BlockIo>(OpenDevice(ResolveTarget(path_), device), options_.io.io, path_, stats_);
+        direct_ = std::make_unique<BlockIo>(OpenDevice(ResolveTarget(path_), device), options_.io.io, path_,
+                                            stats_);
     });
     return *direct_;
 }
@@ -197,7 +204,8 @@ void DirectFile::BufferedRead(char *data, uint64_t length, uint64_t offset) {
     const uint64_t started_ns = MonotonicNs();
     stats_->AddRequest(IoOperation::READ);
     for (uint64_t done = 0; done < length;) {
-        const ssize_t bytes = pread(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
+        const ssize_t bytes =
+            pread(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
         if (bytes < 0 && errno == EINTR) {
             continue;
         }
@@ -217,12 +225,14 @@ void DirectFile::BufferedWrite(const char *data, uint64_t length, uint64_t offse
     const uint64_t started_ns = MonotonicNs();
     stats_->AddRequest(IoOperation::WRITE);
     for (uint64_t done = 0; done < length;) {
-        const ssize_t bytes = pwrite(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
+        const ssize_t bytes =
+            pwrite(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
         if (bytes < 0 && errno == EINTR) {
             continue;
         }
         if (bytes <= 0) {
-            ThrowSystemError("write " + std::to_string(length) + " bytes at " + std::to_string(offset) + " of",
+            ThrowSystemError("write " + std::to_string(length) + " bytes at " + std::to_string(offset) +
+                                 " of",
                              bytes < 0 ? errno : EIO);
         }
         done += static_cast<uint64_t>(bytes);
@@ -282,7 +292,8 @@ StorageFile::Status DirectFile::GetStatus() {
 }
 
 uint64_t DirectFile::SizeCovering(uint64_t end) {
-    // Looking the size up for every read would be a system call for nothing: files shrink only through Truncate.
+    // Looking the size up for every read would be a system call for nothing: files shrink only through
+    // Truncate.
     uint64_t known = known_size_;
     if (end > known) {
         std::lock_guard<std::mutex> guard(size_mutex_);
@@ -297,8 +308,9 @@ void DirectFile::CheckWritable() const {
         throw Error(ErrorCode::READ_ONLY, path_ + ": it is opened for reading only");
     }
     if (failed_) {
-        throw Error(ErrorCode::POISONED, path_ + ": an earlier flush failed, so what is on disk is unknown; detach "
-                                                 "it, check the disk (dmesg) and attach it again");
+        throw Error(ErrorCode::POISONED,
+                    path_ + ": an earlier flush failed, so what is on disk is unknown; detach "
+                            "it, check the disk (dmesg) and attach it again");
     }
 }
 
@@ -326,7 +338,8 @@ void DirectFile::ThrowSystemError(const std::string &what, int error_number) con
 StorageFile::Status StatusOf(const struct stat &status) {
     StorageFile::Status result;
     result.size = static_cast<uint64_t>(status.st_size);
-    result.modified_us = static_cast<int64_t>(status.st_mtim.tv_sec) * 1000000 + status.st_mtim.tv_nsec / 1000;
+    result.modified_us =
+        static_cast<int64_t>(status.st_mtim.tv_sec) * 1000000 + status.st_mtim.tv_nsec / 1000;
     result.version = std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino) + ":" +
                      std::to_string(result.size) + ":" + std::to_string(status.st_mtim.tv_sec) + "." +
                      std::to_string(status.st_mtim.tv_nsec);

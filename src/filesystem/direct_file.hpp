@@ -1,18 +1,19 @@
-//! An ordinary file on an ordinary file system, read and written past the page cache with many commands in flight.
+//! An ordinary file on an ordinary file system, read and written past the page cache with many commands in
+//! flight.
 //!
-//! Direct I/O works in whole pages; files do not. So a file is open twice: aligned pages go through BlockIo with
-//! O_DIRECT, and what is left of a write at its two ends goes through a second, buffered descriptor. The size is
-//! therefore always exact. Padding the last page and cutting it off later, as direct writers often do, would leave
-//! a padded tail after a crash, and DuckDB refuses a write-ahead log that ends in zeros.
+//! Direct I/O works in whole pages; files do not. So a file is open twice: aligned pages go through BlockIo
+//! with O_DIRECT, and what is left of a write at its two ends goes through a second, buffered descriptor. The
+//! size is therefore always exact. Padding the last page and cutting it off later, as direct writers often
+//! do, would leave a padded tail after a crash, and DuckDB refuses a write-ahead log that ends in zeros.
 //!
-//! Mixing both is coherent on Linux: before direct I/O on a range the kernel writes its dirty pages back, and after
-//! a direct write it drops them (generic_file_direct_write, iomap_dio_rw). That works page by page, so the direct
-//! part of a write consists of whole pages even where the disk would take less, and no page is ever written both
-//! ways at once.
+//! Mixing both is coherent on Linux: before direct I/O on a range the kernel writes its dirty pages back, and
+//! after a direct write it drops them (generic_file_direct_write, iomap_dio_rw). That works page by page, so
+//! the direct part of a write consists of whole pages even where the disk would take less, and no page is
+//! ever written both ways at once.
 //!
-//! A write-ahead log takes the buffered way only. Its appends are small and unaligned, it is read once, in order and
-//! 4 KiB at a time, and a crash must not leave a size that covers bytes which were not written: a direct write of
-//! the middle of an append could extend the file before its buffered head is on disk.
+//! A write-ahead log takes the buffered way only. Its appends are small and unaligned, it is read once, in
+//! order and 4 KiB at a time, and a crash must not leave a size that covers bytes which were not written: a
+//! direct write of the middle of an append could extend the file before its buffered head is on disk.
 #pragma once
 
 #include "filesystem/storage_file.hpp"
@@ -31,10 +32,10 @@ namespace rawduck {
 
 struct DirectFileOptions {
     bool read = true, write = false;
-    bool create = false;       //!< when it is missing
-    bool truncate = false;     //!< empty what is there, once it is locked
-    bool must_create = false;  //!< throw EXISTS when it is there
-    bool owner_only = false;   //!< of a new file: no access for others
+    bool create = false;      //!< when it is missing
+    bool truncate = false;    //!< empty what is there, once it is locked
+    bool must_create = false; //!< throw EXISTS when it is there
+    bool owner_only = false;  //!< of a new file: no access for others
     OpenMode::Lock lock = OpenMode::Lock::NONE;
     FileKind kind = FileKind::OTHER;
     MountOptions io; //!< engine, queues, command size
@@ -42,8 +43,9 @@ struct DirectFileOptions {
 
 class DirectFile final : public StorageFile {
   public:
-    //! Opens the file at an absolute path. Throws Error NOT_FOUND, EXISTS, PERMISSION, LOCKED (also when stock
-    //! DuckDB holds it, in this process or another), INVALID (not a regular file) or UNSUPPORTED (no O_DIRECT).
+    //! Opens the file at an absolute path. Throws Error NOT_FOUND, EXISTS, PERMISSION, LOCKED (also when
+    //! stock DuckDB holds it, in this process or another), INVALID (not a regular file) or UNSUPPORTED (no
+    //! O_DIRECT).
     static std::unique_ptr<DirectFile> Open(const std::string &path, const DirectFileOptions &options);
     ~DirectFile() override;
 
@@ -58,7 +60,8 @@ class DirectFile final : public StorageFile {
     void Close() override;
 
   private:
-    DirectFile(std::string path, const DirectFileOptions &options) : path_(std::move(path)), options_(options) {}
+    DirectFile(std::string path, const DirectFileOptions &options)
+        : path_(std::move(path)), options_(options) {}
 
     void OpenBuffered();
     BlockIo &Direct();
@@ -81,7 +84,7 @@ class DirectFile final : public StorageFile {
     std::once_flag direct_once_;
     std::unique_ptr<BlockIo> direct_;
 
-    std::mutex size_mutex_; //!< orders looking the size up against truncating
+    std::mutex size_mutex_;               //!< orders looking the size up against truncating
     std::atomic<uint64_t> known_size_{0}; //!< the file is at least this long
 
     std::mutex append_mutex_; //!< the end that an append finds is where it writes

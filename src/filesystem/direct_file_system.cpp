@@ -11,8 +11,8 @@
 
 namespace rawduck {
 
-using duckdb::FileOpenFlags;
 using duckdb::FileOpener;
+using duckdb::FileOpenFlags;
 using duckdb::FileSystem;
 using duckdb::OpenFileInfo;
 
@@ -62,8 +62,8 @@ std::string DirectFileSystem::CanonicalizePath(const std::string &path, Opener o
     return DIRECT_SCHEME + local_->CanonicalizePath(AbsolutePath(path, opener), opener);
 }
 
-duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::string &path, FileOpenFlags flags,
-                                                                  Opener opener) {
+duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::string &path,
+                                                                  FileOpenFlags flags, Opener opener) {
     const OpenIntent intent(flags);
     const std::string absolute = AbsolutePath(path, opener);
     auto file = Translated([&]() -> std::unique_ptr<StorageFile> {
@@ -81,7 +81,8 @@ duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::str
     return file ? MakeHandle(path, flags, std::move(file), opener) : nullptr;
 }
 
-duckdb::optional<duckdb::FileMetadata> DirectFileSystem::GetStatsIfExists(const OpenFileInfo &file, Opener opener) {
+duckdb::optional<duckdb::FileMetadata> DirectFileSystem::GetStatsIfExists(const OpenFileInfo &file,
+                                                                          Opener opener) {
     auto metadata = local_->GetStatsIfExists(OpenFileInfo(LocalPath(file.path)), opener);
     struct stat status;
     if (metadata && stat(AbsolutePath(file.path, opener).c_str(), &status) == 0) {
@@ -112,8 +113,8 @@ bool DirectFileSystem::TryRemoveFile(const std::string &path, Opener opener) {
 
 void DirectFileSystem::MoveFile(const std::string &source, const std::string &target, Opener opener) {
     if (!IsDirectPath(source) || !IsDirectPath(target)) {
-        throw duckdb::InvalidInputException("%s: cannot move it to %s; CALL nvme_copy(source, destination) instead",
-                                            source, target);
+        throw duckdb::InvalidInputException(
+            "%s: cannot move it to %s; CALL nvme_copy(source, destination) instead", source, target);
     }
     local_->MoveFile(LocalPath(source), LocalPath(target), opener);
     Translated([&] {

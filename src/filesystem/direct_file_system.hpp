@@ -1,13 +1,13 @@
-//! direct://<path>: ordinary files on ordinary file systems, past the page cache. The bytes are the same as stock
-//! DuckDB's, which can open the same files without this extension.
+//! direct://<path>: ordinary files on ordinary file systems, past the page cache. The bytes are the same as
+//! stock DuckDB's, which can open the same files without this extension.
 #pragma once
 
 #include "filesystem/storage_file_system.hpp"
 
 namespace rawduck {
 
-//! Only reading and writing differ from DuckDB's own local file system. Names, directories and wildcards are left to
-//! it, with the scheme taken off and put back.
+//! Only reading and writing differ from DuckDB's own local file system. Names, directories and wildcards are
+//! left to it, with the scheme taken off and put back.
 class DirectFileSystem final : public StorageFileSystem {
   public:
     using Opener = duckdb::optional_ptr<duckdb::FileOpener>;
@@ -37,7 +37,8 @@ class DirectFileSystem final : public StorageFileSystem {
                                  Opener opener) override;
     bool ListFiles(const std::string &path, const std::function<void(const std::string &, bool)> &callback,
                    duckdb::FileOpener *opener) override;
-    duckdb::vector<duckdb::OpenFileInfo> Glob(const std::string &pattern, duckdb::FileOpener *opener) override;
+    duckdb::vector<duckdb::OpenFileInfo> Glob(const std::string &pattern,
+                                              duckdb::FileOpener *opener) override;
 
   protected:
     std::string WhyNotMapped() const override { return "a mapping goes through the page cache"; }

@@ -10,7 +10,8 @@ namespace rawduck {
 namespace {
 
 bool Lookup(duckdb::optional_ptr<duckdb::FileOpener> opener, const char *name, duckdb::Value &value) {
-    return duckdb::FileOpener::TryGetCurrentSetting(opener, duckdb::Identifier(name), value) && !value.IsNull();
+    return duckdb::FileOpener::TryGetCurrentSetting(opener, duckdb::Identifier(name), value) &&
+           !value.IsNull();
 }
 
 } // namespace
@@ -36,7 +37,8 @@ uint32_t CheckQueueDepth(int64_t depth) {
 uint32_t ParseMaxTransfer(const std::string &text) {
     const uint64_t bytes = ParseSize(text, SETTING_MAX_TRANSFER);
     if (bytes != 0 && (bytes < UNIT_SIZE || bytes > MAX_TRANSFER_LIMIT || !IsAligned(bytes, UNIT_SIZE))) {
-        throw Error(ErrorCode::INVALID, std::string(SETTING_MAX_TRANSFER) + ": " + text + " is neither 0 (the default "
+        throw Error(ErrorCode::INVALID, std::string(SETTING_MAX_TRANSFER) + ": " + text +
+                                            " is neither 0 (the default "
                                             "of the device) nor a multiple of 4 KiB up to 1 GiB");
     }
     return static_cast<uint32_t>(bytes);
@@ -45,7 +47,8 @@ uint32_t ParseMaxTransfer(const std::string &text) {
 uint64_t ParseMemorySize(const std::string &text) {
     const uint64_t bytes = ParseSize(text, SETTING_MEMORY_SIZE);
     if (bytes < 16 * MIB) {
-        throw Error(ErrorCode::INVALID, std::string(SETTING_MEMORY_SIZE) + ": " + text + " is less than the 16 MiB "
+        throw Error(ErrorCode::INVALID, std::string(SETTING_MEMORY_SIZE) + ": " + text +
+                                            " is less than the 16 MiB "
                                             "that a volume needs");
     }
     return bytes;

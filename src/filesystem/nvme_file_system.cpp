@@ -13,8 +13,8 @@
 
 namespace rawduck {
 
-using duckdb::FileOpenFlags;
 using duckdb::FileOpener;
+using duckdb::FileOpenFlags;
 using duckdb::OpenFileInfo;
 
 namespace {
@@ -103,7 +103,8 @@ duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::strin
     return file ? MakeHandle(path, flags, std::move(file), opener) : nullptr;
 }
 
-duckdb::optional<duckdb::FileMetadata> NvmeFileSystem::GetStatsIfExists(const OpenFileInfo &file, Opener opener) {
+duckdb::optional<duckdb::FileMetadata> NvmeFileSystem::GetStatsIfExists(const OpenFileInfo &file,
+                                                                        Opener opener) {
     return Translated([&]() -> duckdb::optional<duckdb::FileMetadata> {
         Location location(file.path, opener);
         FileInfo info;
@@ -163,8 +164,9 @@ void NvmeFileSystem::MoveFile(const std::string &source, const std::string &targ
     Translated([&] {
         Location from(source, opener), to(target, opener);
         if (&*from.volume != &*to.volume) {
-            throw Error(ErrorCode::INVALID, source + ": cannot move it to another volume (" + target +
-                                                "); CALL nvme_copy(source, destination) and then nvme_remove(source)");
+            throw Error(ErrorCode::INVALID,
+                        source + ": cannot move it to another volume (" + target +
+                            "); CALL nvme_copy(source, destination) and then nvme_remove(source)");
         }
         from.volume->Move(from.path.file, to.path.file);
     });
@@ -198,8 +200,8 @@ void NvmeFileSystem::RemoveDirectory(const std::string &path, Opener opener) {
     RemoveDirectoryExtended(path, {duckdb::RemoveDirectoryMode::RECURSIVE}, opener);
 }
 
-bool NvmeFileSystem::RemoveDirectoryExtended(const std::string &path, const duckdb::RemoveDirectoryOptions &options,
-                                             Opener opener) {
+bool NvmeFileSystem::RemoveDirectoryExtended(const std::string &path,
+                                             const duckdb::RemoveDirectoryOptions &options, Opener opener) {
     return Translated([&] {
         Location location(path, opener);
         return location.volume->RemoveDirectory(location.path.file,
@@ -208,7 +210,8 @@ bool NvmeFileSystem::RemoveDirectoryExtended(const std::string &path, const duck
 }
 
 bool NvmeFileSystem::ListFiles(const std::string &path,
-                               const std::function<void(const std::string &, bool)> &callback, FileOpener *opener) {
+                               const std::function<void(const std::string &, bool)> &callback,
+                               FileOpener *opener) {
     // Collected first: the callback may call back into this file system.
     std::vector<std::pair<std::string, bool>> entries;
     const bool exists = Translated([&] {
@@ -245,8 +248,9 @@ duckdb::vector<OpenFileInfo> NvmeFileSystem::Glob(const std::string &pattern, Fi
         }
         std::sort(names.begin(), names.end());
         for (auto &name : names) {
-            if (name == location.path.file || MatchesPattern(PathComponents(name), wanted, MatchesComponent)) {
-                result.emplace_back(VolumePath {location.path.target, name}.ToString());
+            if (name == location.path.file ||
+                MatchesPattern(PathComponents(name), wanted, MatchesComponent)) {
+                result.emplace_back(VolumePath{location.path.target, name}.ToString());
             }
         }
     });

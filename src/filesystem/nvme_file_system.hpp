@@ -5,7 +5,8 @@
 
 namespace rawduck {
 
-//! Volumes are mounted by being used: an open file keeps its volume mounted, everything else mounts it briefly.
+//! Volumes are mounted by being used: an open file keeps its volume mounted, everything else mounts it
+//! briefly.
 class NvmeFileSystem final : public StorageFileSystem {
   public:
     using Opener = duckdb::optional_ptr<duckdb::FileOpener>;
@@ -13,7 +14,8 @@ class NvmeFileSystem final : public StorageFileSystem {
     bool CanHandleFile(const std::string &path) override;
     std::string GetName() const override { return "NvmeFileSystem"; }
     std::string PathSeparator(const std::string &) override { return "/"; }
-    //! With the target's symbolic links resolved, so that two spellings of one database are one path to DuckDB.
+    //! With the target's symbolic links resolved, so that two spellings of one database are one path to
+    //! DuckDB.
     std::string CanonicalizePath(const std::string &path, Opener opener) override;
 
     duckdb::unique_ptr<duckdb::FileHandle> OpenFile(const std::string &path, duckdb::FileOpenFlags flags,
@@ -35,7 +37,8 @@ class NvmeFileSystem final : public StorageFileSystem {
                                  Opener opener) override;
     bool ListFiles(const std::string &path, const std::function<void(const std::string &, bool)> &callback,
                    duckdb::FileOpener *opener) override;
-    duckdb::vector<duckdb::OpenFileInfo> Glob(const std::string &pattern, duckdb::FileOpener *opener) override;
+    duckdb::vector<duckdb::OpenFileInfo> Glob(const std::string &pattern,
+                                              duckdb::FileOpener *opener) override;
 
   protected:
     std::string WhyNotMapped() const override { return "a volume has no file system that could do so"; }

@@ -27,23 +27,26 @@ std::string JoinComponents(const std::vector<std::string> &components, size_t fi
 
 VolumePath SplitMemoryPath(const std::string &path, const std::vector<std::string> &components) {
     if (components[0] == MEMORY_PREFIX) {
-        throw Error(ErrorCode::INVALID, path + ": a memory volume needs a name, as in nvme://memory:scratch/x.duckdb");
+        throw Error(ErrorCode::INVALID,
+                    path + ": a memory volume needs a name, as in nvme://memory:scratch/x.duckdb");
     }
     return {components[0], JoinComponents(components, 1)};
 }
 
 [[noreturn]] void ThrowNoTarget(const std::string &path, const std::string &candidate, int error_number) {
     if (error_number == EACCES) {
-        throw Error(ErrorCode::PERMISSION, path + ": cannot look at " + candidate + ": " + ErrnoText(error_number) +
+        throw Error(ErrorCode::PERMISSION, path + ": cannot look at " + candidate + ": " +
+                                               ErrnoText(error_number) +
                                                "; run as root or make it readable to this user");
     }
     if (error_number != ENOENT && error_number != ENOTDIR) {
         throw Error(ErrorCode::IO, path + ": cannot look at " + candidate + ": " + ErrnoText(error_number));
     }
-    throw Error(ErrorCode::NOT_FOUND,
-                path + ": no volume here: " + candidate + " does not exist. A path is nvme://<file or device>/<name>; "
-                       "`rawduck format " + candidate + " --size 8G` or CALL nvme_format('" + candidate +
-                       "', size := '8G') makes a volume in a file.");
+    throw Error(ErrorCode::NOT_FOUND, path + ": no volume here: " + candidate +
+                                          " does not exist. A path is nvme://<file or device>/<name>; "
+                                          "`rawduck format " +
+                                          candidate + " --size 8G` or CALL nvme_format('" + candidate +
+                                          "', size := '8G') makes a volume in a file.");
 }
 
 } // namespace
@@ -63,7 +66,8 @@ std::vector<std::string> PathComponents(const std::string &path) {
         size_t end = std::min(path.find('/', begin), path.size());
         std::string component = path.substr(begin, end - begin);
         if (component == "..") {
-            throw Error(ErrorCode::INVALID, path + ": \"..\" is not allowed in the path of a file on a volume");
+            throw Error(ErrorCode::INVALID,
+                        path + ": \"..\" is not allowed in the path of a file on a volume");
         }
         if (!component.empty() && component != ".") {
             result.push_back(std::move(component));
@@ -79,7 +83,8 @@ std::string VolumePath::ToString() const {
 
 VolumePath SplitVolumePath(const std::string &path) {
     if (!IsVolumePath(path)) {
-        throw Error(ErrorCode::INVALID, path + ": a file on a volume is named nvme://<file or device>/<name>");
+        throw Error(ErrorCode::INVALID,
+                    path + ": a file on a volume is named nvme://<file or device>/<name>");
     }
     std::string rest = path.substr(std::strlen(VOLUME_SCHEME));
     auto components = PathComponents(rest);
@@ -101,10 +106,12 @@ VolumePath SplitVolumePath(const std::string &path) {
             return {candidate, JoinComponents(components, i + 1)};
         }
     }
-    throw Error(ErrorCode::NOT_FOUND,
-                path + ": no volume here: " + (candidate.empty() ? "/" : candidate) + " is a directory. A path is "
-                       "nvme://<file or device>/<name>; `rawduck format <file> --size 8G` or CALL nvme_format('<file>', "
-                       "size := '8G') makes a volume in a file.");
+    throw Error(
+        ErrorCode::NOT_FOUND,
+        path + ": no volume here: " + (candidate.empty() ? "/" : candidate) +
+            " is a directory. A path is "
+            "nvme://<file or device>/<name>; `rawduck format <file> --size 8G` or CALL nvme_format('<file>', "
+            "size := '8G') makes a volume in a file.");
 }
 
 std::string CanonicalTarget(const std::string &target) {
@@ -148,7 +155,8 @@ std::string StripDirectScheme(const std::string &path) {
     }
     std::string result = path.substr(std::strlen(DIRECT_SCHEME));
     if (result.empty()) {
-        throw Error(ErrorCode::INVALID, path + ": the path is empty; write direct:///data/x.duckdb or direct://x.duckdb");
+        throw Error(ErrorCode::INVALID,
+                    path + ": the path is empty; write direct:///data/x.duckdb or direct://x.duckdb");
     }
     return result;
 }

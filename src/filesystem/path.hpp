@@ -13,8 +13,8 @@ constexpr const char *DIRECT_SCHEME = "direct://";
 bool IsVolumePath(const std::string &path);
 bool IsDirectPath(const std::string &path);
 
-//! The components between the slashes, without empty ones and ".". Throws Error INVALID at "..": a volume has no
-//! parent links, and a path that climbs could step around DuckDB's allowed_directories.
+//! The components between the slashes, without empty ones and ".". Throws Error INVALID at "..": a volume has
+//! no parent links, and a path that climbs could step around DuckDB's allowed_directories.
 std::vector<std::string> PathComponents(const std::string &path);
 
 //! nvme://<target>/<file>, taken apart. `file` is empty when the path names the volume itself.
@@ -26,16 +26,16 @@ struct VolumePath {
     std::string ToString() const;
 };
 
-//! Finds where the target ends by asking the operating system for each component: a target is the first one that
-//! is not a directory. Throws Error NOT_FOUND when there is none (saying how to make a volume), PERMISSION, or
-//! INVALID (not nvme://, relative, "..").
+//! Finds where the target ends by asking the operating system for each component: a target is the first one
+//! that is not a directory. Throws Error NOT_FOUND when there is none (saying how to make a volume),
+//! PERMISSION, or INVALID (not nvme://, relative, "..").
 VolumePath SplitVolumePath(const std::string &path);
 
 //! The target with symbolic links resolved where the operating system can; "memory:<name>" as it is.
 std::string CanonicalTarget(const std::string &target);
 
-//! Whether `name` matches `pattern` component by component; "**" stands for any number of components. The matching
-//! of one component is left to the caller, who uses DuckDB's own.
+//! Whether `name` matches `pattern` component by component; "**" stands for any number of components. The
+//! matching of one component is left to the caller, who uses DuckDB's own.
 using ComponentMatcher = bool (*)(const std::string &component, const std::string &pattern);
 bool MatchesPattern(const std::vector<std::string> &name, const std::vector<std::string> &pattern,
                     ComponentMatcher matches);

@@ -9,8 +9,9 @@
 namespace rawduck {
 
 bool HoldsPosixLock(const struct stat &status) {
-    // "1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF". Only the inode of the last part is compared: the device is
-    // that of the file system below where one is stacked on another, and a false alarm needs an equal inode number.
+    // "1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF". Only the inode of the last part is compared: the
+    // device is that of the file system below where one is stacked on another, and a false alarm needs an
+    // equal inode number.
     const std::string process = std::to_string(getpid()), inode = ":" + std::to_string(status.st_ino);
     std::ifstream locks("/proc/locks");
     for (std::string line; std::getline(locks, line);) {
@@ -28,8 +29,9 @@ bool HoldsPosixLock(const struct stat &status) {
 void CheckNoPosixLock(const std::string &path) {
     struct stat status;
     if (stat(path.c_str(), &status) == 0 && HoldsPosixLock(status)) {
-        throw Error(ErrorCode::LOCKED, path + ": this process has it open through DuckDB's own file system, whose lock "
-                                              "would be lost if it were opened a second time; DETACH it there first");
+        throw Error(ErrorCode::LOCKED,
+                    path + ": this process has it open through DuckDB's own file system, whose lock "
+                           "would be lost if it were opened a second time; DETACH it there first");
     }
 }
 

@@ -1,8 +1,9 @@
 //! Protects the locks of DuckDB's own file system from us.
 //!
-//! Stock DuckDB locks a file with POSIX record locks, and POSIX drops all locks that a process has on a file as soon
-//! as it closes any descriptor of it. Were we to open and close a file that stock DuckDB has attached in this
-//! process, its lock would be gone without a word and another process could write to the database at the same time.
+//! Stock DuckDB locks a file with POSIX record locks, and POSIX drops all locks that a process has on a file
+//! as soon as it closes any descriptor of it. Were we to open and close a file that stock DuckDB has attached
+//! in this process, its lock would be gone without a word and another process could write to the database at
+//! the same time.
 #pragma once
 
 #include <string>

@@ -14,17 +14,18 @@ struct SizeUnit {
     const char *name;
     double bytes;
 };
-constexpr SizeUnit SIZE_UNITS[] = {{"", 1},          {"b", 1},          {"byte", 1},       {"bytes", 1},
-                                   {"k", KIB},       {"kib", KIB},      {"kb", 1e3},       {"m", MIB},
-                                   {"mib", MIB},     {"mb", 1e6},       {"g", GIB},        {"gib", GIB},
-                                   {"gb", 1e9},      {"t", 1024 * GIB}, {"tib", 1024 * GIB}, {"tb", 1e12}};
+constexpr SizeUnit SIZE_UNITS[] = {{"", 1},      {"b", 1},          {"byte", 1},         {"bytes", 1},
+                                   {"k", KIB},   {"kib", KIB},      {"kb", 1e3},         {"m", MIB},
+                                   {"mib", MIB}, {"mb", 1e6},       {"g", GIB},          {"gib", GIB},
+                                   {"gb", 1e9},  {"t", 1024 * GIB}, {"tib", 1024 * GIB}, {"tb", 1e12}};
 //! 2^63: beyond it neither DuckDB nor the kernel has offsets.
 constexpr double SIZE_LIMIT = 9223372036854775808.0;
 
 } // namespace
 
 uint64_t ParseSize(const std::string &text, const std::string &what) {
-    Error invalid(ErrorCode::INVALID, what + ": \"" + text + "\" is not a size; write one such as 8G, 512 MiB or 4096");
+    Error invalid(ErrorCode::INVALID,
+                  what + ": \"" + text + "\" is not a size; write one such as 8G, 512 MiB or 4096");
     size_t position = text.find_first_not_of(' ');
     if (position == std::string::npos || (!std::isdigit(static_cast<unsigned char>(text[position])))) {
         throw invalid;

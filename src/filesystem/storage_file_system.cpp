@@ -21,7 +21,8 @@ using duckdb::Logger;
 
 StorageFileHandle::StorageFileHandle(duckdb::FileSystem &file_system, std::string path, FileOpenFlags flags,
                                      std::unique_ptr<StorageFile> file, bool prefetch)
-    : FileHandle(file_system, std::move(path), std::move(flags)), prefetch(prefetch), file_(std::move(file)) {}
+    : FileHandle(file_system, std::move(path), std::move(flags)), prefetch(prefetch), file_(std::move(file)) {
+}
 
 StorageFileHandle::~StorageFileHandle() {
     try {
@@ -59,9 +60,10 @@ void StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes,
     auto length = static_cast<uint64_t>(nr_bytes);
     auto bytes = Translated([&] { return FileOf(handle).Read(buffer, length, location); });
     if (bytes != length) {
-        throw duckdb::IOException("Could not read enough bytes from file \"%s\": attempted to read %llu bytes from "
-                                  "location %llu, but the file ends after %llu of them",
-                                  handle.path, length, location, bytes);
+        throw duckdb::IOException(
+            "Could not read enough bytes from file \"%s\": attempted to read %llu bytes from "
+            "location %llu, but the file ends after %llu of them",
+            handle.path, length, location, bytes);
     }
     DUCKDB_LOG_FILE_SYSTEM_READ(handle, nr_bytes, location);
 }
@@ -73,7 +75,8 @@ void StorageFileSystem::Write(FileHandle &handle, void *buffer, int64_t nr_bytes
 
 int64_t StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes) {
     auto &position = handle.Cast<StorageFileHandle>().position;
-    auto bytes = Translated([&] { return FileOf(handle).Read(buffer, static_cast<uint64_t>(nr_bytes), position); });
+    auto bytes =
+        Translated([&] { return FileOf(handle).Read(buffer, static_cast<uint64_t>(nr_bytes), position); });
     DUCKDB_LOG_FILE_SYSTEM_READ(handle, static_cast<int64_t>(bytes), position);
     position += bytes;
     return static_cast<int64_t>(bytes);
@@ -160,27 +163,30 @@ idx_t StorageFileSystem::SeekPosition(FileHandle &handle) {
 }
 
 duckdb::FileWriteMode StorageFileSystem::GetWriteMode(FileHandle &handle) {
-    // An appending handle finds the place of a write by itself, so writers must not number their writes from 0.
-    return handle.flags.OpenForAppending() ? duckdb::FileWriteMode::SEQUENTIAL : duckdb::FileWriteMode::POSITIONAL;
+    // An appending handle finds the place of a write by itself, so writers must not number their writes from
+    // 0.
+    return handle.flags.OpenForAppending() ? duckdb::FileWriteMode::SEQUENTIAL
+                                           : duckdb::FileWriteMode::POSITIONAL;
 }
 
 bool StorageFileSystem::OnDiskFile(FileHandle &handle) {
-    // DuckDB reads ahead, in runs of up to 32 MiB, only where it takes random reads to be expensive. There is no
-    // page cache here to read ahead for it.
+    // DuckDB reads ahead, in runs of up to 32 MiB, only where it takes random reads to be expensive. There is
+    // no page cache here to read ahead for it.
     return !handle.Cast<StorageFileHandle>().prefetch;
 }
 
 duckdb::unique_ptr<duckdb::MemoryMappedFile>
 StorageFileSystem::MemoryMapFile(const duckdb::OpenFileInfo &path, FileOpenFlags, const duckdb::MMapOptions &,
                                  optional_ptr<FileOpener>) {
-    throw duckdb::NotImplementedException("%s: cannot map it into memory: %s. Attach it without IO_MODE 'MMAP'.",
-                                          path.path, WhyNotMapped());
+    throw duckdb::NotImplementedException(
+        "%s: cannot map it into memory: %s. Attach it without IO_MODE 'MMAP'.", path.path, WhyNotMapped());
 }
 
 duckdb::unique_ptr<FileHandle> StorageFileSystem::MakeHandle(const std::string &path, FileOpenFlags flags,
                                                              std::unique_ptr<StorageFile> file,
                                                              optional_ptr<FileOpener> opener) {
-    auto handle = duckdb::make_uniq<StorageFileHandle>(*this, path, flags, std::move(file), PrefetchOf(opener));
+    auto handle =
+        duckdb::make_uniq<StorageFileHandle>(*this, path, flags, std::move(file), PrefetchOf(opener));
     if (opener) {
         handle->TryAddLogger(*opener);
         DUCKDB_LOG_FILE_SYSTEM_OPEN((*handle));
@@ -190,7 +196,8 @@ duckdb::unique_ptr<FileHandle> StorageFileSystem::MakeHandle(const std::string &
 
 OpenIntent::OpenIntent(FileOpenFlags flags) {
     if (!flags.Compression().IsUncompressed()) {
-        throw duckdb::NotImplementedException("nvme:// and direct:// do not compress; DuckDB does it above them");
+        throw duckdb::NotImplementedException(
+            "nvme:// and direct:// do not compress; DuckDB does it above them");
     }
     flags.Verify();
     read = flags.OpenForReading();

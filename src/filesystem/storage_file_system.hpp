@@ -55,7 +55,8 @@ class StorageFileSystem : public duckdb::FileSystem {
 
     duckdb::unique_ptr<duckdb::MemoryMappedFile>
     MemoryMapFile(const duckdb::OpenFileInfo &path, duckdb::FileOpenFlags flags,
-                  const duckdb::MMapOptions &options, duckdb::optional_ptr<duckdb::FileOpener> opener) override;
+                  const duckdb::MMapOptions &options,
+                  duckdb::optional_ptr<duckdb::FileOpener> opener) override;
 
   protected:
     //! Wraps an opened file and announces it to DuckDB's log.
@@ -67,8 +68,8 @@ class StorageFileSystem : public duckdb::FileSystem {
     virtual std::string WhyNotMapped() const = 0;
 };
 
-//! How a file is to be opened, decoded from DuckDB's flags once for both file systems. Throws for flags that make
-//! no sense, as DuckDB's own file system does.
+//! How a file is to be opened, decoded from DuckDB's flags once for both file systems. Throws for flags that
+//! make no sense, as DuckDB's own file system does.
 struct OpenIntent {
     explicit OpenIntent(duckdb::FileOpenFlags flags);
 

@@ -20,7 +20,9 @@ class VolumeFile final : public StorageFile {
     uint64_t Read(void *data, uint64_t length, uint64_t offset) override {
         return file_->Read(data, length, offset);
     }
-    void Write(const void *data, uint64_t length, uint64_t offset) override { file_->Write(data, length, offset); }
+    void Write(const void *data, uint64_t length, uint64_t offset) override {
+        file_->Write(data, length, offset);
+    }
     uint64_t Append(const void *data, uint64_t length) override { return file_->Append(data, length); }
     void Sync() override { file_->Sync(); }
     void Truncate(uint64_t size) override { file_->Truncate(size); }

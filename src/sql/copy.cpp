@@ -24,7 +24,8 @@ struct CopyState final : duckdb::GlobalTableFunctionState {
     bool copied = false, done = false;
 };
 
-//! One piece as a task of its own, so that between two pieces DuckDB reports progress and notices an interrupt.
+//! One piece as a task of its own, so that between two pieces DuckDB reports progress and notices an
+//! interrupt.
 class CopyTask final : public duckdb::AsyncTask {
   public:
     explicit CopyTask(CopyState &state) : state_(state) {}
@@ -47,8 +48,9 @@ duckdb::unique_ptr<duckdb::FunctionData> BindCopy(ClientContext &, duckdb::Table
 duckdb::unique_ptr<duckdb::GlobalTableFunctionState> StartCopy(ClientContext &context,
                                                                duckdb::TableFunctionInitInput &input) {
     auto &arguments = input.bind_data->Cast<CopyBindData>().arguments;
-    auto copy = std::make_unique<FileCopy>(duckdb::FileSystem::GetFileSystem(context), arguments.Text(0, "source"),
-                                           arguments.Text(1, "destination"), arguments.NamedFlag("overwrite"));
+    auto copy =
+        std::make_unique<FileCopy>(duckdb::FileSystem::GetFileSystem(context), arguments.Text(0, "source"),
+                                   arguments.Text(1, "destination"), arguments.NamedFlag("overwrite"));
     return duckdb::make_uniq<CopyState>(std::move(copy));
 }
 
@@ -73,7 +75,8 @@ void ContinueCopy(ClientContext &, duckdb::TableFunctionInput &input, duckdb::Da
     output.data[1].Append(Value::UBIGINT(state.copy->Size()));
 }
 
-double CopyProgress(ClientContext &, const duckdb::FunctionData *, const duckdb::GlobalTableFunctionState *state) {
+double CopyProgress(ClientContext &, const duckdb::FunctionData *,
+                    const duckdb::GlobalTableFunctionState *state) {
     return state ? state->Cast<CopyState>().copy->ProgressPercent() : 0;
 }
 
@@ -86,10 +89,11 @@ void RegisterCopyFunction(duckdb::ExtensionLoader &loader) {
     signature.AddKeywordOnly("overwrite", LogicalType::BOOLEAN, Value::BOOLEAN(false));
     duckdb::TableFunction function("nvme_copy", signature, ContinueCopy, BindCopy, StartCopy);
     function.table_scan_progress = CopyProgress;
-    RegisterDescribed(loader, std::move(function),
-                      "Copies a file between volumes and ordinary paths, in either direction; it appears under its "
-                      "name only when it is complete and durable",
-                      "CALL nvme_copy('sales.duckdb', 'nvme:///dev/nvme0n1/sales.duckdb')");
+    RegisterDescribed(
+        loader, std::move(function),
+        "Copies a file between volumes and ordinary paths, in either direction; it appears under its "
+        "name only when it is complete and durable",
+        "CALL nvme_copy('sales.duckdb', 'nvme:///dev/nvme0n1/sales.duckdb')");
 }
 
 } // namespace rawduck

@@ -63,22 +63,25 @@ FileCopy::~FileCopy() {
 
 void FileCopy::CheckNames(bool overwrite) {
     if (source_path_ == destination_path_) {
-        throw duckdb::InvalidInputException("%s: source and destination of the copy are the same", source_path_);
+        throw duckdb::InvalidInputException("%s: source and destination of the copy are the same",
+                                            source_path_);
     }
     CheckNotAttachedHere(source_path_);
     CheckNotAttachedHere(destination_path_);
-    RequireNoLog(source_path_, "it holds what is not yet in the file. ATTACH the database, CHECKPOINT and DETACH it, "
-                               "then copy");
-    RequireNoLog(destination_path_, "it would be replayed into the copy. ATTACH and DETACH that database first, or "
-                                    "remove its log");
+    RequireNoLog(source_path_,
+                 "it holds what is not yet in the file. ATTACH the database, CHECKPOINT and DETACH it, "
+                 "then copy");
+    RequireNoLog(destination_path_,
+                 "it would be replayed into the copy. ATTACH and DETACH that database first, or "
+                 "remove its log");
     if (files_.FileExists(destination_path_)) {
         if (!overwrite) {
             throw duckdb::IOException("%s: it exists already; choose another name or pass overwrite := true",
                                       destination_path_);
         }
-        replaced_ = files_.OpenFile(destination_path_, FileFlags::FILE_FLAGS_READ | FileFlags::FILE_FLAGS_WRITE |
-                                                           FileFlags::FILE_FLAGS_NULL_IF_NOT_EXISTS |
-                                                           FileLockType::WRITE_LOCK);
+        replaced_ = files_.OpenFile(destination_path_,
+                                    FileFlags::FILE_FLAGS_READ | FileFlags::FILE_FLAGS_WRITE |
+                                        FileFlags::FILE_FLAGS_NULL_IF_NOT_EXISTS | FileLockType::WRITE_LOCK);
     }
 }
 
@@ -98,8 +101,8 @@ void FileCopy::OpenSource() {
 void FileCopy::OpenDestination() {
     const uint64_t length = std::min<uint64_t>(size_, duckdb::Storage::FILE_HEADER_SIZE);
     source_->Read(buffer_.get(), length, 0);
-    auto flags = FileFlags::FILE_FLAGS_READ | FileFlags::FILE_FLAGS_WRITE | FileFlags::FILE_FLAGS_FILE_CREATE_NEW |
-                 FileLockType::WRITE_LOCK;
+    auto flags = FileFlags::FILE_FLAGS_READ | FileFlags::FILE_FLAGS_WRITE |
+                 FileFlags::FILE_FLAGS_FILE_CREATE_NEW | FileLockType::WRITE_LOCK;
     if (IsDatabase(buffer_.get(), length)) {
         // The way DuckDB opens a database file, which is how a volume knows that it is one.
         flags |= FileFlags::FILE_FLAGS_PARALLEL_ACCESS;

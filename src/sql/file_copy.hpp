@@ -8,12 +8,12 @@
 
 namespace rawduck {
 
-//! The destination appears under its name in one step, when everything is copied and durable. Both ends are locked
-//! meanwhile. Not thread-safe, except for Progress.
+//! The destination appears under its name in one step, when everything is copied and durable. Both ends are
+//! locked meanwhile. Not thread-safe, except for Progress.
 class FileCopy {
   public:
-    //! Opens both ends. Throws when the destination exists (unless `overwrite`), when either end is open elsewhere,
-    //! or when a write-ahead log beside either end says that the file is not the whole database.
+    //! Opens both ends. Throws when the destination exists (unless `overwrite`), when either end is open
+    //! elsewhere, or when a write-ahead log beside either end says that the file is not the whole database.
     FileCopy(duckdb::FileSystem &files, std::string source, std::string destination, bool overwrite);
     //! Leaves nothing behind unless Finish was reached.
     ~FileCopy();

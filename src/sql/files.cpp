@@ -40,9 +40,10 @@ Rows FileRows(duckdb::ClientContext &context, const Arguments &arguments) {
     const uint64_t lba_size = volume->Info().lba_size;
     Rows rows;
     for (auto &file : volume->Files()) {
-        rows.push_back({Value(file.name), Value(FileKindName(file.kind)), Value::UBIGINT(file.size),
-                        Value::UBIGINT(file.allocated), Value::TIMESTAMP(duckdb::timestamp_t(file.modified_us)),
-                        Value::INTEGER(static_cast<int32_t>(file.extents.size())), ExtentList(file, lba_size)});
+        rows.push_back(
+            {Value(file.name), Value(FileKindName(file.kind)), Value::UBIGINT(file.size),
+             Value::UBIGINT(file.allocated), Value::TIMESTAMP(duckdb::timestamp_t(file.modified_us)),
+             Value::INTEGER(static_cast<int32_t>(file.extents.size())), ExtentList(file, lba_size)});
     }
     return rows;
 }
@@ -50,7 +51,8 @@ Rows FileRows(duckdb::ClientContext &context, const Arguments &arguments) {
 Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
     const std::string path = arguments.Text(0, "path");
     if (!IsVolumePath(path)) {
-        throw Error(ErrorCode::INVALID, path + ": nvme_remove removes files of volumes: nvme://<target>/<name>");
+        throw Error(ErrorCode::INVALID,
+                    path + ": nvme_remove removes files of volumes: nvme://<target>/<name>");
     }
     duckdb::FileSystem::GetFileSystem(context).RemoveFile(path);
     return {{Value(path)}};
@@ -73,9 +75,12 @@ void RegisterFileFunctions(duckdb::ExtensionLoader &loader) {
                                  FileRows});
     duckdb::FunctionSignature signature;
     signature.AddParameter("path", LogicalType::VARCHAR);
-    RegisterRowFunction(loader, {"nvme_remove", "Removes a file from a volume, at once and for good",
-                                 "CALL nvme_remove('nvme:///dev/nvme0n1/old.duckdb')", signature,
-                                 {{"removed", LogicalType::VARCHAR}}, RemoveRow});
+    RegisterRowFunction(loader, {"nvme_remove",
+                                 "Removes a file from a volume, at once and for good",
+                                 "CALL nvme_remove('nvme:///dev/nvme0n1/old.duckdb')",
+                                 signature,
+                                 {{"removed", LogicalType::VARCHAR}},
+                                 RemoveRow});
 }
 
 } // namespace rawduck

@@ -38,21 +38,22 @@ Rows FormatRow(duckdb::ClientContext &context, const Arguments &arguments) {
 
 void RegisterFormatFunction(duckdb::ExtensionLoader &loader) {
     duckdb::FunctionSignature signature = TargetSignature();
-    // VARCHAR takes numbers too: '8G' and 8589934592 are the same size.
-    signature.AddKeywordOnly("size", LogicalType::VARCHAR, Value(LogicalType::VARCHAR));
-    signature.AddKeywordOnly("lba_size", LogicalType::VARCHAR, Value(LogicalType::VARCHAR));
+    // Any type, so that both '8G' and 8589934592 are a size.
+    signature.AddKeywordOnly("size", LogicalType::ANY, Value(LogicalType::VARCHAR));
+    signature.AddKeywordOnly("lba_size", LogicalType::ANY, Value(LogicalType::VARCHAR));
     signature.AddKeywordOnly("force", LogicalType::BOOLEAN, Value::BOOLEAN(false));
     signature.AddKeywordOnly("label", LogicalType::VARCHAR, Value(""));
-    RegisterRowFunction(loader, {"nvme_format",
-                                 "Writes an empty volume to a device, or to a file of the given size. Refuses a "
-                                 "target that holds something, unless forced",
-                                 "CALL nvme_format('/data/store.rawduck', size := '8G')",
-                                 signature,
-                                 {{"target", LogicalType::VARCHAR},
-                                  {"uuid", LogicalType::VARCHAR},
-                                  {"capacity", LogicalType::UBIGINT},
-                                  {"lba_size", LogicalType::UBIGINT}},
-                                 FormatRow});
+    RegisterRowFunction(loader,
+                        {"nvme_format",
+                         "Writes an empty volume to a device, or to a file of the given size. Refuses a "
+                         "target that holds something, unless forced",
+                         "CALL nvme_format('/data/store.rawduck', size := '8G')",
+                         signature,
+                         {{"target", LogicalType::VARCHAR},
+                          {"uuid", LogicalType::VARCHAR},
+                          {"capacity", LogicalType::UBIGINT},
+                          {"lba_size", LogicalType::UBIGINT}},
+                         FormatRow});
 }
 
 } // namespace rawduck

@@ -88,8 +88,8 @@ bool Arguments::NamedFlag(const char *name) const {
     return !value.IsNull() && value.GetValue<bool>();
 }
 
-void RegisterDescribed(duckdb::ExtensionLoader &loader, duckdb::TableFunction function, const char *description,
-                       const char *example) {
+void RegisterDescribed(duckdb::ExtensionLoader &loader, duckdb::TableFunction function,
+                       const char *description, const char *example) {
     duckdb::FunctionDescription text;
     for (auto &parameter : function.GetSignature().GetParameters()) {
         text.parameter_names.push_back(parameter.GetName().GetIdentifierName());

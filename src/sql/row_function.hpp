@@ -48,8 +48,8 @@ struct RowFunction {
 void RegisterRowFunction(duckdb::ExtensionLoader &loader, RowFunction function);
 
 //! Registers any table function with a description and an example.
-void RegisterDescribed(duckdb::ExtensionLoader &loader, duckdb::TableFunction function, const char *description,
-                       const char *example);
+void RegisterDescribed(duckdb::ExtensionLoader &loader, duckdb::TableFunction function,
+                       const char *description, const char *example);
 
 //! Throws PermissionException when enable_external_access is off. For functions that name a target, which no
 //! path of DuckDB's own checks covers.

@@ -37,22 +37,29 @@ void OnSetMemorySize(ClientContext &, SetScope, Value &value) {
 
 void RegisterSettings(duckdb::ExtensionLoader &loader) {
     auto &config = duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance());
-    auto add = [&](const char *name, const std::string &description, const LogicalType &type, const Value &initial,
-                   duckdb::set_option_callback_t check) {
-        // Global by default: files are also opened where there is no session, such as by checkpoints and spilling.
-        config.AddExtensionOption(duckdb::Identifier(name), description + LATER, type, initial, check, SetScope::GLOBAL);
+    auto add = [&](const char *name, const std::string &description, const LogicalType &type,
+                   const Value &initial, duckdb::set_option_callback_t check) {
+        // Global by default: files are also opened where there is no session, such as by checkpoints and
+        // spilling.
+        config.AddExtensionOption(duckdb::Identifier(name), description + LATER, type, initial, check,
+                                  SetScope::GLOBAL);
     };
-    add(SETTING_ENGINE, "How nvme:// and direct:// reach the device: auto, io_uring or posix.", LogicalType::VARCHAR,
-        Value("auto"), OnSetEngine);
-    add(SETTING_QUEUE_MODE, "How threads share the device's queues: thread (each thread has its own).",
+    add(SETTING_ENGINE, "How nvme:// and direct:// reach the device: auto, io_uring or posix.",
+        LogicalType::VARCHAR, Value("auto"), OnSetEngine);
+    add(SETTING_QUEUE_MODE,
+        "How threads share the device's queues: sync (one command at a time per thread), single (one queue "
+        "for "
+        "all), pool (several shared queues) or thread (each thread has its own).",
         LogicalType::VARCHAR, Value("thread"), OnSetQueueMode);
-    add(SETTING_QUEUE_DEPTH, "Commands in flight per queue, 1 to 4096.", LogicalType::BIGINT, Value::BIGINT(32),
-        OnSetQueueDepth);
+    add(SETTING_QUEUE_DEPTH, "Commands in flight per queue, 1 to 4096.", LogicalType::BIGINT,
+        Value::BIGINT(32), OnSetQueueDepth);
     add(SETTING_MAX_TRANSFER, "Largest command, such as '256 KiB'; 0: the default of the device.",
         LogicalType::VARCHAR, Value("0"), OnSetMaxTransfer);
-    add(SETTING_MEMORY_SIZE, "Size of a volume nvme://memory:<name> that is made by being used, such as '4 GiB'.",
+    add(SETTING_MEMORY_SIZE,
+        "Size of a volume nvme://memory:<name> that is made by being used, such as '4 GiB'.",
         LogicalType::VARCHAR, Value("1 GiB"), OnSetMemorySize);
-    add(SETTING_PREFETCH, "Whether scans of nvme:// and direct:// databases read ahead in runs of up to 32 MiB.",
+    add(SETTING_PREFETCH,
+        "Whether scans of nvme:// and direct:// databases read ahead in runs of up to 32 MiB.",
         LogicalType::BOOLEAN, Value::BOOLEAN(true), nullptr);
 }
 

@@ -21,10 +21,9 @@ Rows StatsRows(duckdb::ClientContext &, const Arguments &) {
         for (int i = 0; i < IO_OPERATION_COUNT; i++) {
             const auto operation = static_cast<IoOperation>(i);
             const IoCounters counters = target.stats->Snapshot(operation);
-            const double depth_mean =
-                counters.commands == 0
-                    ? 0
-                    : static_cast<double>(counters.depth_sum) / static_cast<double>(counters.commands);
+            const double depth_mean = counters.commands == 0 ? 0
+                                                             : static_cast<double>(counters.depth_sum) /
+                                                                   static_cast<double>(counters.commands);
             rows.push_back({Value(target.target), Value(IoOperationName(operation)),
                             Value::UBIGINT(counters.requests), Value::UBIGINT(counters.commands),
                             Value::UBIGINT(counters.bytes), Value::UBIGINT(counters.bounce_bytes),
@@ -44,25 +43,29 @@ Rows ResetRow(duckdb::ClientContext &, const Arguments &) {
 } // namespace
 
 void RegisterStatsFunctions(duckdb::ExtensionLoader &loader) {
-    RegisterRowFunction(loader, {"nvme_stats",
-                                 "Requests, commands, bytes and latencies of every target this process has used",
-                                 "SELECT * FROM nvme_stats() WHERE operation = 'read'",
+    RegisterRowFunction(loader,
+                        {"nvme_stats",
+                         "Requests, commands, bytes and latencies of every target this process has used",
+                         "SELECT * FROM nvme_stats() WHERE operation = 'read'",
+                         duckdb::FunctionSignature(),
+                         {{"target", LogicalType::VARCHAR},
+                          {"operation", LogicalType::VARCHAR},
+                          {"requests", LogicalType::UBIGINT},
+                          {"commands", LogicalType::UBIGINT},
+                          {"bytes", LogicalType::UBIGINT},
+                          {"bounce_bytes", LogicalType::UBIGINT},
+                          {"depth_mean", LogicalType::DOUBLE},
+                          {"depth_max", LogicalType::UBIGINT},
+                          {"latency_p50_us", LogicalType::DOUBLE},
+                          {"latency_p99_us", LogicalType::DOUBLE},
+                          {"latency_max_us", LogicalType::DOUBLE}},
+                         StatsRows});
+    RegisterRowFunction(loader, {"nvme_reset_stats",
+                                 "Sets the counters of nvme_stats() to zero",
+                                 "CALL nvme_reset_stats()",
                                  duckdb::FunctionSignature(),
-                                 {{"target", LogicalType::VARCHAR},
-                                  {"operation", LogicalType::VARCHAR},
-                                  {"requests", LogicalType::UBIGINT},
-                                  {"commands", LogicalType::UBIGINT},
-                                  {"bytes", LogicalType::UBIGINT},
-                                  {"bounce_bytes", LogicalType::UBIGINT},
-                                  {"depth_mean", LogicalType::DOUBLE},
-                                  {"depth_max", LogicalType::UBIGINT},
-                                  {"latency_p50_us", LogicalType::DOUBLE},
-                                  {"latency_p99_us", LogicalType::DOUBLE},
-                                  {"latency_max_us", LogicalType::DOUBLE}},
-                                 StatsRows});
-    RegisterRowFunction(loader, {"nvme_reset_stats", "Sets the counters of nvme_stats() to zero",
-                                 "CALL nvme_reset_stats()", duckdb::FunctionSignature(),
-                                 {{"reset", LogicalType::BOOLEAN}}, ResetRow});
+                                 {{"reset", LogicalType::BOOLEAN}},
+                                 ResetRow});
 }
 
 } // namespace rawduck

@@ -91,8 +91,9 @@ void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader) {
     RegisterRowFunction(loader, {"nvme_volumes", "The volumes that this process has mounted",
                                  "SELECT target, used, free FROM nvme_volumes()", duckdb::FunctionSignature(),
                                  VolumeColumns(), MountedRows});
-    RegisterRowFunction(loader, {"nvme_info", "What is known of one volume, which is mounted for it if need be",
-                                 "FROM nvme_info('/dev/nvme0n1')", TargetSignature(), VolumeColumns(), InfoRow});
+    RegisterRowFunction(loader,
+                        {"nvme_info", "What is known of one volume, which is mounted for it if need be",
+                         "FROM nvme_info('/dev/nvme0n1')", TargetSignature(), VolumeColumns(), InfoRow});
 }
 
 } // namespace rawduck

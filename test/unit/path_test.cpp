@@ -87,7 +87,8 @@ TEST_F(PathTest, MissingTargetSaysWhatWasLookedForAndHowToMakeAVolume) {
 }
 
 TEST_F(PathTest, DirectoryIsNoTarget) {
-    EXPECT_NE(MessageOf("nvme://" + directory_, ErrorCode::NOT_FOUND).find("is a directory"), std::string::npos);
+    EXPECT_NE(MessageOf("nvme://" + directory_, ErrorCode::NOT_FOUND).find("is a directory"),
+              std::string::npos);
     MessageOf("nvme:///", ErrorCode::NOT_FOUND);
 }
 
