@@ -1,0 +1,246 @@
+#include "filesystem/direct_file.hpp"
+
+#include "common/error.hpp"
+
+#include <algorithm>
+#include <fcntl.h>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <random>
+#include <sstream>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace rawduck {
+namespace {
+
+//! Direct I/O needs a file system that offers it, which the one of the temporary directory may not.
+class DirectFileTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        char directory[] = "/var/tmp/rawduck_direct_XXXXXX";
+        ASSERT_NE(mkdtemp(directory), nullptr);
+        directory_ = directory;
+        path_ = directory_ + "/file";
+        int fd = open((directory_ + "/probe").c_str(), O_CREAT | O_RDWR | O_DIRECT, 0600);
+        if (fd < 0) {
+            GTEST_SKIP() << directory_ << " is on a file system without O_DIRECT";
+        }
+        close(fd);
+    }
+    void TearDown() override { std::system(("rm -rf " + directory_).c_str()); }
+
+    static DirectFileOptions Writing(FileKind kind = FileKind::OTHER) {
+        DirectFileOptions options;
+        options.write = options.create = true;
+        options.kind = kind;
+        return options;
+    }
+
+    std::string Contents() const {
+        std::ifstream stream(path_, std::ios::binary);
+        std::ostringstream text;
+        text << stream.rdbuf();
+        return text.str();
+    }
+
+    ErrorCode CodeOf(const DirectFileOptions &options) const {
+        try {
+            DirectFile::Open(path_, options);
+        } catch (const Error &error) {
+            return error.Code();
+        }
+        ADD_FAILURE() << "did not throw";
+        return ErrorCode::IO;
+    }
+
+    std::string directory_, path_;
+};
+
+std::string RandomBytes(std::mt19937 &random, size_t length) {
+    std::string bytes(length, '\0');
+    std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<char>(random()); });
+    return bytes;
+}
+
+//! Lengths and offsets near multiples of a page and far from them.
+uint64_t RandomPlace(std::mt19937 &random, uint64_t limit) {
+    uint64_t place = random() % limit;
+    switch (random() % 3) {
+    case 0:
+        return place;
+    case 1:
+        return place / 4096 * 4096;
+    default:
+        return place / 4096 * 4096 + random() % 3;
+    }
+}
+
+TEST_F(DirectFileTest, EveryMixOfAlignmentsReadsBackAndLeavesTheExactSize) {
+    for (auto kind : {FileKind::DATABASE, FileKind::WAL, FileKind::TEMP, FileKind::OTHER}) {
+        std::mt19937 random(7);
+        unlink(path_.c_str());
+        auto file = DirectFile::Open(path_, Writing(kind));
+        std::string expected;
+        for (int i = 0; i < 150; i++) {
+            const std::string data = RandomBytes(random, 1 + RandomPlace(random, 40000));
+            const uint64_t offset = i % 3 == 0 ? expected.size() : RandomPlace(random, 100000);
+            expected.resize(std::max<size_t>(expected.size(), offset + data.size()));
+            expected.replace(offset, data.size(), data);
+            file->Write(data.data(), data.size(), offset);
+            ASSERT_EQ(file->Size(), expected.size());
+
+            const uint64_t from = RandomPlace(random, expected.size() + 5000);
+            std::string buffer(1 + RandomPlace(random, 60000), 'x');
+            const uint64_t bytes = file->Read(&buffer[0], buffer.size(), from);
+            const uint64_t there = from < expected.size() ? expected.size() - from : 0;
+            ASSERT_EQ(bytes, std::min<uint64_t>(buffer.size(), there));
+            ASSERT_EQ(buffer.compare(0, bytes, expected, std::min<size_t>(from, expected.size()), bytes), 0)
+                << i;
+        }
+        file->Sync();
+        EXPECT_EQ(Contents(), expected);
+        file->Truncate(expected.size() / 3);
+        expected.resize(expected.size() / 3);
+        const uint64_t end = file->Append("tail", 4);
+        EXPECT_EQ(end, expected.size());
+        file->Close();
+        EXPECT_EQ(Contents(), expected + "tail");
+    }
+}
+
+TEST_F(DirectFileTest, ThreadsMayWriteNeighbouringRangesThatShareAPage) {
+    constexpr size_t PIECE = 10007, PIECES = 64, THREADS = 4;
+    auto file = DirectFile::Open(path_, Writing());
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < THREADS; t++) {
+        threads.emplace_back([&, t] {
+            for (size_t i = t; i < PIECES; i += THREADS) {
+                const std::string data(PIECE, static_cast<char>('A' + i));
+                file->Write(data.data(), data.size(), i * PIECE);
+            }
+        });
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+    file->Close();
+    std::string expected;
+    for (size_t i = 0; i < PIECES; i++) {
+        expected += std::string(PIECE, static_cast<char>('A' + i));
+    }
+    EXPECT_EQ(Contents(), expected);
+}
+
+TEST_F(DirectFileTest, ReadsOfAnotherHandleSeeWhatIsNotYetSynced) {
+    auto writer = DirectFile::Open(path_, Writing());
+    auto reader = DirectFile::Open(path_, DirectFileOptions());
+    const std::string data(20001, 'a');
+    writer->Write(data.data(), data.size(), 0);
+    std::string buffer(30000, 'x');
+    ASSERT_EQ(reader->Read(&buffer[0], buffer.size(), 0), data.size());
+    EXPECT_EQ(buffer.compare(0, data.size(), data), 0);
+}
+
+TEST_F(DirectFileTest, CreatingFollowsTheFlags) {
+    DirectFileOptions existing;
+    existing.write = true;
+    EXPECT_EQ(CodeOf(existing), ErrorCode::NOT_FOUND);
+    DirectFile::Open(path_, Writing())->Write("abc", 3, 0);
+    EXPECT_EQ(Contents(), "abc");
+    DirectFile::Open(path_, Writing());
+    EXPECT_EQ(Contents(), "abc");
+    DirectFileOptions exclusive = Writing();
+    exclusive.must_create = true;
+    EXPECT_EQ(CodeOf(exclusive), ErrorCode::EXISTS);
+    DirectFileOptions truncating = Writing();
+    truncating.truncate = true;
+    DirectFile::Open(path_, truncating);
+    EXPECT_EQ(Contents(), "");
+}
+
+TEST_F(DirectFileTest, AReadOnlyHandleRefusesWrites) {
+    DirectFile::Open(path_, Writing());
+    auto file = DirectFile::Open(path_, DirectFileOptions());
+    file->Sync();
+    EXPECT_THROW(file->Write("x", 1, 0), Error);
+    EXPECT_THROW(file->Truncate(0), Error);
+    EXPECT_THROW(file->Deallocate(0, 4096), Error);
+}
+
+TEST_F(DirectFileTest, DeallocatedRangesKeepTheSize) {
+    auto file = DirectFile::Open(path_, Writing());
+    const std::string data(1 << 20, 'a');
+    file->Write(data.data(), data.size(), 0);
+    if (!file->Deallocate(4096, 512 * 1024)) {
+        GTEST_SKIP() << directory_ << " is on a file system that cannot punch holes";
+    }
+    EXPECT_EQ(file->Size(), data.size());
+    char byte = 0;
+    ASSERT_EQ(file->Read(&byte, 1, data.size() - 1), 1u);
+    EXPECT_EQ(byte, 'a');
+}
+
+TEST_F(DirectFileTest, LocksExcludeOtherHandles) {
+    DirectFileOptions shared = Writing(), exclusive = Writing();
+    shared.lock = OpenMode::Lock::SHARED;
+    exclusive.lock = OpenMode::Lock::EXCLUSIVE;
+    {
+        auto writer = DirectFile::Open(path_, exclusive);
+        EXPECT_EQ(CodeOf(exclusive), ErrorCode::LOCKED);
+        EXPECT_EQ(CodeOf(shared), ErrorCode::LOCKED);
+        DirectFile::Open(path_, Writing()); // asks for no lock, as DuckDB does to look at the magic bytes
+    }
+    auto reader = DirectFile::Open(path_, shared);
+    auto another = DirectFile::Open(path_, shared);
+    EXPECT_EQ(CodeOf(exclusive), ErrorCode::LOCKED);
+    another->Close();
+    reader->Close();
+    DirectFile::Open(path_, exclusive);
+}
+
+TEST_F(DirectFileTest, ALockConflictDoesNotTruncate) {
+    auto writer = [&] {
+        DirectFileOptions options = Writing();
+        options.lock = OpenMode::Lock::EXCLUSIVE;
+        return DirectFile::Open(path_, options);
+    }();
+    writer->Write("abc", 3, 0);
+    DirectFileOptions options = Writing();
+    options.truncate = true;
+    options.lock = OpenMode::Lock::EXCLUSIVE;
+    EXPECT_EQ(CodeOf(options), ErrorCode::LOCKED);
+    EXPECT_EQ(Contents(), "abc");
+}
+
+TEST_F(DirectFileTest, APosixLockOfThisProcessIsNotLost) {
+    DirectFile::Open(path_, Writing());
+    int fd = open(path_.c_str(), O_RDWR);
+    ASSERT_GE(fd, 0);
+    struct flock lock = {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    ASSERT_EQ(fcntl(fd, F_SETLK, &lock), 0);
+    EXPECT_EQ(CodeOf(DirectFileOptions()), ErrorCode::LOCKED);
+    const pid_t child = fork();
+    if (child == 0) {
+        int other = open(path_.c_str(), O_RDWR);
+        _exit(fcntl(other, F_SETLK, &lock) == 0 ? 1 : 0);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << "the lock is gone";
+    close(fd);
+    DirectFile::Open(path_, DirectFileOptions());
+}
+
+TEST_F(DirectFileTest, OnlyRegularFiles) {
+    path_ = directory_;
+    EXPECT_EQ(CodeOf(DirectFileOptions()), ErrorCode::INVALID);
+    path_ = "/dev/null";
+    EXPECT_EQ(CodeOf(DirectFileOptions()), ErrorCode::INVALID);
+}
+
+} // namespace
+} // namespace rawduck
