@@ -107,6 +107,9 @@ bool Volume::Stat(const std::string &name, FileInfo &info) const {
 }
 
 void Volume::Remove(const std::string &name) {
+    if (!FileExists(name)) {
+        ThrowNotFound(*state_, name); // without asking for the exclusive lock
+    }
     WriteScope writing(*state_);
     uint64_t ticket = 0;
     {
