@@ -4,14 +4,47 @@
 #include "device/fork_generation.hpp"
 #include "io/clock.hpp"
 #include "io/request_run.hpp"
+#include "io/shared_queues.hpp"
 #include "io/thread_queues.hpp"
 
+#include <algorithm>
 #include <mutex>
+#include <thread>
 
 namespace rawduck {
 namespace {
 
 constexpr uint32_t MAX_QUEUE_DEPTH = 4096;
+//! Of a pool: as many as threads can run at once, within these bounds.
+constexpr size_t MIN_POOL_QUEUES = 2;
+constexpr size_t MAX_POOL_QUEUES = 16;
+
+struct ModeName {
+    QueueMode mode;
+    const char *name;
+};
+constexpr ModeName MODE_NAMES[] = {{QueueMode::SYNC, "sync"},
+                                   {QueueMode::SINGLE, "single"},
+                                   {QueueMode::POOL, "pool"},
+                                   {QueueMode::THREAD, "thread"}};
+
+std::shared_ptr<QueueStrategy> MakeStrategy(std::unique_ptr<Device> device, const BlockIoOptions &options) {
+    const uint32_t depth = options.queue_depth;
+    switch (options.queue_mode) {
+    case QueueMode::SYNC:
+        return std::make_shared<ThreadQueues>(std::move(device), 1);
+    case QueueMode::SINGLE:
+        return std::make_shared<SharedQueues>(std::move(device), depth, 1);
+    case QueueMode::POOL: {
+        const size_t runnable = std::thread::hardware_concurrency();
+        return std::make_shared<SharedQueues>(std::move(device), depth,
+                                              std::clamp(runnable, MIN_POOL_QUEUES, MAX_POOL_QUEUES));
+    }
+    case QueueMode::THREAD:
+        break;
+    }
+    return std::make_shared<ThreadQueues>(std::move(device), depth);
+}
 
 //! Counts one command of an operation that has no queue, however it ends.
 class TimedCommand {
@@ -33,9 +66,9 @@ class TimedCommand {
 
 //! Keeps queues which a forked child has inherited out of reach for good: their rings and mutexes belong to
 //! the parent. Reachable, so that leak checkers see intent.
-void Abandon(std::shared_ptr<ThreadQueues> queues) {
+void Abandon(std::shared_ptr<QueueStrategy> queues) {
     static auto *mutex = new std::mutex;
-    static auto *abandoned = new std::vector<std::shared_ptr<ThreadQueues>>;
+    static auto *abandoned = new std::vector<std::shared_ptr<QueueStrategy>>;
     std::lock_guard<std::mutex> guard(*mutex);
     abandoned->push_back(std::move(queues));
 }
@@ -43,16 +76,21 @@ void Abandon(std::shared_ptr<ThreadQueues> queues) {
 } // namespace
 
 QueueMode ParseQueueMode(const std::string &text) {
-    if (text == "thread") {
-        return QueueMode::THREAD;
+    std::string known;
+    for (const ModeName &entry : MODE_NAMES) {
+        if (text == entry.name) {
+            return entry.mode;
+        }
+        known += std::string(known.empty() ? "" : ", ") + entry.name;
     }
-    throw Error(ErrorCode::INVALID, "queue mode '" + text + "' is unknown; known modes: thread");
+    throw Error(ErrorCode::INVALID, "queue mode '" + text + "' is unknown; known modes: " + known);
 }
 
 const char *QueueModeName(QueueMode mode) {
-    switch (mode) {
-    case QueueMode::THREAD:
-        return "thread";
+    for (const ModeName &entry : MODE_NAMES) {
+        if (mode == entry.mode) {
+            return entry.name;
+        }
     }
     return "unknown";
 }
@@ -60,8 +98,7 @@ const char *QueueModeName(QueueMode mode) {
 struct BlockIo::State {
     State(std::unique_ptr<Device> device, const BlockIoOptions &options, std::string name,
           std::shared_ptr<IoStats> io_stats)
-        : caps(device->Caps()),
-          queues(std::make_shared<ThreadQueues>(std::move(device), options.queue_depth)),
+        : caps(device->Caps()), queues(MakeStrategy(std::move(device), options)),
           target_name(std::move(name)), stats(std::move(io_stats)), fork_generation(ForkGeneration()) {}
 
     void CheckFork() const {
@@ -97,7 +134,7 @@ struct BlockIo::State {
     }
 
     const Capabilities caps;
-    const std::shared_ptr<ThreadQueues> queues; //!< shared with the threads, which may exit later than this
+    const std::shared_ptr<QueueStrategy> queues; //!< shared with the threads, which may exit later than this
     const std::string target_name;
     const std::shared_ptr<IoStats> stats;
     const uint64_t fork_generation;
@@ -153,14 +190,14 @@ void BlockIo::Run(Opcode opcode, PlacementId placement, const Segment *segments,
         }
     }
     state.stats->AddRequest(reads ? IoOperation::READ : IoOperation::WRITE);
-    ThreadQueue &mine = state.queues->Mine();
+    QueueLease lease = state.queues->Acquire();
     try {
-        RequestRun(mine, state.caps, *state.stats, state.target_name,
+        RequestRun(*lease.queue, state.caps, *state.stats, state.target_name,
                    {opcode, placement, segments, segment_count})
             .Run();
     } catch (...) {
-        if (mine.broken) {
-            state.queues->DiscardMine();
+        if (lease.queue->broken) {
+            state.queues->Discard(lease);
         }
         throw;
     }

@@ -24,10 +24,14 @@ struct Request {
     std::vector<Segment> segments;
 };
 
+//! How the threads that use a device share its queues (io/queue_strategy.hpp).
 enum class QueueMode {
-    THREAD //!< one queue owned by each thread: no lock on the path
+    SYNC,   //!< each thread sends one command and waits for it before the next
+    SINGLE, //!< one queue for all threads, behind a lock
+    POOL,   //!< several queues, each behind a lock
+    THREAD  //!< one queue owned by each thread: no lock on the path
 };
-//! "thread". Throws Error INVALID listing the known modes.
+//! "sync", "single", "pool" or "thread". Throws Error INVALID listing the known modes.
 QueueMode ParseQueueMode(const std::string &text);
 const char *QueueModeName(QueueMode mode);
 

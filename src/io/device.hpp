@@ -42,7 +42,13 @@ struct Capabilities {
     bool read_only = false;
 };
 
-//! Commands in flight for one thread. Not thread-safe: used by one thread at a time.
+//! Who will use a queue.
+enum class QueueUse {
+    OWNED, //!< only the thread that creates it
+    SHARED //!< any thread, one at a time: a ring must not insist on one submitter
+};
+
+//! Commands in flight together. Not thread-safe: used by one thread at a time.
 class Queue {
   public:
     virtual ~Queue() = default;
@@ -61,7 +67,7 @@ class Device {
   public:
     virtual ~Device() = default;
     virtual const Capabilities &Caps() const = 0;
-    virtual std::unique_ptr<Queue> CreateQueue(uint32_t depth) = 0;
+    virtual std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) = 0;
     //! Makes every command completed before this call durable. Throws Error IO. A failure is final: the
     //! caller must not retry (the kernel may have dropped the dirty data and report success the second time).
     virtual void Flush() = 0;

@@ -34,9 +34,9 @@ const char *Advice(int error_number) {
 
 } // namespace
 
-RequestRun::RequestRun(ThreadQueue &thread_queue, const Capabilities &caps, IoStats &stats,
+RequestRun::RequestRun(RequestQueue &request_queue, const Capabilities &caps, IoStats &stats,
                        const std::string &target_name, const Work &work)
-    : mine_(thread_queue), caps_(caps), stats_(stats), target_name_(target_name), work_(work),
+    : mine_(request_queue), caps_(caps), stats_(stats), target_name_(target_name), work_(work),
       operation_(work.opcode == Opcode::READ ? IoOperation::READ : IoOperation::WRITE) {
     mine_.reaped.clear();
     mine_.resubmit.clear();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "io/block_io.hpp"
-#include "io/thread_queues.hpp"
+#include "io/request_queue.hpp"
 
 #include <exception>
 
@@ -20,7 +20,7 @@ class RequestRun {
         size_t segment_count;
     };
 
-    RequestRun(ThreadQueue &thread_queue, const Capabilities &caps, IoStats &stats,
+    RequestRun(RequestQueue &request_queue, const Capabilities &caps, IoStats &stats,
                const std::string &target_name, const Work &work);
     //! Throws Error IO.
     void Run();
@@ -49,7 +49,7 @@ class RequestRun {
     void Fail(Failure::Kind kind, const CommandSlot &slot, int error_number = 0);
     [[noreturn]] void Throw() const;
 
-    ThreadQueue &mine_;
+    RequestQueue &mine_;
     const Capabilities &caps_;
     IoStats &stats_;
     const std::string &target_name_;

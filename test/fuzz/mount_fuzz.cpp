@@ -32,7 +32,7 @@ class OverlayDevice final : public Device {
         caps_.max_queue_depth = 4;
     }
     const Capabilities &Caps() const override { return caps_; }
-    std::unique_ptr<Queue> CreateQueue(uint32_t depth) override {
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
         return std::make_unique<SynchronousQueue>(depth, [this](const Command &command) { return Transfer(command); });
     }
     void Flush() override {}

@@ -225,18 +225,13 @@ TEST_F(BlockIoTest, RefusesWhatCanNeverWorkBeforeAnyTransfer) {
     EXPECT_EQ(Counters(IoOperation::READ).requests, 0u);
 }
 
-TEST_F(BlockIoTest, RefusesAnImpossibleDepthAndQueueMode) {
+TEST_F(BlockIoTest, RefusesAnImpossibleDepth) {
     BlockIoOptions options;
     for (uint32_t depth : {0u, 4097u}) {
         options.queue_depth = depth;
         auto make = [&] { BlockIo(std::make_unique<FakeDevice>(state_), options, "fake0", stats_); };
         EXPECT_EQ(CatchError(make).Code(), ErrorCode::INVALID);
     }
-    EXPECT_EQ(ParseQueueMode("thread"), QueueMode::THREAD);
-    EXPECT_STREQ(QueueModeName(QueueMode::THREAD), "thread");
-    Error error = CatchError([] { ParseQueueMode("pool"); });
-    EXPECT_EQ(error.Code(), ErrorCode::INVALID);
-    EXPECT_NE(std::string(error.what()).find("known modes: thread"), std::string::npos);
 }
 
 TEST_F(BlockIoTest, PlacementReachesEveryCommand) {

@@ -120,7 +120,7 @@ class FakeDevice final : public Device {
         EXPECT_EQ(state_.queues_alive, 0) << "queues must be destroyed before their device";
     }
     const Capabilities &Caps() const override { return state_.caps; }
-    std::unique_ptr<Queue> CreateQueue(uint32_t depth) override {
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
         return std::make_unique<FakeQueue>(state_, depth);
     }
     void Flush() override {

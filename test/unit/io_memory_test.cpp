@@ -26,7 +26,7 @@ class MemoryTest : public ::testing::Test {
 };
 
 int64_t RunOne(Device &device, Command command) {
-    auto queue = device.CreateQueue(4);
+    auto queue = device.CreateQueue(4, QueueUse::OWNED);
     EXPECT_TRUE(queue->Submit(command));
     Command *done = nullptr;
     EXPECT_EQ(queue->Reap(&done, 1, true), 1u);

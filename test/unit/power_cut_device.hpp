@@ -84,7 +84,7 @@ class PowerCutDevice final : public Device {
         caps_.max_transfer_bytes = 64 * 1024;
     }
     const Capabilities &Caps() const override { return caps_; }
-    std::unique_ptr<Queue> CreateQueue(uint32_t depth) override {
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
         auto transfer = [trace = trace_](const Command &command) -> int64_t {
             if (command.opcode == Opcode::READ) {
                 trace->Read(command.device_offset, static_cast<char *>(command.data), command.length);

@@ -44,6 +44,9 @@ constexpr unsigned SETUP_FLAGS[] = {
     0,
 };
 
+//! What only a ring with a single submitting thread can have.
+constexpr unsigned OWNER_FLAGS = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
+
 struct Probe {
     unsigned setup_flags = 0;
     std::string obstacle;
@@ -110,8 +113,8 @@ Probe KernelProbe() {
     return probe;
 }
 
-//! Belongs to the thread that made it. A submission queue entry that the kernel has not taken yet is
-//! "waiting"; the kernel takes them in order.
+//! Belongs to the thread that made it, unless it is shared. A submission queue entry that the kernel has not
+//! taken yet is "waiting"; the kernel takes them in order.
 class IoUringQueue final : public Queue {
   public:
     IoUringQueue(const std::string &target_name, int fd, uint32_t depth, unsigned setup_flags)
@@ -306,9 +309,10 @@ class IoUringDevice final : public FileDevice {
         caps_.max_queue_depth = MAX_QUEUE_DEPTH;
     }
 
-    std::unique_ptr<Queue> CreateQueue(uint32_t depth) override {
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
         uint32_t bounded = std::max(1u, std::min(depth, MAX_QUEUE_DEPTH));
-        return std::make_unique<IoUringQueue>(name_, fd_.Get(), bounded, setup_flags_);
+        unsigned flags = use == QueueUse::OWNED ? setup_flags_ : setup_flags_ & ~OWNER_FLAGS;
+        return std::make_unique<IoUringQueue>(name_, fd_.Get(), bounded, flags);
     }
 
   private:

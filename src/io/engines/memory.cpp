@@ -151,7 +151,7 @@ class MemoryDevice final : public Device {
 
     const Capabilities &Caps() const override { return caps_; }
 
-    std::unique_ptr<Queue> CreateQueue(uint32_t depth) override {
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
         uint32_t bounded = std::max(1u, std::min(depth, MAX_QUEUE_DEPTH));
         return std::make_unique<SynchronousQueue>(bounded, [this](const Command &command) -> int64_t {
             bool refused = command.opcode == Opcode::WRITE && caps_.read_only;

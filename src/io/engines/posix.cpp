@@ -18,7 +18,7 @@ class PosixDevice final : public FileDevice {
         caps_.max_queue_depth = 1; // a second command could only wait for the first
     }
 
-    std::unique_ptr<Queue> CreateQueue(uint32_t) override {
+    std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override {
         int fd = fd_.Get();
         return std::make_unique<SynchronousQueue>(1, [fd](const Command &command) -> int64_t {
             auto offset = static_cast<off_t>(command.device_offset);
