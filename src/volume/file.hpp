@@ -10,6 +10,7 @@
 #pragma once
 
 #include "common/aligned_buffer.hpp"
+#include "common/gate.hpp"
 #include "volume/extent_map.hpp"
 #include "volume/hole_set.hpp"
 #include "volume/metadata_log.hpp"
@@ -110,7 +111,7 @@ class File {
     std::string name_;
 
     std::mutex publish_mutex_;
-    mutable std::shared_mutex gate_;
+    mutable Gate gate_;
     mutable std::shared_mutex map_mutex_; //!< guards map_ and holes_
     ExtentMap map_;
     HoleSet holes_;

@@ -66,7 +66,14 @@ void File::Sync() {
         if (Removed()) {
             return;
         }
-        std::unique_lock<std::shared_mutex> gate(gate_);
+        // Shared is enough without a tail: writes in place that are not finished are holes, or overwrite what
+        // nobody was told is durable. Scans go on during a checkpoint.
+        std::shared_lock<Gate> shared(gate_);
+        std::unique_lock<Gate> exclusive(gate_, std::defer_lock);
+        if (!tail_.Empty()) {
+            shared.unlock();
+            exclusive.lock();
+        }
         ticket = QueuePublish({});
     }
     context_.log.Commit(ticket);
@@ -79,8 +86,7 @@ Item File::MakeItem(ItemType type) const {
     return item;
 }
 
-// Under publish_mutex_ and the exclusive gate: no write in place is half done, so what is published is what
-// its writers were told is written.
+// Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty.
 uint64_t File::QueuePublish(std::vector<Extent> freed) {
     std::vector<Item> items;
     bool data_flush = unflushed_.exchange(false);
@@ -162,7 +168,7 @@ void File::PublishSize(std::vector<Item> &items) {
 
 void File::Truncate(uint64_t size) {
     std::lock_guard<std::mutex> publish(publish_mutex_);
-    std::unique_lock<std::shared_mutex> gate(gate_);
+    std::unique_lock<Gate> gate(gate_);
     if (size > Size()) {
         throw Error(ErrorCode::INVALID, context_.io.TargetName() + "/" + Name() + ": cannot truncate to " +
                                             std::to_string(size) + " bytes, the file has only " +
@@ -219,7 +225,7 @@ std::vector<Extent> File::CutUnits(uint64_t units) {
 }
 
 bool File::Deallocate(uint64_t offset, uint64_t length) {
-    std::shared_lock<std::shared_mutex> gate(gate_);
+    std::shared_lock<Gate> gate(gate_);
     const uint64_t begin = AlignUp(offset, UNIT_SIZE);
     const uint64_t end = AlignDown(std::min(offset + length, tail_.Empty() ? Size() : tail_start_), UNIT_SIZE);
     bool taken = begin < end;
@@ -233,7 +239,7 @@ bool File::Deallocate(uint64_t offset, uint64_t length) {
 }
 
 void File::ReleaseReservation() {
-    std::unique_lock<std::shared_mutex> gate(gate_);
+    std::unique_lock<Gate> gate(gate_);
     DrainTail();
     tail_.Shrink(context_.lba_size);
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
@@ -246,7 +252,7 @@ void File::MarkRemoved() {
 }
 
 std::vector<Extent> File::TakeExtents() {
-    std::unique_lock<std::shared_mutex> gate(gate_);
+    std::unique_lock<Gate> gate(gate_);
     return CutUnits(0);
 }
 

@@ -13,7 +13,7 @@ constexpr uint64_t UNALIGNED_BYTES_MAX = 64 * KIB;
 } // namespace
 
 uint64_t File::Read(char *data, uint64_t length, uint64_t offset) {
-    std::shared_lock<std::shared_mutex> gate(gate_);
+    std::shared_lock<Gate> gate(gate_);
     const uint64_t size = Size();
     if (offset >= size) {
         return 0;

@@ -36,14 +36,14 @@ void File::Write(const char *data, uint64_t length, uint64_t offset) {
                                             " exceeds the largest possible file");
     }
     if (!TryWriteInPlace(data, length, offset)) {
-        std::unique_lock<std::shared_mutex> gate(gate_);
+        std::unique_lock<Gate> gate(gate_);
         WriteGated(data, length, offset);
     }
     modified_us_ = NowUs();
 }
 
 uint64_t File::Append(const char *data, uint64_t length) {
-    std::unique_lock<std::shared_mutex> gate(gate_);
+    std::unique_lock<Gate> gate(gate_);
     const uint64_t offset = Size();
     WriteGated(data, length, offset);
     modified_us_ = NowUs();
@@ -56,7 +56,7 @@ bool File::TryWriteInPlace(const char *data, uint64_t length, uint64_t offset) {
     if (!IsAligned(offset, lba) || !IsAligned(length, lba)) {
         return false;
     }
-    std::shared_lock<std::shared_mutex> gate(gate_);
+    std::shared_lock<Gate> gate(gate_);
     if (!tail_.Empty() || IsDurableHead(offset)) {
         return false;
     }
