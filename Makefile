@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 RAWDUCK := .venv/bin/rawduck
 SOURCES := $(shell find src cmake python scripts -type f -not -name '*.pyc' 2>/dev/null) CMakeLists.txt pyproject.toml
-INSTALLED := build/host/.installed
+INSTALLED := build/wheel/.installed
 
 # make demo TARGET=/dev/nvme1n1 STOCK_DIR=/mnt/nvme1 ARGS='--force --keep'
 TARGET ?=
@@ -84,4 +84,4 @@ lint: test-style ## The same as test-style
 
 .PHONY: clean
 clean: ## Remove builds, and keep DuckDB's source, the static build and .venv
-	@rm -rf build/host build/core build/asan build/tsan build/fuzz build/demo build/bench build/reports
+	@rm -rf build/wheel build/core build/asan build/tsan build/fuzz build/demo build/bench build/reports

@@ -69,8 +69,8 @@ install_packages() {
 }
 
 check_python() {
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
-        fail "$python is older than 3.10; set PYTHON to a newer one"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        fail "$python is older than 3.11; set PYTHON to a newer one"
 }
 
 make_environment() {

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Builds the extension in build/host and installs the Python package, extension inside, into .venv. Shows the
-# compiler's progress; the whole output is in build/host.log, and on the terminal when something fails.
+# Builds the extension in build/wheel and installs the Python package, extension inside, into .venv. Shows the
+# compiler's progress; the whole output is in build/wheel.log, and on the terminal when something fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-log=build/host.log
-mkdir -p build/host
+log=build/wheel.log
+mkdir -p build/wheel
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
 
 install() {
     .venv/bin/python -m pip install --verbose --disable-pip-version-check --no-deps --no-build-isolation \
-        --force-reinstall -Cbuild-dir=build/host .
+        --force-reinstall .
 }
 
 # One line that overwrites itself on a terminal, nothing elsewhere.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
 from typing import Any
 
 import duckdb
@@ -11,7 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-console = Console(highlight=False)
+# Wide enough for every table where there is no terminal to ask for its width.
+_WIDTH_WITHOUT_TERMINAL = 132
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL)
 error_console = Console(stderr=True, highlight=False)
 
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ from rawduck.render import Row, rows
 
 def format_volume(connection: duckdb.DuckDBPyConnection, target: str, **options: str | int | bool) -> Row:
     """Calls nvme_format with those of size, lba_size, label and force that are set."""
-    given = {name: value for name, value in options.items() if value}
+    given = {name: value if value is True else str(value) for name, value in options.items() if value}
     named = "".join(f", {name} := ?" for name in given)
     return rows(connection, f"SELECT * FROM nvme_format(?{named})", [target, *given.values()])[0]
 

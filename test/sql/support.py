@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import textwrap
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from rawduck.volumes import format_volume
 
 KINDS = tuple(f"{kind}-{lba}" for kind in ("memory", "file", "loop") for lba in (512, 4096))
 DURABLE_KINDS = tuple(kind for kind in KINDS if not kind.startswith("memory"))
+
+CHILD_SECONDS = 60
 
 _numbers = itertools.count()
 
@@ -102,20 +106,27 @@ def file_names(connection, target: Target) -> list[str]:
     return [row[0] for row in connection.execute(query, [target.name]).fetchall()]
 
 
-def start_python(code: str, *arguments: str) -> subprocess.Popen:
+@contextmanager
+def start_python(code: str, *arguments: str):
     """A child process that runs Python code with `connection`, a fresh rawduck.connect(), at hand."""
     preamble = "import os, sys, time, duckdb, rawduck\nconnection = rawduck.connect()\n"
     command = [sys.executable, "-c", preamble + textwrap.dedent(code), *arguments]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    child = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
+    try:
+        yield child
+    finally:
+        # Whatever the test has made of it, nothing of it stays behind, its own children included.
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
 
 
 def run_python(code: str, *arguments: str) -> str:
     """Runs such a child to its end. Returns what it printed."""
     with start_python(code, *arguments) as child:
-        output, errors = child.communicate(timeout=120)
-    assert child.returncode == 0, errors
+        output, errors = child.communicate(timeout=CHILD_SECONDS)
+        assert child.returncode == 0, errors
     return output.strip()
 
 
@@ -124,8 +135,8 @@ def kill_when_ready(code: str, *arguments: str) -> str:
     with start_python(code, *arguments) as child:
         line = child.stdout.readline()
         child.kill()
-        _, errors = child.communicate(timeout=120)
-    assert line.startswith("ready"), errors
+        _, errors = child.communicate(timeout=CHILD_SECONDS)
+        assert line.startswith("ready"), errors
     return line.strip()
 
 

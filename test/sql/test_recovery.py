@@ -7,7 +7,7 @@ import time
 
 import pytest
 import rawduck
-from support import attach, one, start_python
+from support import CHILD_SECONDS, attach, one, start_python
 
 WRITER = """
 connection.execute("SET wal_autocheckpoint = '%s'")
@@ -30,8 +30,8 @@ def run_writer_and_kill(path: str, seconds: float, autocheckpoint: str) -> int:
         first = child.stdout.readline()
         time.sleep(seconds)
         child.kill()
-        output, errors = child.communicate(timeout=60)
-    assert first, errors
+        output, errors = child.communicate(timeout=CHILD_SECONDS)
+        assert first, errors
     return int(([first] + [line for line in output.splitlines(keepends=True) if line.endswith("\n")])[-1])
 
 

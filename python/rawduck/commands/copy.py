@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import time
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -45,11 +46,15 @@ def copy(
     """Copy a file onto a volume, off it, or between volumes, byte for byte."""
     source, destination = _absolute(source), _absolute(destination)
     destination = _with_name(destination, source)
+    start = time.perf_counter()
     with rawduck.connect() as connection, _progress_bar() as progress:
-        progress.console.print(f"{source} → {destination}", soft_wrap=True)
-        task = progress.add_task("", total=_source_size(connection, source))
+        task = progress.add_task(PurePosixPath(source).name, total=_source_size(connection, source))
         copied = copy_file(connection, source, destination, overwrite, progress, task)
         progress.update(task, completed=copied, total=copied)
+    took = render.seconds(time.perf_counter() - start)
+    render.console.print(
+        f"Copied {render.size(copied)} to {destination} in {took}", soft_wrap=True, markup=False
+    )
 
 
 def copy_file(
@@ -92,7 +97,9 @@ def _progress_bar() -> Progress:
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        console=render.console,
+        console=render.error_console,
+        transient=True,
+        disable=not render.error_console.is_terminal,
     )
 
 
