@@ -225,7 +225,7 @@ TEST_P(VolumeTest, ManyThreadsOnManyFiles) {
                 contents[t] += bytes;
                 log->Sync();
                 const std::string block(BLOCK, static_cast<char>('a' + t));
-                shared->Write(block.data(), BLOCK, 12288 + (i * 8 + t) % 100 * BLOCK);
+                shared->Write(block.data(), BLOCK, 12288 + (i * 8 + t) % 96 * BLOCK);
                 if (i % 10 == 0) {
                     shared->Sync();
                     auto scratch = volume->Open("scratch" + std::to_string(t), WriteMode());
