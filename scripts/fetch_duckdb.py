@@ -44,7 +44,8 @@ def fetch(folder: str) -> str:
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix="fetch-") as temporary:
         with tarfile.open(download(temporary)) as archive:
-            archive.extractall(temporary, filter="data")
+            # The filter refuses entries that would land elsewhere; Pythons before 3.11.4 do not have it.
+            archive.extractall(temporary, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         # Moved into place when complete, so that an interrupted run leaves nothing that looks finished.
         shutil.rmtree(os.path.join(folder, f"duckdb-{VERSION}"), ignore_errors=True)
         os.rename(os.path.join(temporary, f"duckdb-{VERSION}"), os.path.join(folder, f"duckdb-{VERSION}"))

@@ -24,9 +24,9 @@ constexpr uint64_t PIECE_BYTES = 8 * MIB;
 constexpr const char *TEMPORARY_SUFFIX = ".nvme_copy";
 
 //! DuckDB's own file system would not notice a database that is attached in this process, and drop its lock.
-void CheckNotAttachedHere(const std::string &path) {
+void CheckNotAttachedHere(duckdb::FileSystem &files, const std::string &path) {
     if (!IsVolumePath(path) && !IsDirectPath(path)) {
-        Translated([&] { CheckNoPosixLock(path); });
+        Translated([&] { CheckNoPosixLock(files.ExpandPath(path)); });
     }
 }
 
@@ -66,8 +66,8 @@ void FileCopy::CheckNames(bool overwrite) {
         throw duckdb::InvalidInputException("%s: source and destination of the copy are the same",
                                             source_path_);
     }
-    CheckNotAttachedHere(source_path_);
-    CheckNotAttachedHere(destination_path_);
+    CheckNotAttachedHere(files_, source_path_);
+    CheckNotAttachedHere(files_, destination_path_);
     RequireNoLog(source_path_,
                  "it holds what is not yet in the file. ATTACH the database, CHECKPOINT and DETACH it, "
                  "then copy");

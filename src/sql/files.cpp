@@ -54,7 +54,12 @@ Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
         throw Error(ErrorCode::INVALID,
                     path + ": nvme_remove removes files of volumes: nvme://<target>/<name>");
     }
-    duckdb::FileSystem::GetFileSystem(context).RemoveFile(path);
+    auto &files = duckdb::FileSystem::GetFileSystem(context);
+    // Removing a file that somebody works on would lose what they go on to write; the lock finds out.
+    auto handle =
+        files.OpenFile(path, duckdb::FileFlags::FILE_FLAGS_READ | duckdb::FileFlags::FILE_FLAGS_WRITE |
+                                 duckdb::FileLockType::WRITE_LOCK);
+    files.RemoveFile(path);
     return {{Value(path)}};
 }
 

@@ -47,9 +47,9 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
     add(SETTING_ENGINE, "How nvme:// and direct:// reach the device: auto, io_uring or posix.",
         LogicalType::VARCHAR, Value("auto"), OnSetEngine);
     add(SETTING_QUEUE_MODE,
-        "How threads share the device's queues: sync (one command at a time per thread), single (one queue "
-        "for "
-        "all), pool (several shared queues) or thread (each thread has its own).",
+        "How threads share the device's queues: thread (each has its own), pool (several, each behind a "
+        "lock), "
+        "single (one, behind a lock) or sync (none: a thread waits for each command).",
         LogicalType::VARCHAR, Value("thread"), OnSetQueueMode);
     add(SETTING_QUEUE_DEPTH, "Commands in flight per queue, 1 to 4096.", LogicalType::BIGINT,
         Value::BIGINT(32), OnSetQueueDepth);

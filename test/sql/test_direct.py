@@ -107,6 +107,16 @@ def test_every_engine(con, database, engine):
     assert summary(con) == CHECKSUM
 
 
+@pytest.mark.parametrize("mode", ["thread", "pool", "single", "sync"])
+def test_every_queue_mode(con, database, mode):
+    con.execute(f"SET nvme_queue_mode = '{mode}'")
+    con.execute("SET nvme_queue_depth = 4")
+    fill(con, database)
+    con.execute("DETACH d")
+    con.execute(f"ATTACH 'direct://{database}' AS d")
+    assert summary(con) == CHECKSUM
+
+
 @pytest.mark.parametrize(
     "options", ["(BLOCK_SIZE 16384)", "(IO_MODE 'DIRECT_IO')", "(ENCRYPTION_KEY 'secret')"]
 )

@@ -40,5 +40,5 @@ def test_only_files_of_volumes(con, path):
 
 
 def test_a_missing_file(file_target, con):
-    with pytest.raises(duckdb.IOException, match='no file "x.duckdb" on this volume'):
+    with pytest.raises(duckdb.IOException, match=r'no file "x\.duckdb" on this volume'):
         con.execute(f"CALL nvme_remove('{file_target.path('x.duckdb')}')")
