@@ -69,8 +69,11 @@ rawduck_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
     // Never closed: DuckDB keeps pointers into it for as long as the process lives.
     void *extension = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!extension) {
-        throw std::runtime_error("rawduck: cannot load " + path +
-                                 ", which belongs beside rawduck.duckdb_extension: " + LastLoaderError());
+        throw std::runtime_error(
+            "rawduck: cannot load " + path + ": " + LastLoaderError() +
+            ". The file belongs beside rawduck.duckdb_extension. If a symbol of duckdb is "
+            "undefined, this DuckDB does not export all of its C++ symbols: use the static "
+            "form of the extension (`make static`).");
     }
     auto init = reinterpret_cast<void (*)(duckdb::ExtensionLoader &)>(dlsym(extension, ENTRY_POINT));
     if (!init) {

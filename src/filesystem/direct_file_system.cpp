@@ -117,9 +117,12 @@ void DirectFileSystem::MoveFile(const std::string &source, const std::string &ta
             "%s: cannot move it to %s; CALL nvme_copy(source, destination) instead", source, target);
     }
     local_->MoveFile(LocalPath(source), LocalPath(target), opener);
+    const std::string from = AbsolutePath(source, opener), to = AbsolutePath(target, opener);
     Translated([&] {
-        SyncDirectoryOf(AbsolutePath(target, opener));
-        SyncDirectoryOf(AbsolutePath(source, opener));
+        SyncDirectoryOf(to);
+        if (from.substr(0, from.rfind('/')) != to.substr(0, to.rfind('/'))) {
+            SyncDirectoryOf(from);
+        }
     });
 }
 
