@@ -75,7 +75,7 @@ static: ## The self-contained extension, tested in a C++ host (takes long)
 .PHONY: format
 format: ## Format C++ and Python
 	@scripts/bootstrap.sh build
-	@find src test -name '*.[ch]pp' -print0 | xargs -0r .venv/bin/clang-format -i
+	@find src test bench -name '*.[ch]pp' -print0 | xargs -0r .venv/bin/clang-format -i
 	@.venv/bin/ruff format --quiet .
 	@.venv/bin/ruff check --quiet --fix .
 

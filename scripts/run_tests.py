@@ -100,23 +100,23 @@ def pytest(folder: str, arguments: list[str]) -> Counts:
 
 
 def fuzz() -> Counts:
-    """Every fuzz target for a share of FUZZ_SECONDS, starting from the seeds in test/fuzz/corpus."""
+    """Every fuzz target for a share of FUZZ_SECONDS. What it learned stays in build/fuzz for the next run."""
     if configure_and_build("fuzz", "RAWDUCK_FUZZ=ON", "CMAKE_CXX_COMPILER=clang++") != 0:
         return Counts(failed=1)
-    targets = sorted(path for path in (BUILD / "fuzz").glob("rawduck_fuzz*") if os.access(path, os.X_OK))
-    targets = [path for path in targets if path.is_file()]
-    if not targets:
-        return Counts(failed=1)
-    counts = Counts()
+    targets = sorted((BUILD / "fuzz").glob("*_fuzz"))
+    counts = Counts() if targets else Counts(failed=1)
     for target in targets:
-        seconds = max(1, FUZZ_SECONDS // len(targets))
-        found = BUILD / "fuzz" / "corpus" / target.name
-        found.mkdir(parents=True, exist_ok=True)
-        seeds = ROOT / "test" / "fuzz" / "corpus" / target.name.removeprefix("rawduck_fuzz_")
-        folders = [str(folder) for folder in (found, seeds) if folder.is_dir()]
-        options = [f"-max_total_time={seconds}", "-rss_limit_mb=4096", "-print_final_stats=1", "-verbosity=0"]
-        status = run([str(target), *options, f"-artifact_prefix={BUILD / 'fuzz'}/", *folders])
-        counts += Counts(failed=1) if status else Counts(passed=1)
+        corpus = BUILD / "fuzz" / f"{target.name}_corpus"
+        corpus.mkdir(exist_ok=True)
+        limits = [f"-max_total_time={FUZZ_SECONDS // len(targets)}", "-rss_limit_mb=4096", "-timeout=20"]
+        options = [
+            *limits,
+            "-print_final_stats=1",
+            "-print_funcs=0",
+            "-verbosity=0",
+            f"-artifact_prefix={BUILD / 'fuzz'}/",
+        ]
+        counts += Counts(failed=1) if run([str(target), *options, str(corpus)]) else Counts(passed=1)
     return counts
 
 

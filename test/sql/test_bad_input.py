@@ -171,6 +171,14 @@ def test_newer_format(filled, con):
         attach(con, filled, "x.duckdb", "(READ_ONLY)")
 
 
+def test_memory_mapping_is_refused(filled, con):
+    """There is no file system whose pages could be mapped."""
+    with pytest.raises(duckdb.Error, match=r"(?i)map"):
+        attach(con, filled, "x.duckdb", "(IO_MODE 'MMAP')")
+    attach(con, filled, "x.duckdb")
+    assert one(con, "SELECT count(*) FROM x.t") == 1000
+
+
 def test_missing_volume_in_functions(con):
     for function in ("nvme_info", "nvme_files", "nvme_check"):
         with pytest.raises(duckdb.Error, match="/no/such/disk"):

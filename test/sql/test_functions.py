@@ -156,6 +156,20 @@ def test_engines(tmp_path, engine, kind):
         assert reads["depth_max"] <= 8
 
 
+@pytest.mark.parametrize("mode", ["sync", "single", "pool", "thread"])
+@pytest.mark.parametrize("kind", ["memory-4096", "file-512", "loop-4096"])
+def test_queue_modes(tmp_path, mode, kind):
+    with make_target(kind, tmp_path) as target, rawduck.connect(config={"threads": 8}) as con:
+        con.execute(f"SET nvme_queue_mode = '{mode}'")
+        attach(con, target, "x.duckdb")
+        con.execute("CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(400000)")
+        assert one(con, "SELECT queue_mode FROM nvme_info(?)", target.name) == mode
+        con.execute("DETACH x")
+        attach(con, target, "x.duckdb")
+        wrong = "SELECT count(*), count(*) FILTER (s <> md5(v::VARCHAR)) FROM x.t"
+        assert con.execute(wrong).fetchone() == (400000, 0)
+
+
 def test_a_block_is_read_by_several_commands_at_once(file_target, con):
     con.execute("SET nvme_engine = 'io_uring'; SET nvme_max_transfer = '64 KiB'; SET nvme_prefetch = false")
     attach(con, file_target, "x.duckdb")
