@@ -71,11 +71,10 @@ double LookupNs(uint64_t extents) {
 } // namespace
 
 int main() {
-    const Shape shapes[] = {{64 * MIB, 10, 1},
-                            {8 * GIB, 100, 10},
-                            {1024 * GIB, 1000, 10},
-                            {16 * 1024 * GIB, 10000, 10}};
-    printf("%12s %8s %9s %10s %12s %12s\n", "capacity GiB", "files", "extents", "mount ms", "write ms", "metadata MiB");
+    const Shape shapes[] = {
+        {64 * MIB, 10, 1}, {8 * GIB, 100, 10}, {1024 * GIB, 1000, 10}, {16 * 1024 * GIB, 10000, 10}};
+    printf("%12s %8s %9s %10s %12s %12s\n", "capacity GiB", "files", "extents", "mount ms", "write ms",
+           "metadata MiB");
     int number = 0;
     for (const Shape &shape : shapes) {
         const std::string target = "memory:bench" + std::to_string(number++);
@@ -85,8 +84,8 @@ int main() {
         const double write_ms = FillMsPerExtent(target, shape);
         const double mount_ms = MedianMountMs(target);
         const VolumeInfo info = PinVolume(target, MountOptions())->Info();
-        printf("%12.2f %8lu %9lu %10.2f %12.4f %12.1f\n", static_cast<double>(info.capacity_bytes) / GIB, info.files,
-               info.extents, mount_ms, write_ms, static_cast<double>(info.metadata_bytes) / MIB);
+        printf("%12.2f %8lu %9lu %10.2f %12.4f %12.1f\n", static_cast<double>(info.capacity_bytes) / GIB,
+               info.files, info.extents, mount_ms, write_ms, static_cast<double>(info.metadata_bytes) / MIB);
         DropMemoryTarget(target.substr(7));
     }
     printf("\n%12s %10s\n", "extents", "lookup ns");

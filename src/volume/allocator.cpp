@@ -24,7 +24,8 @@ void Allocator::Erase(std::map<uint64_t, uint64_t>::iterator entry) {
     by_start_.erase(entry);
 }
 
-Allocator::Result Allocator::Take(std::map<uint64_t, uint64_t>::iterator entry, uint64_t start, uint64_t units) {
+Allocator::Result Allocator::Take(std::map<uint64_t, uint64_t>::iterator entry, uint64_t start,
+                                  uint64_t units) {
     const uint64_t free_start = entry->first;
     const uint64_t free_end = entry->first + entry->second;
     Erase(entry);

@@ -21,9 +21,9 @@ class Allocator {
     //! Takes [start, start + units) out of the free space. False when any of it is not free.
     bool Claim(Unit start, uint64_t units);
 
-    //! One extent of between 1 and `wanted` units; `units` 0 when there is no space at all. Tries, in order: to
-    //! continue at `hint`, the lowest (or with `from_the_end`, the highest) free extent that is large enough,
-    //! the largest there is.
+    //! One extent of between 1 and `wanted` units; `units` 0 when there is no space at all. Tries, in order:
+    //! to continue at `hint`, the lowest (or with `from_the_end`, the highest) free extent that is large
+    //! enough, the largest there is.
     struct Result {
         Unit start{0};
         uint64_t units = 0;
@@ -42,8 +42,8 @@ class Allocator {
     void Erase(std::map<uint64_t, uint64_t>::iterator entry);
     Result Take(std::map<uint64_t, uint64_t>::iterator entry, uint64_t start, uint64_t units);
 
-    std::map<uint64_t, uint64_t> by_start_;              //!< start -> units
-    std::set<std::pair<uint64_t, uint64_t>> by_units_;   //!< (units, start)
+    std::map<uint64_t, uint64_t> by_start_;            //!< start -> units
+    std::set<std::pair<uint64_t, uint64_t>> by_units_; //!< (units, start)
     uint64_t begin_, end_, reserve_, free_units_ = 0, total_units_ = 0;
 };
 

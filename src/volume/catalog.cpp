@@ -8,9 +8,7 @@ namespace rawduck {
 namespace {
 
 Item CreateItem(uint64_t id, const CatalogEntry &entry) {
-    Item item;
-    item.type = ItemType::CREATE;
-    item.file_id = id;
+    Item item(ItemType::CREATE, id);
     item.kind = static_cast<uint8_t>(entry.kind);
     item.time_us = entry.created_us;
     item.name = entry.name;
@@ -18,25 +16,19 @@ Item CreateItem(uint64_t id, const CatalogEntry &entry) {
 }
 
 Item ExtentsItem(uint64_t id, const CatalogEntry &entry) {
-    Item item;
-    item.type = ItemType::EXTENTS;
-    item.file_id = id;
+    Item item(ItemType::EXTENTS, id);
     item.extents = entry.extents;
     return item;
 }
 
 Item HolesItem(uint64_t id, const CatalogEntry &entry) {
-    Item item;
-    item.type = ItemType::HOLES;
-    item.file_id = id;
+    Item item(ItemType::HOLES, id);
     item.holes = entry.holes;
     return item;
 }
 
 Item SizeItem(uint64_t id, const CatalogEntry &entry) {
-    Item item;
-    item.type = ItemType::SIZE;
-    item.file_id = id;
+    Item item(ItemType::SIZE, id);
     item.size = entry.size;
     item.time_us = entry.modified_us;
     item.tail = entry.tail;
@@ -184,7 +176,8 @@ bool Catalog::ApplyRemap(CatalogEntry &entry, const Item &item, std::string &pro
         }
         std::vector<Extent> rebuilt;
         for (const Extent &extent : result) {
-            const bool hit = page.file_unit >= extent.file_unit && page.file_unit < extent.file_unit + extent.units;
+            const bool hit =
+                page.file_unit >= extent.file_unit && page.file_unit < extent.file_unit + extent.units;
             if (!hit) {
                 AppendExtent(rebuilt, extent);
                 continue;
@@ -282,7 +275,8 @@ std::vector<std::string> Catalog::Verify() const {
             end = hole.offset + hole.length;
         }
     }
-    std::sort(used.begin(), used.end(), [](const auto &a, const auto &b) { return a.first.start < b.first.start; });
+    std::sort(used.begin(), used.end(),
+              [](const auto &a, const auto &b) { return a.first.start < b.first.start; });
     for (size_t i = 1; i < used.size(); i++) {
         const Extent &previous = used[i - 1].first;
         if (previous.start + previous.units > used[i].first.start) {

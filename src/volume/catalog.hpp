@@ -15,9 +15,9 @@ namespace rawduck {
 struct CatalogEntry {
     std::string name;
     FileKind kind = FileKind::OTHER;
-    uint64_t size = 0;      //!< bytes
+    uint64_t size = 0; //!< bytes
     int64_t created_us = 0, modified_us = 0;
-    std::string tail;       //!< the bytes of the partial last LBA; empty when the size is a multiple of the LBA
+    std::string tail; //!< the bytes of the partial last LBA; empty when the size is a multiple of the LBA
     std::vector<Extent> extents; //!< in file order, covering the size exactly, rounded up to units
     std::vector<Hole> holes;     //!< sorted, disjoint, below the size
     uint64_t Units() const;      //!< covered by the extents

@@ -20,8 +20,9 @@ std::string Count(uint64_t count, const std::string &noun) {
 void ReportSuperblocks(const VolumeImage &image, std::vector<CheckFinding> &findings) {
     for (int i = 0; i < 2; i++) {
         const SuperblockState &copy = image.copies[i];
-        findings.push_back({copy.valid ? Severity::OK : Severity::WARNING, "superblock " + std::to_string(i),
-                            copy.valid ? "valid" : copy.problem + "; the other one is used, the next write repairs it"});
+        findings.push_back(
+            {copy.valid ? Severity::OK : Severity::WARNING, "superblock " + std::to_string(i),
+             copy.valid ? "valid" : copy.problem + "; the other one is used, the next write repairs it"});
     }
 }
 
@@ -67,9 +68,9 @@ void ReportSpace(const VolumeImage &image, std::vector<CheckFinding> &findings) 
     for (const std::string &problem : image.catalog->Verify()) {
         findings.push_back({Severity::ERROR, "space", problem});
     }
-    findings.push_back({Severity::OK, "space",
-                        std::to_string(used * UNIT_SIZE) + " of " + std::to_string(total * UNIT_SIZE) +
-                            " bytes in use"});
+    findings.push_back(
+        {Severity::OK, "space",
+         std::to_string(used * UNIT_SIZE) + " of " + std::to_string(total * UNIT_SIZE) + " bytes in use"});
 }
 
 } // namespace

@@ -9,7 +9,7 @@ namespace rawduck {
 
 struct CheckFinding {
     enum class Severity { OK, WARNING, ERROR } severity = Severity::OK;
-    std::string what;  //!< "superblock 0", "snapshot", "log", "file sales.duckdb", "space"
+    std::string what; //!< "superblock 0", "snapshot", "log", "file sales.duckdb", "space"
     std::string detail;
 };
 

@@ -61,7 +61,8 @@ bool Volume::RemoveDirectory(const std::string &name, bool recursive) {
     return true;
 }
 
-void Volume::List(const std::string &directory, const std::function<void(const std::string &, bool)> &visit) const {
+void Volume::List(const std::string &directory,
+                  const std::function<void(const std::string &, bool)> &visit) const {
     std::set<std::pair<std::string, bool>> children;
     {
         std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
@@ -70,7 +71,8 @@ void Volume::List(const std::string &directory, const std::function<void(const s
              entry != state_->names.end() && entry->first.compare(0, prefix.size(), prefix) == 0; ++entry) {
             const std::string rest = entry->first.substr(prefix.size());
             const size_t slash = rest.find('/');
-            const bool is_directory = slash != std::string::npos || entry->second->Kind() == FileKind::DIRECTORY;
+            const bool is_directory =
+                slash != std::string::npos || entry->second->Kind() == FileKind::DIRECTORY;
             children.insert({rest.substr(0, slash), is_directory});
         }
     }

@@ -13,7 +13,8 @@ constexpr size_t SLOTS_MIN = 64;
 
 void ExtentMap::Append(Unit start, uint64_t units) {
     assert(units > 0);
-    const bool continues = !extents_.empty() && extents_.back().start + extents_.back().units == Index(start) &&
+    const bool continues = !extents_.empty() &&
+                           extents_.back().start + extents_.back().units == Index(start) &&
                            extents_.back().file_unit + extents_.back().units == units_;
     if (continues) {
         extents_.back().units += units;
@@ -24,8 +25,8 @@ void ExtentMap::Append(Unit start, uint64_t units) {
     Reindex();
 }
 
-// Extends the index to the end of the file. Slots that exist stay right, because extents only grow at the end;
-// when there are too many slots for the number of extents, every second one goes.
+// Extends the index to the end of the file. Slots that exist stay right, because extents only grow at the
+// end; when there are too many slots for the number of extents, every second one goes.
 void ExtentMap::Reindex() {
     const size_t limit = std::max(SLOTS_MIN, SLOTS_PER_EXTENT * extents_.size());
     while ((units_ >> slot_shift_) > limit) {

@@ -1,12 +1,12 @@
 //! One file of a mounted volume: maps its bytes to the target, grows, and tells the log what became durable.
 //!
 //! Where a byte is: everything before `tail_start_` lies on the target where `map_` says (or in a hole); what
-//! was appended since lies in `tail_`, in memory, until a Sync writes its whole LBAs and puts the rest into the
-//! record. With an empty tail everything lies on the target and the size is a multiple of the LBA size.
+//! was appended since lies in `tail_`, in memory, until a Sync writes its whole LBAs and puts the rest into
+//! the record. With an empty tail everything lies on the target and the size is a multiple of the LBA size.
 //!
 //! Lock order: publish_mutex_, gate_, map_mutex_; then the locks of Space and MetadataLog. The gate is held
-//! shared by reads and by writes in place, exclusively by whatever moves the tail or takes space away, so that
-//! no command is in flight to space that is being freed.
+//! shared by reads and by writes in place, exclusively by whatever moves the tail or takes space away, so
+//! that no command is in flight to space that is being freed.
 #pragma once
 
 #include "common/aligned_buffer.hpp"
@@ -56,8 +56,8 @@ class File {
     //! Gives back space behind the size that was only reserved. For the last writer's close.
     void ReleaseReservation();
 
-    //! Marks the file as removed and returns what it covers, for the caller to free with the record that removes
-    //! it, or, when it is still open, with its last close. Nothing is published afterwards.
+    //! Marks the file as removed and returns what it covers, for the caller to free with the record that
+    //! removes it, or, when it is still open, with its last close. Nothing is published afterwards.
     void MarkRemoved();
     bool Removed() const { return removed_.load(std::memory_order_acquire); }
     std::vector<Extent> TakeExtents();
@@ -68,8 +68,8 @@ class File {
 
   private:
     struct Shadow {
-        Unit durable{0};  //!< where the page lies for a mount right now
-        Verify verify;    //!< what the new page holds
+        Unit durable{0}; //!< where the page lies for a mount right now
+        Verify verify;   //!< what the new page holds
     };
 
     // file_read.cpp
@@ -99,7 +99,6 @@ class File {
     void PublishPages(std::vector<Item> &items, std::vector<Extent> &freed);
     void PublishExtents(std::vector<Item> &items);
     void PublishSize(std::vector<Item> &items);
-    Item MakeItem(ItemType type) const;
     void CutTail(uint64_t size);
     std::vector<Extent> CutUnits(uint64_t units);
 
@@ -116,15 +115,15 @@ class File {
     ExtentMap map_;
     HoleSet holes_;
     std::atomic<bool> has_holes_{false};
-    bool holes_dirty_ = false;            //!< guarded by map_mutex_
+    bool holes_dirty_ = false; //!< guarded by map_mutex_
 
     std::atomic<uint64_t> size_{0};
     std::atomic<int64_t> modified_us_{0};
-    uint64_t tail_start_ = 0;             //!< guarded by gate_
-    AlignedBuffer tail_;                  //!< guarded by gate_
-    bool tail_dirty_ = false;             //!< guarded by gate_: bytes of the durable tail were changed
-    std::map<uint64_t, Shadow> shadows_;  //!< guarded by gate_: head pages rewritten since the last publish
-    std::atomic<bool> unflushed_{false};  //!< data on the target that no flush and no VERIFY covers
+    uint64_t tail_start_ = 0;            //!< guarded by gate_
+    AlignedBuffer tail_;                 //!< guarded by gate_
+    bool tail_dirty_ = false;            //!< guarded by gate_: bytes of the durable tail were changed
+    std::map<uint64_t, Shadow> shadows_; //!< guarded by gate_: head pages rewritten since the last publish
+    std::atomic<bool> unflushed_{false}; //!< data on the target that no flush and no VERIFY covers
 
     // What the log has been told, guarded by publish_mutex_ (durable_size_ is also read under the gate).
     std::atomic<uint64_t> durable_size_{0};

@@ -14,7 +14,8 @@ namespace {
 constexpr uint64_t VERIFY_BYTES_MAX = 256 * KIB;
 } // namespace
 
-File::File(const FileContext &context, uint64_t id, std::string name, FileKind kind, const CatalogEntry *entry)
+File::File(const FileContext &context, uint64_t id, std::string name, FileKind kind,
+           const CatalogEntry *entry)
     : context_(context), id_(id), kind_(kind), name_(std::move(name)), modified_us_(NowUs()) {
     if (!entry) {
         return;
@@ -79,13 +80,6 @@ void File::Sync() {
     context_.log.Commit(ticket);
 }
 
-Item File::MakeItem(ItemType type) const {
-    Item item;
-    item.type = type;
-    item.file_id = id_;
-    return item;
-}
-
 // Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty.
 uint64_t File::QueuePublish(std::vector<Extent> freed) {
     std::vector<Item> items;
@@ -96,7 +90,7 @@ uint64_t File::QueuePublish(std::vector<Extent> freed) {
     PublishExtents(items);
     PublishSize(items);
     if (holes_dirty_) {
-        Item holes = MakeItem(ItemType::HOLES);
+        Item holes(ItemType::HOLES, id_);
         holes.holes = holes_.List();
         items.push_back(std::move(holes));
         holes_dirty_ = false;
@@ -116,7 +110,7 @@ void File::PublishTail(std::vector<Item> &items, bool &data_flush) {
         return;
     }
     WriteVerified(tail_.Data(), whole, tail_start_);
-    Item verify = MakeItem(ItemType::VERIFY);
+    Item verify(ItemType::VERIFY, id_);
     for (const Segment &segment : Segments(tail_.Data(), whole, tail_start_)) {
         verify.verify.push_back(Verify{segment.device_offset, static_cast<uint32_t>(segment.length),
                                        Crc32c(0, segment.data, segment.length)});
@@ -130,8 +124,8 @@ void File::PublishPages(std::vector<Item> &items, std::vector<Extent> &freed) {
     if (shadows_.empty()) {
         return;
     }
-    Item remap = MakeItem(ItemType::REMAP);
-    Item verify = MakeItem(ItemType::VERIFY);
+    Item remap(ItemType::REMAP, id_);
+    Item verify(ItemType::VERIFY, id_);
     for (const auto &[page, shadow] : shadows_) {
         remap.extents.push_back(Extent{page, shadow.verify.device_offset / UNIT_SIZE, 1});
         verify.verify.push_back(shadow.verify);
@@ -145,7 +139,7 @@ void File::PublishPages(std::vector<Item> &items, std::vector<Extent> &freed) {
 void File::PublishExtents(std::vector<Item> &items) {
     const uint64_t needed = AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE;
     if (needed > durable_units_) {
-        Item extents = MakeItem(ItemType::EXTENTS);
+        Item extents(ItemType::EXTENTS, id_);
         extents.extents = map_.Slice(durable_units_, needed);
         items.push_back(std::move(extents));
     }
@@ -156,7 +150,7 @@ void File::PublishSize(std::vector<Item> &items) {
     if (size == durable_size_ && !tail_dirty_) {
         return;
     }
-    Item item = MakeItem(size < durable_size_ ? ItemType::TRUNCATE : ItemType::SIZE);
+    Item item(size < durable_size_ ? ItemType::TRUNCATE : ItemType::SIZE, id_);
     item.size = size;
     item.time_us = modified_us_;
     item.tail.assign(tail_.Data(), tail_.Size());
@@ -191,11 +185,13 @@ void File::Truncate(uint64_t size) {
         context_.log.Commit(context_.log.Queue({}, false, std::move(freed)));
         return;
     }
-    // The gate stays closed until the record is durable: later appends reuse LBAs that a mount before it reads.
+    // The gate stays closed until the record is durable: later appends reuse LBAs that a mount before it
+    // reads.
     context_.log.Commit(QueuePublish(std::move(freed)));
 }
 
-// Lets the tail end at `size`: cut off, or read back from the target when the file now ends inside an LBA there.
+// Lets the tail end at `size`: cut off, or read back from the target when the file now ends inside an LBA
+// there.
 void File::CutTail(uint64_t size) {
     const uint64_t base = AlignDown(size, context_.lba_size);
     if (!tail_.Empty() && size > tail_start_) {
@@ -227,7 +223,8 @@ std::vector<Extent> File::CutUnits(uint64_t units) {
 bool File::Deallocate(uint64_t offset, uint64_t length) {
     std::shared_lock<Gate> gate(gate_);
     const uint64_t begin = AlignUp(offset, UNIT_SIZE);
-    const uint64_t end = AlignDown(std::min(offset + length, tail_.Empty() ? Size() : tail_start_), UNIT_SIZE);
+    const uint64_t end =
+        AlignDown(std::min(offset + length, tail_.Empty() ? Size() : tail_start_), UNIT_SIZE);
     bool taken = begin < end;
     if (taken) {
         for (const Segment &segment : Segments(nullptr, end - begin, begin)) {

@@ -32,8 +32,8 @@ void File::Write(const char *data, uint64_t length, uint64_t offset) {
     }
     if (offset + length < offset) {
         throw Error(ErrorCode::INVALID, context_.io.TargetName() + "/" + Name() + ": a write of " +
-                                            std::to_string(length) + " bytes at offset " + std::to_string(offset) +
-                                            " exceeds the largest possible file");
+                                            std::to_string(length) + " bytes at offset " +
+                                            std::to_string(offset) + " exceeds the largest possible file");
     }
     if (!TryWriteInPlace(data, length, offset)) {
         std::unique_lock<Gate> gate(gate_);
@@ -127,9 +127,9 @@ void File::EnsureUnits(uint64_t units) {
         const Allocator::Result found = context_.space.Allocate(wanted, map_.End(), IsTemp(), false);
         if (found.units == 0) {
             throw Error(ErrorCode::NO_SPACE,
-                        context_.io.TargetName() + ": the volume is full: cannot grow \"" + Name() + "\" by " +
-                            std::to_string(missing * UNIT_SIZE) + " bytes (free: " +
-                            std::to_string(context_.space.FreeUnits() * UNIT_SIZE) +
+                        context_.io.TargetName() + ": the volume is full: cannot grow \"" + Name() +
+                            "\" by " + std::to_string(missing * UNIT_SIZE) +
+                            " bytes (free: " + std::to_string(context_.space.FreeUnits() * UNIT_SIZE) +
                             " bytes); remove files from it, or use a larger volume");
         }
         map_.Append(found.start, found.units);
@@ -202,8 +202,8 @@ void File::ExtendTo(uint64_t offset) {
     AppendGated(zeros, offset - Size());
 }
 
-// Writes the whole LBAs of the tail. The LBA that the durable tail belongs to may be overwritten: a mount takes
-// its bytes from the record.
+// Writes the whole LBAs of the tail. The LBA that the durable tail belongs to may be overwritten: a mount
+// takes its bytes from the record.
 void File::DrainTail() {
     const uint64_t whole = AlignDown(tail_.Size(), context_.lba_size);
     if (whole == 0) {

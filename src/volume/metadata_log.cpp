@@ -29,8 +29,8 @@ uint64_t SnapshotGrowth(const std::vector<Item> &items) {
 MetadataLog::MetadataLog(BlockIo &io, const Superblock &superblock, std::unique_ptr<Catalog> catalog,
                          FreeFunction free_extents)
     : io_(io), superblock_(superblock), catalog_(std::move(catalog)), free_extents_(std::move(free_extents)),
-      snapshot_limit_(superblock.metadata_units * UNIT_SIZE / 4 * 3), snapshot_bytes_(catalog_->SnapshotBytes()),
-      epoch_(superblock.epoch) {}
+      snapshot_limit_(superblock.metadata_units * UNIT_SIZE / 4 * 3),
+      snapshot_bytes_(catalog_->SnapshotBytes()), epoch_(superblock.epoch) {}
 
 uint64_t MetadataLog::Queue(std::vector<Item> items, bool data_flush, std::vector<Extent> freed) {
     std::lock_guard<std::mutex> guard(mutex_);
@@ -127,8 +127,8 @@ void MetadataLog::WriteRecord(const std::string &payload, size_t item_count, boo
     log_records_++;
 }
 
-// The area that is overwritten here is the one that no superblock on the device names any more: the superblocks
-// of the running epoch were durable before the first record of that epoch was acknowledged.
+// The area that is overwritten here is the one that no superblock on the device names any more: the
+// superblocks of the running epoch were durable before the first record of that epoch was acknowledged.
 void MetadataLog::StartEpoch() {
     const std::string snapshot = catalog_->Snapshot();
     if (snapshot.size() > superblock_.metadata_units * UNIT_SIZE) {
@@ -144,7 +144,8 @@ void MetadataLog::StartEpoch() {
         AlignedBuffer buffer;
         buffer.Append(snapshot.data(), snapshot.size());
         buffer.AppendZeros(AlignUp(snapshot.size(), UNIT_SIZE) - snapshot.size());
-        io_.Write(superblock_.metadata_start[superblock_.active_area] * UNIT_SIZE, buffer.Data(), buffer.Size());
+        io_.Write(superblock_.metadata_start[superblock_.active_area] * UNIT_SIZE, buffer.Data(),
+                  buffer.Size());
     }
     io_.Flush(); // the snapshot, and all data that it publishes
     WriteSuperblock(0);
@@ -168,7 +169,8 @@ void MetadataLog::ApplyToCatalog(const std::vector<Item> &items) {
     std::string problem;
     for (const Item &item : items) {
         if (!catalog_->Apply(item, problem)) {
-            throw Error(ErrorCode::CORRUPT, io_.TargetName() + ": refused to write metadata that contradicts itself (" +
+            throw Error(ErrorCode::CORRUPT, io_.TargetName() +
+                                                ": refused to write metadata that contradicts itself (" +
                                                 problem + "); this is a bug in rawduck, please report it");
         }
     }
@@ -196,19 +198,17 @@ void MetadataLog::BeforeOverwrite(uint64_t device_offset, uint64_t length) {
         }
     }
     if (covered) {
-        Item nothing;
-        nothing.type = ItemType::VERIFY;
-        Commit(Queue({nothing}, false, {}));
+        Commit(Queue({Item(ItemType::VERIFY, 0)}, false, {}));
     }
 }
 
 void MetadataLog::ThrowIfPoisoned() const {
     if (!poisoned_.empty()) {
-        throw Error(ErrorCode::POISONED, io_.TargetName() +
-                                             ": the volume takes no more writes after an earlier failure (" +
-                                             poisoned_ +
-                                             "); reading goes on. Detach everything on it, check the device, then "
-                                             "attach again: what was committed is there");
+        throw Error(ErrorCode::POISONED,
+                    io_.TargetName() + ": the volume takes no more writes after an earlier failure (" +
+                        poisoned_ +
+                        "); reading goes on. Detach everything on it, check the device, then "
+                        "attach again: what was committed is there");
     }
 }
 

@@ -1,5 +1,5 @@
-//! The writer of the metadata log. Items of all files go into one pending record in the order in which they are
-//! queued; whoever commits first writes the record for everyone who queued by then (group commit).
+//! The writer of the metadata log. Items of all files go into one pending record in the order in which they
+//! are queued; whoever commits first writes the record for everyone who queued by then (group commit).
 //!
 //! Invariants:
 //!  - One record is in flight at a time, and it is durable before the next one is written.
@@ -32,16 +32,16 @@ class MetadataLog {
     MetadataLog(BlockIo &io, const Superblock &superblock, std::unique_ptr<Catalog> catalog,
                 FreeFunction free_extents);
 
-    //! Adds items to the pending record and returns the ticket to commit. `data_flush`: data written earlier is
-    //! not covered by VERIFY items and must be flushed before the record. `freed` becomes free with the record.
-    //! Throws Error NO_SPACE (the metadata area is full; nothing was queued) or POISONED.
+    //! Adds items to the pending record and returns the ticket to commit. `data_flush`: data written earlier
+    //! is not covered by VERIFY items and must be flushed before the record. `freed` becomes free with the
+    //! record. Throws Error NO_SPACE (the metadata area is full; nothing was queued) or POISONED.
     uint64_t Queue(std::vector<Item> items, bool data_flush, std::vector<Extent> freed);
 
     //! Returns once everything up to the ticket is durable. Throws Error POISONED.
     void Commit(uint64_t ticket);
 
-    //! Call before bytes on the target are overwritten or discarded: a record whose VERIFY items cover them must
-    //! have a successor first, or the next mount would take the new bytes for a torn write.
+    //! Call before bytes on the target are overwritten or discarded: a record whose VERIFY items cover them
+    //! must have a successor first, or the next mount would take the new bytes for a torn write.
     void BeforeOverwrite(uint64_t device_offset, uint64_t length);
 
     //! Empty while healthy.

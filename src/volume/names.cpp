@@ -45,12 +45,13 @@ void CheckFileName(const std::string &name) {
         throw Error(ErrorCode::INVALID, "\"" + name + "\" cannot be the name of a file on a volume: " + why);
     };
     if (name.empty()) {
-        throw Error(ErrorCode::INVALID, "the path names a volume but no file on it; write "
-                                        "nvme://<target>/<file>, such as nvme:///data/disk.rawduck/sales.duckdb");
+        throw Error(ErrorCode::INVALID,
+                    "the path names a volume but no file on it; write "
+                    "nvme://<target>/<file>, such as nvme:///data/disk.rawduck/sales.duckdb");
     }
     if (name.size() > NAME_BYTES_MAX) {
-        refuse("it has " + std::to_string(name.size()) + " bytes, and at most " + std::to_string(NAME_BYTES_MAX) +
-               " are allowed");
+        refuse("it has " + std::to_string(name.size()) + " bytes, and at most " +
+               std::to_string(NAME_BYTES_MAX) + " are allowed");
     }
     if (name.find('\0') != std::string::npos) {
         throw Error(ErrorCode::INVALID, "the name of a file on a volume cannot contain a NUL byte");

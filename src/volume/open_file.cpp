@@ -27,8 +27,8 @@ OpenFile::~OpenFile() {
     try {
         Close();
     } catch (const std::exception &) {
-        // Nothing is lost that was promised: what was not synced is not durable, and a failed write or flush of
-        // the log has poisoned the volume, which the next operation on it reports.
+        // Nothing is lost that was promised: what was not synced is not durable, and a failed write or flush
+        // of the log has poisoned the volume, which the next operation on it reports.
     }
 }
 
@@ -38,14 +38,14 @@ uint64_t OpenFile::Read(void *data, uint64_t length, uint64_t offset) {
 
 void OpenFile::RequireWrite() const {
     if (!mode_.write) {
-        throw Error(ErrorCode::READ_ONLY, volume_->state_->target.name + ": \"" + file_->Name() +
-                                              "\" is open for reading only");
+        throw Error(ErrorCode::READ_ONLY,
+                    volume_->state_->target.name + ": \"" + file_->Name() + "\" is open for reading only");
     }
     const std::string poisoned = volume_->state_->log.Poisoned();
     if (!poisoned.empty()) {
-        throw Error(ErrorCode::POISONED, volume_->state_->target.name + ": cannot write to \"" + file_->Name() +
-                                             "\": the volume takes no more writes after an earlier failure (" +
-                                             poisoned + ")");
+        throw Error(ErrorCode::POISONED,
+                    volume_->state_->target.name + ": cannot write to \"" + file_->Name() +
+                        "\": the volume takes no more writes after an earlier failure (" + poisoned + ")");
     }
 }
 

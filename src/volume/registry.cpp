@@ -19,15 +19,15 @@ struct MountedVolume {
 struct Registry {
     const uint64_t fork_generation = ForkGeneration();
     std::mutex mutex;
-    std::map<std::string, MountedVolume> volumes;      //!< by identity
+    std::map<std::string, MountedVolume> volumes; //!< by identity
     std::map<const Volume *, std::string> identities;
     std::mutex stats_mutex;
-    std::map<std::string, TargetStats> stats;          //!< by identity
+    std::map<std::string, TargetStats> stats; //!< by identity
 };
 
-//! Never destroyed: handles of a database that outlives main's end still find it. After a fork the child starts
-//! with an empty one, because the parent's volumes, their locks and even the mutex belong to the parent; what the
-//! child inherited of them is left alone.
+//! Never destroyed: handles of a database that outlives main's end still find it. After a fork the child
+//! starts with an empty one, because the parent's volumes, their locks and even the mutex belong to the
+//! parent; what the child inherited of them is left alone.
 Registry &TheRegistry() {
     static std::atomic<Registry *> current{new Registry()};
     Registry *registry = current.load(std::memory_order_acquire);
@@ -103,7 +103,8 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
     std::lock_guard<std::mutex> guard(registry.mutex);
     auto mounted = registry.volumes.find(target.identity);
     if (mounted == registry.volumes.end()) {
-        std::shared_ptr<Volume> volume = Volume::Mount(target, options, StatsFor(target.identity, target.name));
+        std::shared_ptr<Volume> volume =
+            Volume::Mount(target, options, StatsFor(target.identity, target.name));
         registry.identities[volume.get()] = target.identity;
         mounted = registry.volumes.emplace(target.identity, MountedVolume{std::move(volume), 0}).first;
     }

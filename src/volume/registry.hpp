@@ -1,5 +1,5 @@
-//! The volumes mounted in this process, shared by every DuckDB instance in it. A volume is mounted by its first
-//! use and unmounted (which gives up its lock) as soon as it is idle.
+//! The volumes mounted in this process, shared by every DuckDB instance in it. A volume is mounted by its
+//! first use and unmounted (which gives up its lock) as soon as it is idle.
 #pragma once
 
 #include "volume/volume.hpp"

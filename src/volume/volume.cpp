@@ -12,17 +12,20 @@ namespace {
 
 [[noreturn]] void ThrowNotFound(const VolumeState &state, const std::string &name) {
     throw Error(ErrorCode::NOT_FOUND, state.target.name + ": no file \"" + name +
-                                          "\" on this volume; `rawduck ls " + state.target.name + "` lists them");
+                                          "\" on this volume; `rawduck ls " + state.target.name +
+                                          "` lists them");
 }
 
 void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
-    const bool conflict = (mode.lock == OpenMode::Lock::EXCLUSIVE && (file.exclusive_lock || file.shared_locks > 0)) ||
-                          (mode.lock == OpenMode::Lock::SHARED && file.exclusive_lock);
+    const bool conflict =
+        (mode.lock == OpenMode::Lock::EXCLUSIVE && (file.exclusive_lock || file.shared_locks > 0)) ||
+        (mode.lock == OpenMode::Lock::SHARED && file.exclusive_lock);
     if (conflict) {
-        throw Error(ErrorCode::LOCKED, state.target.name + ": \"" + file.Name() + "\" is already open " +
-                                           (file.exclusive_lock ? "for writing" : "for reading") +
-                                           " in this process, likely by another DuckDB instance; detach it there "
-                                           "first, or attach with READ_ONLY in both");
+        throw Error(ErrorCode::LOCKED,
+                    state.target.name + ": \"" + file.Name() + "\" is already open " +
+                        (file.exclusive_lock ? "for writing" : "for reading") +
+                        " in this process, likely by another DuckDB instance; detach it there "
+                        "first, or attach with READ_ONLY in both");
     }
     file.exclusive_lock = file.exclusive_lock || mode.lock == OpenMode::Lock::EXCLUSIVE;
     file.shared_locks += mode.lock == OpenMode::Lock::SHARED ? 1 : 0;
@@ -50,7 +53,8 @@ std::shared_ptr<Volume> Volume::MountDevice(const Target &target, std::unique_pt
     auto state = std::make_unique<VolumeState>(target, std::move(lock), std::move(io), std::move(image));
     state->engine_queue_mode = QueueModeName(options.io.queue_mode);
     state->queue_depth = options.io.queue_depth;
-    state->mount_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    state->mount_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     return std::shared_ptr<Volume>(new Volume(std::move(state)));
 }
 
@@ -136,20 +140,20 @@ void Volume::Move(const std::string &from, const std::string &to) {
         }
         const std::shared_ptr<File> file = source->second;
         auto target = state_->names.find(to);
-        const bool same_nature = file->Kind() != FileKind::DIRECTORY && !file->IsTemp() &&
-                                 KindFromName(to, FileKind::OTHER) != FileKind::TEMP &&
-                                 (target == state_->names.end() || target->second->Kind() != FileKind::DIRECTORY);
+        const bool same_nature =
+            file->Kind() != FileKind::DIRECTORY && !file->IsTemp() &&
+            KindFromName(to, FileKind::OTHER) != FileKind::TEMP &&
+            (target == state_->names.end() || target->second->Kind() != FileKind::DIRECTORY);
         if (!same_nature) {
-            throw Error(ErrorCode::UNSUPPORTED, state_->target.name + ": cannot move \"" + from + "\" to \"" + to +
+            throw Error(ErrorCode::UNSUPPORTED, state_->target.name + ": cannot move \"" + from + "\" to \"" +
+                                                    to +
                                                     "\": only files that are not temporary can be moved");
         }
         if (from == to) {
             return;
         }
         state_->CheckCreatable(to);
-        Item item;
-        item.type = ItemType::MOVE;
-        item.file_id = file->Id();
+        Item item(ItemType::MOVE, file->Id());
         item.name = to;
         std::vector<Extent> freed;
         if (target != state_->names.end()) {

@@ -9,7 +9,8 @@
 //!  - Bytes that are durable are never overwritten in place where a torn write could damage neighbours: the
 //!    partial last LBA of a file travels inside the record, and the first 12 KiB of a file (DuckDB's headers)
 //!    are replaced by writing elsewhere and switching over.
-//!  - After a failed write of the log or a failed flush the volume is poisoned: reads go on, nothing else does.
+//!  - After a failed write of the log or a failed flush the volume is poisoned: reads go on, nothing else
+//!  does.
 #pragma once
 
 #include "io/block_io.hpp"
@@ -35,21 +36,22 @@ enum class FileKind : uint8_t {
 };
 const char *FileKindName(FileKind kind);
 
-//! What a name says of a file's kind: ".wal", ".wal.checkpoint", ".wal.recovery" and "duckdb_temp_*". Anything
-//! else is `otherwise`.
+//! What a name says of a file's kind: ".wal", ".wal.checkpoint", ".wal.recovery" and "duckdb_temp_*".
+//! Anything else is `otherwise`.
 FileKind KindFromName(const std::string &name, FileKind otherwise);
 
 struct FormatOptions {
-    uint64_t size_bytes = 0;   //!< for a regular file that is missing or to be resized, and for memory; 0: as is
-    uint32_t lba_size = 0;     //!< 512 or 4096; 0: the device's, 4096 for files and memory
-    bool force = false;        //!< destroy what FindOccupants reports, except mounts, swap and holders
-    std::string label;         //!< at most 63 bytes
+    uint64_t size_bytes =
+        0;                 //!< for a regular file that is missing or to be resized, and for memory; 0: as is
+    uint32_t lba_size = 0; //!< 512 or 4096; 0: the device's, 4096 for files and memory
+    bool force = false;    //!< destroy what FindOccupants reports, except mounts, swap and holders
+    std::string label;     //!< at most 63 bytes
 };
 
 struct MountOptions {
     std::string engine = "auto";
     BlockIoOptions io;
-    uint32_t max_transfer_bytes = 0; //!< 0: the default
+    uint32_t max_transfer_bytes = 0;        //!< 0: the default
     uint64_t memory_target_bytes = 1 * GIB; //!< size of a memory target that is created by being used
 };
 
@@ -60,11 +62,11 @@ struct VolumeInfo {
     uint64_t largest_free_extent_bytes = 0;
     uint64_t files = 0, open_handles = 0, extents = 0;
     uint64_t epoch = 0, log_bytes = 0, log_records = 0;
-    bool writable = false;             //!< holds the exclusive lock
+    bool writable = false; //!< holds the exclusive lock
     bool volatile_write_cache = false;
     double mount_ms = 0;
-    std::string poisoned;              //!< why it refuses writes; empty when healthy
-    std::string warning;               //!< such as "superblock 1 is damaged; superblock 0 is in use"
+    std::string poisoned; //!< why it refuses writes; empty when healthy
+    std::string warning;  //!< such as "superblock 1 is damaged; superblock 0 is in use"
 };
 
 struct ExtentInfo {
@@ -81,9 +83,9 @@ struct FileInfo {
 
 struct OpenMode {
     bool read = true, write = false;
-    bool create = false;         //!< create when missing
-    bool truncate = false;       //!< FILE_CREATE_NEW: create when missing, empty what is there
-    bool must_create = false;    //!< throw EXISTS when it is there
+    bool create = false;      //!< create when missing
+    bool truncate = false;    //!< FILE_CREATE_NEW: create when missing, empty what is there
+    bool must_create = false; //!< throw EXISTS when it is there
     enum class Lock { NONE, SHARED, EXCLUSIVE } lock = Lock::NONE;
     FileKind kind = FileKind::OTHER; //!< for a new file
 };
@@ -98,7 +100,8 @@ class OpenFile {
 
     //! Reads `length` bytes, fewer only at the end of the file. Returns bytes read. Throws Error.
     uint64_t Read(void *data, uint64_t length, uint64_t offset);
-    //! Writes all of it or throws Error (NO_SPACE, IO, READ_ONLY, POISONED). Extends the file when it ends later.
+    //! Writes all of it or throws Error (NO_SPACE, IO, READ_ONLY, POISONED). Extends the file when it ends
+    //! later.
     void Write(const void *data, uint64_t length, uint64_t offset);
     //! Writes at the end; returns the offset that the data got.
     uint64_t Append(const void *data, uint64_t length);
@@ -110,8 +113,8 @@ class OpenFile {
     bool Deallocate(uint64_t offset, uint64_t length);
     uint64_t Size() const;
     FileInfo Info() const;
-    //! Idempotent; the destructor calls it and swallows nothing but what a destructor must: call it yourself to
-    //! see errors of the final publish.
+    //! Idempotent; the destructor calls it and swallows nothing but what a destructor must: call it yourself
+    //! to see errors of the final publish.
     void Close();
 
   private:
@@ -126,8 +129,8 @@ class OpenFile {
 //! Thread-safe.
 class Volume : public std::enable_shared_from_this<Volume> {
   public:
-    //! Writes an empty volume. Refuses (EXISTS, listing every reason) what FindOccupants reports unless forced;
-    //! NO_SPACE when the target is smaller than 16 MiB.
+    //! Writes an empty volume. Refuses (EXISTS, listing every reason) what FindOccupants reports unless
+    //! forced; NO_SPACE when the target is smaller than 16 MiB.
     static void Format(const std::string &target_name, const FormatOptions &options);
 
     //! Mounts with a shared lock. `stats` outlives the mount. Throws Error: NOT_FOUND, PERMISSION, LOCKED,
@@ -154,7 +157,8 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! `recursive` removes everything below; otherwise returns false when it is missing or not empty.
     bool RemoveDirectory(const std::string &name, bool recursive);
     //! Direct children of a directory: name without the directory, and whether it is a directory itself.
-    void List(const std::string &directory, const std::function<void(const std::string &, bool)> &visit) const;
+    void List(const std::string &directory,
+              const std::function<void(const std::string &, bool)> &visit) const;
 
     VolumeInfo Info() const;
     std::vector<FileInfo> Files() const;

@@ -17,7 +17,8 @@ constexpr uint64_t LOG_BYTES_MAX = 16 * MIB;
 //! record is never longer than RECORD_BYTES_MAX.
 constexpr uint64_t LOOK_AHEAD_BYTES = 2 * RECORD_BYTES_MAX;
 
-SuperblockState ReadSuperblock(BlockIo &io, uint64_t device_offset, Superblock &superblock, bool &unsupported) {
+SuperblockState ReadSuperblock(BlockIo &io, uint64_t device_offset, Superblock &superblock,
+                               bool &unsupported) {
     AlignedBuffer buffer(UNIT_SIZE);
     io.Read(device_offset, buffer.Data(), UNIT_SIZE);
     memcpy(&superblock, buffer.Data(), sizeof(superblock));
@@ -27,14 +28,16 @@ SuperblockState ReadSuperblock(BlockIo &io, uint64_t device_offset, Superblock &
     return state;
 }
 
-[[noreturn]] void ThrowUnreadable(const VolumeImage &image, bool unsupported, const std::string &target_name) {
+[[noreturn]] void ThrowUnreadable(const VolumeImage &image, bool unsupported,
+                                  const std::string &target_name) {
     const std::string &first = image.copies[0].problem;
     const std::string &second = image.copies[1].problem;
     if (unsupported) {
         throw Error(ErrorCode::UNSUPPORTED, target_name + ": cannot mount this volume: " + first);
     }
     if (first == "no rawduck superblock" && second == first) {
-        throw Error(ErrorCode::INVALID, target_name + " is not a rawduck volume; make it one with `rawduck format " +
+        throw Error(ErrorCode::INVALID, target_name +
+                                            " is not a rawduck volume; make it one with `rawduck format " +
                                             target_name + "` or nvme_format('" + target_name + "')");
     }
     throw Error(ErrorCode::CORRUPT, target_name + ": both superblocks are damaged (superblock 0: " + first +
@@ -46,7 +49,8 @@ void ChooseSuperblock(BlockIo &io, const std::string &target_name, VolumeImage &
     const uint64_t capacity = io.Caps().capacity_bytes;
     if (capacity < MIN_VOLUME_BYTES) {
         throw Error(ErrorCode::INVALID, target_name + " is not a rawduck volume: it has only " +
-                                            std::to_string(capacity) + " bytes, and a volume has at least 16 MiB");
+                                            std::to_string(capacity) +
+                                            " bytes, and a volume has at least 16 MiB");
     }
     Superblock copies[2];
     bool unsupported[2] = {false, false};
@@ -93,8 +97,8 @@ void LoadSnapshot(BlockIo &io, const std::string &target_name, VolumeImage &imag
         whole = image.catalog->Apply(items[i], problem);
     }
     if (!whole) {
-        throw Error(ErrorCode::CORRUPT, target_name + ": the metadata snapshot of epoch " + std::to_string(sb.epoch) +
-                                            " is damaged (" + problem +
+        throw Error(ErrorCode::CORRUPT, target_name + ": the metadata snapshot of epoch " +
+                                            std::to_string(sb.epoch) + " is damaged (" + problem +
                                             "); nothing was changed. Restore the volume from a backup");
     }
 }
@@ -141,9 +145,10 @@ class LogReader {
 bool DataMatches(BlockIo &io, const Superblock &sb, const std::vector<Item> &items) {
     for (const Item &item : items) {
         for (const Verify &range : item.verify) {
-            const bool sane = IsAligned(range.device_offset, sb.lba_size) && IsAligned(range.length, sb.lba_size) &&
-                              range.device_offset >= sb.data_start * UNIT_SIZE && range.length <= RECORD_BYTES_MAX &&
-                              range.device_offset + range.length <= sb.data_end * UNIT_SIZE;
+            const bool sane =
+                IsAligned(range.device_offset, sb.lba_size) && IsAligned(range.length, sb.lba_size) &&
+                range.device_offset >= sb.data_start * UNIT_SIZE && range.length <= RECORD_BYTES_MAX &&
+                range.device_offset + range.length <= sb.data_end * UNIT_SIZE;
             if (!sane) {
                 return false;
             }
@@ -166,8 +171,8 @@ bool ApplyAll(Catalog &catalog, const std::vector<Item> &items, std::string &pro
     return true;
 }
 
-// A record that has a successor was durable, with the data it publishes, before the successor was written. Only
-// the last one has to show that its data arrived.
+// A record that has a successor was durable, with the data it publishes, before the successor was written.
+// Only the last one has to show that its data arrived.
 void ReplayLog(BlockIo &io, VolumeImage &image) {
     const Superblock &sb = image.superblock;
     LogReader log(io, sb);

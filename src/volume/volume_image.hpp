@@ -20,11 +20,11 @@ struct VolumeImage {
     Superblock superblock;
     SuperblockState copies[2];
     std::unique_ptr<Catalog> catalog;
-    uint64_t log_bytes = 0;   //!< of whole records
+    uint64_t log_bytes = 0; //!< of whole records
     uint64_t log_records = 0;
-    bool torn_tail = false;   //!< an unfinished record lies behind the last whole one: normal after a crash
-    //! What does not verify although it was durable once. Empty on a healthy volume. The catalog then holds the
-    //! state before the damage.
+    bool torn_tail = false; //!< an unfinished record lies behind the last whole one: normal after a crash
+    //! What does not verify although it was durable once. Empty on a healthy volume. The catalog then holds
+    //! the state before the damage.
     std::string damage;
     //! Such as "superblock 1 is damaged".
     std::string warning;

@@ -26,8 +26,8 @@ Allocator BuildAllocator(const VolumeImage &image) {
 
 } // namespace
 
-VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> lock_p, std::unique_ptr<BlockIo> io_p,
-                         VolumeImage image)
+VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> lock_p,
+                         std::unique_ptr<BlockIo> io_p, VolumeImage image)
     : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)), superblock(image.superblock),
       warning(image.warning), space(BuildAllocator(image)),
       log(*io, image.superblock, std::make_unique<Catalog>(*image.catalog),
@@ -47,12 +47,13 @@ void VolumeState::BeginWrite() {
     const std::string poisoned = log.Poisoned();
     if (!poisoned.empty()) {
         throw Error(ErrorCode::POISONED, target.name + ": the volume takes no writes (" + poisoned +
-                                             "); reading goes on. `rawduck check " + target.name + "` says more");
+                                             "); reading goes on. `rawduck check " + target.name +
+                                             "` says more");
     }
     if (io->Caps().read_only) {
-        throw Error(ErrorCode::PERMISSION, target.name +
-                                               ": no permission to write to this target; run as its owner or as "
-                                               "root, or attach with READ_ONLY");
+        throw Error(ErrorCode::PERMISSION,
+                    target.name + ": no permission to write to this target; run as its owner or as "
+                                  "root, or attach with READ_ONLY");
     }
     if ((superblock.ro_compat & ~KNOWN_RO_COMPAT) != 0) {
         throw Error(ErrorCode::UNSUPPORTED, target.name +
@@ -110,9 +111,7 @@ std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind
     if (kind == FileKind::TEMP) {
         temp_files++;
     } else {
-        Item item;
-        item.type = ItemType::CREATE;
-        item.file_id = next_file_id;
+        Item item(ItemType::CREATE, next_file_id);
         item.kind = static_cast<uint8_t>(kind);
         item.time_us = NowUs();
         item.name = name;
@@ -140,10 +139,7 @@ uint64_t VolumeState::QueueRemove(Names::iterator entry) {
         space.Free(freed);
         return 0;
     }
-    Item item;
-    item.type = ItemType::REMOVE;
-    item.file_id = file->Id();
-    return log.Queue({std::move(item)}, false, std::move(freed));
+    return log.Queue({Item(ItemType::REMOVE, file->Id())}, false, std::move(freed));
 }
 
 } // namespace rawduck

@@ -1,8 +1,8 @@
 //! What a mounted volume consists of. Private to src/volume.
 #pragma once
 
-#include "device/target.hpp"
 #include "common/error.hpp"
+#include "device/target.hpp"
 #include "volume/file.hpp"
 #include "volume/volume.hpp"
 
@@ -16,8 +16,8 @@ class VolumeState {
     VolumeState(const Target &target, std::unique_ptr<TargetLock> lock, std::unique_ptr<BlockIo> io,
                 VolumeImage image);
 
-    //! Takes the exclusive lock for a writer; every call is paired with EndWrite. Throws Error LOCKED, PERMISSION
-    //! or POISONED.
+    //! Takes the exclusive lock for a writer; every call is paired with EndWrite. Throws Error LOCKED,
+    //! PERMISSION or POISONED.
     void BeginWrite();
     //! With the last writer gone, everything queued is committed and readers of other processes may come in.
     void EndWrite();

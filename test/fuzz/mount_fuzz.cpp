@@ -1,6 +1,6 @@
-//! libFuzzer target: mounts damaged images. The input is a list of patches to the metadata of a small volume with
-//! some files, and the checksums are made right again, so that the decoder behind them is reached. Whatever the
-//! input, mounting, checking, reading and writing either work or throw Error.
+//! libFuzzer target: mounts damaged images. The input is a list of patches to the metadata of a small volume
+//! with some files, and the checksums are made right again, so that the decoder behind them is reached.
+//! Whatever the input, mounting, checking, reading and writing either work or throw Error.
 #include "common/error.hpp"
 #include "io/engines/synchronous_queue.hpp"
 #include "volume/format/crc32c.hpp"
@@ -25,7 +25,8 @@ constexpr uint64_t PATCHED_BYTES = 64 * KIB;
 //! A base image that is shared by all runs, and what one run changed.
 class OverlayDevice final : public Device {
   public:
-    OverlayDevice(const std::string &base, std::map<uint64_t, std::string> &pages) : base_(base), pages_(pages) {
+    OverlayDevice(const std::string &base, std::map<uint64_t, std::string> &pages)
+        : base_(base), pages_(pages) {
         caps_.engine = "overlay";
         caps_.capacity_bytes = base.size();
         caps_.lba_size = LBA;
@@ -33,7 +34,8 @@ class OverlayDevice final : public Device {
     }
     const Capabilities &Caps() const override { return caps_; }
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
-        return std::make_unique<SynchronousQueue>(depth, [this](const Command &command) { return Transfer(command); });
+        return std::make_unique<SynchronousQueue>(
+            depth, [this](const Command &command) { return Transfer(command); });
     }
     void Flush() override {}
     bool Deallocate(uint64_t, uint64_t) override { return false; }
@@ -118,12 +120,13 @@ void Reseal(std::string &head) {
         RecordHeader header;
         while (at + sizeof(header) <= head.size()) {
             memcpy(&header, head.data() + at, sizeof(header));
-            if (memcmp(header.magic, "RDLG", 4) != 0 || header.payload_bytes > head.size() - at - sizeof(header)) {
+            if (memcmp(header.magic, "RDLG", 4) != 0 ||
+                header.payload_bytes > head.size() - at - sizeof(header)) {
                 break;
             }
-            const std::string record = SealRecord(sb.uuid, header.epoch, header.sequence, header.time_us,
-                                                  head.substr(at + sizeof(header), header.payload_bytes),
-                                                  header.item_count, LBA);
+            const std::string record =
+                SealRecord(sb.uuid, header.epoch, header.sequence, header.time_us,
+                           head.substr(at + sizeof(header), header.payload_bytes), header.item_count, LBA);
             head.replace(at, std::min(record.size(), head.size() - at), record, 0, head.size() - at);
             at += record.size();
         }
@@ -158,7 +161,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const uint64_t position = (data[at] | data[at + 1] << 8) % PATCHED_BYTES;
         const char value = static_cast<char>(data[at + 3]);
         char &byte = head[position];
-        byte = data[at + 2] % 3 == 0 ? value : static_cast<char>(data[at + 2] % 3 == 1 ? byte + value : byte ^ value);
+        byte = data[at + 2] % 3 == 0 ? value
+                                     : static_cast<char>(data[at + 2] % 3 == 1 ? byte + value : byte ^ value);
     }
     if (reseal) {
         Reseal(head);

@@ -1,5 +1,5 @@
-//! What the log promises beyond ordering: freed space rests, failures stay contained, damage is told from a torn
-//! tail, commits are shared.
+//! What the log promises beyond ordering: freed space rests, failures stay contained, damage is told from a
+//! torn tail, commits are shared.
 
 #include "common/error.hpp"
 #include "power_cut_device.hpp"
@@ -90,11 +90,13 @@ ErrorCode FailureOf(const std::function<void()> &action) {
 } // namespace
 
 TEST_F(MetadataLogTest, FreedSpaceRestsUntilTheRecordIsDurable) {
-    BlockIo io(std::make_unique<PowerCutDevice>(trace), BlockIoOptions(), "memory:faulty", std::make_shared<IoStats>());
+    BlockIo io(std::make_unique<PowerCutDevice>(trace), BlockIoOptions(), "memory:faulty",
+               std::make_shared<IoStats>());
     VolumeImage image = LoadVolumeImage(io, "memory:faulty");
     std::vector<Extent> freed;
-    MetadataLog log(io, image.superblock, std::move(image.catalog),
-                    [&](const std::vector<Extent> &extents) { freed.insert(freed.end(), extents.begin(), extents.end()); });
+    MetadataLog log(io, image.superblock, std::move(image.catalog), [&](const std::vector<Extent> &extents) {
+        freed.insert(freed.end(), extents.begin(), extents.end());
+    });
     Item create;
     create.type = ItemType::CREATE;
     create.file_id = 1;
@@ -155,7 +157,8 @@ TEST_F(MetadataLogTest, DamageInsideTheLogIsToldFromATornTail) {
             file->Sync();
         }
     }
-    BlockIo io(std::make_unique<PowerCutDevice>(trace), BlockIoOptions(), "memory:faulty", std::make_shared<IoStats>());
+    BlockIo io(std::make_unique<PowerCutDevice>(trace), BlockIoOptions(), "memory:faulty",
+               std::make_shared<IoStats>());
     const VolumeImage whole = LoadVolumeImage(io, "memory:faulty");
     ASSERT_EQ(whole.log_records, 4u) << "the first commit of a mount is a snapshot";
     const std::string garbage(LBA, 'g');

@@ -1,5 +1,6 @@
-//! A device in memory with a volatile write cache that remembers every write and flush, so that a test can cut
-//! the power after any of them: of the LBAs that no flush covered, each survives, is lost, or becomes garbage.
+//! A device in memory with a volatile write cache that remembers every write and flush, so that a test can
+//! cut the power after any of them: of the LBAs that no flush covered, each survives, is lost, or becomes
+//! garbage.
 #pragma once
 
 #include "io/engines/synchronous_queue.hpp"

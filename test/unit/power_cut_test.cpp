@@ -1,4 +1,5 @@
-//! Power cuts at every kind of moment: what was acknowledged is there, what was not is wholly there or not at all.
+//! Power cuts at every kind of moment: what was acknowledged is there, what was not is wholly there or not at
+//! all.
 
 #include "power_cut_device.hpp"
 #include "volume_fixture.hpp"
@@ -45,7 +46,8 @@ State ReadState(Volume &volume) {
 class Workload {
   public:
     Workload(std::string image, uint32_t lba_size, State state, std::mt19937_64 &random)
-        : trace_(std::make_shared<PowerCutTrace>(std::move(image), lba_size)), random_(random), state_(std::move(state)) {
+        : trace_(std::make_shared<PowerCutTrace>(std::move(image), lba_size)), random_(random),
+          state_(std::move(state)) {
         volume_ = Volume::MountDevice(FakeTarget(), std::make_unique<PowerCutDevice>(trace_), MountOptions(),
                                       std::make_shared<IoStats>());
         EXPECT_EQ(ReadState(*volume_), state_);
@@ -78,7 +80,9 @@ class Workload {
 
   private:
     void Acknowledge() { acknowledged_.emplace_back(trace_->Events(), state_); }
-    std::string Name() { return std::string(1, static_cast<char>('a' + random_() % 4)) + (random_() % 2 ? ".wal" : ".db"); }
+    std::string Name() {
+        return std::string(1, static_cast<char>('a' + random_() % 4)) + (random_() % 2 ? ".wal" : ".db");
+    }
 
     void Step() {
         const std::string name = Name();
@@ -118,12 +122,14 @@ class Workload {
         std::string &content = state_[name];
         if (name.back() == 'b') {
             content.resize(AlignUp(content.size(), UNIT_SIZE), '\0');
-            const std::string bytes = RandomBytes(random_, content.empty() ? 12288 : (1 + random_() % 40) * 4096);
+            const std::string bytes =
+                RandomBytes(random_, content.empty() ? 12288 : (1 + random_() % 40) * 4096);
             file->Write(bytes.data(), bytes.size(), content.size());
             content += bytes;
         } else {
             for (uint64_t i = random_() % 3 + 1; i > 0; i--) {
-                const std::string bytes = RandomBytes(random_, random_() % 2 ? random_() % 700 : random_() % 60000);
+                const std::string bytes =
+                    RandomBytes(random_, random_() % 2 ? random_() % 700 : random_() % 60000);
                 file->Append(bytes.data(), bytes.size());
                 content += bytes;
             }

@@ -113,7 +113,8 @@ TEST(HoleSetTest, MatchesAByteMap) {
         } else {
             const uint64_t offset = random() % (size + 1), length = random() % 30;
             holes.Remove(offset, length);
-            std::fill(oracle.begin() + offset, oracle.begin() + std::min<uint64_t>(4000, offset + length), false);
+            std::fill(oracle.begin() + offset, oracle.begin() + std::min<uint64_t>(4000, offset + length),
+                      false);
         }
         std::string bytes(4000, 'x');
         const uint64_t from = random() % 2000;

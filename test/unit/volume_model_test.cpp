@@ -13,7 +13,8 @@ namespace {
 
 class Model {
   public:
-    Model(uint32_t lba_size, uint64_t seed) : memory_(lba_size, 96 * MIB), random_(seed), volume_(memory_.Mount()) {}
+    Model(uint32_t lba_size, uint64_t seed)
+        : memory_(lba_size, 96 * MIB), random_(seed), volume_(memory_.Mount()) {}
 
     void Run(int steps) {
         for (int step = 0; step < steps && !::testing::Test::HasFailure(); step++) {
@@ -196,7 +197,8 @@ class Model {
         for (const auto &[name, content] : files_) {
             const std::string read = ReadAll(*volume_, name);
             ASSERT_EQ(read.size(), content.size()) << name;
-            const auto differs = std::mismatch(read.begin(), read.end(), content.begin()).first - read.begin();
+            const auto differs =
+                std::mismatch(read.begin(), read.end(), content.begin()).first - read.begin();
             ASSERT_EQ(static_cast<size_t>(differs), content.size()) << name << ": first wrong byte";
         }
     }

@@ -186,7 +186,8 @@ TEST_P(VolumeTest, DirectoriesAreMadeOrImplied) {
     volume->MakeDirectory("d/e");
     volume->Open("d/f", WriteMode())->Append("1", 1);
     std::vector<std::string> seen;
-    volume->List("d", [&](const std::string &name, bool directory) { seen.push_back(name + (directory ? "/" : "")); });
+    volume->List(
+        "d", [&](const std::string &name, bool directory) { seen.push_back(name + (directory ? "/" : "")); });
     EXPECT_EQ(seen, (std::vector<std::string>{"e/", "f"}));
     EXPECT_EQ(CodeOf([&] { volume->Open("d/f/g", WriteMode()); }), ErrorCode::INVALID);
     EXPECT_EQ(CodeOf([&] { volume->Open("d", WriteMode()); }), ErrorCode::EXISTS);
@@ -201,9 +202,9 @@ TEST_P(VolumeTest, DirectoriesAreMadeOrImplied) {
 
 TEST_P(VolumeTest, BadNamesAreRefusedWithTheReason) {
     auto volume = memory.Mount();
-    for (const std::string &name : {std::string(), std::string("a/../b"), std::string("."), std::string("/a"),
-                                    std::string("a//b"), std::string("a/"), std::string(256, 'n'),
-                                    std::string("a\0b", 3)}) {
+    for (const std::string &name :
+         {std::string(), std::string("a/../b"), std::string("."), std::string("/a"), std::string("a//b"),
+          std::string("a/"), std::string(256, 'n'), std::string("a\0b", 3)}) {
         EXPECT_EQ(CodeOf([&] { volume->Open(name, WriteMode()); }), ErrorCode::INVALID) << name;
     }
     EXPECT_EQ(volume->Files().size(), 0u);

@@ -51,7 +51,8 @@ template <class T> bool TakeArray(const char *body, size_t length, std::vector<T
     return true;
 }
 
-template <class BODY> bool TakeText(const char *body, size_t length, BODY &fixed, uint32_t BODY::*text_bytes, std::string &text) {
+template <class BODY>
+bool TakeText(const char *body, size_t length, BODY &fixed, uint32_t BODY::*text_bytes, std::string &text) {
     if (length < sizeof(BODY)) {
         return false;
     }
@@ -184,7 +185,8 @@ bool ParseItems(const char *data, size_t length, std::vector<Item> &items, std::
             return false;
         }
         memcpy(&header, data + position, sizeof(header));
-        if (header.bytes < sizeof(header) || header.bytes % ITEM_ALIGNMENT != 0 || header.bytes > length - position) {
+        if (header.bytes < sizeof(header) || header.bytes % ITEM_ALIGNMENT != 0 ||
+            header.bytes > length - position) {
             problem = "the item at byte " + std::to_string(position) + " has an impossible length";
             return false;
         }
@@ -193,8 +195,8 @@ bool ParseItems(const char *data, size_t length, std::vector<Item> &items, std::
         item.kind = static_cast<uint8_t>(header.kind);
         item.file_id = header.file_id;
         if (!ParseBody(data + position + sizeof(header), header.bytes - sizeof(header), item)) {
-            problem = "the item at byte " + std::to_string(position) + " (type " + std::to_string(header.type) +
-                      ") cannot be read";
+            problem = "the item at byte " + std::to_string(position) + " (type " +
+                      std::to_string(header.type) + ") cannot be read";
             return false;
         }
         items.push_back(std::move(item));

@@ -1,10 +1,10 @@
-//! The metadata language: items say what changed, a record carries the items of one commit, a snapshot is a run
-//! of items that builds the whole state. One encoder and one decoder serve all three.
+//! The metadata language: items say what changed, a record carries the items of one commit, a snapshot is a
+//! run of items that builds the whole state. One encoder and one decoder serve all three.
 //!
 //! Invariants of the log: records lie back to back, each starting at a multiple of the LBA size; sequence
-//! numbers are consecutive; a record is written only after its predecessor is durable. So the first record that
-//! does not check out is the torn tail, unless a whole record of the same epoch lies behind it: then it is
-//! damage.
+//! numbers are consecutive; a record is written only after its predecessor is durable. So the first record
+//! that does not check out is the torn tail, unless a whole record of the same epoch lies behind it: then it
+//! is damage.
 #pragma once
 
 #include "common/units.hpp"
@@ -55,6 +55,9 @@ enum class ItemType : uint16_t {
 
 //! One item, decoded. Which fields count is said at ItemType.
 struct Item {
+    Item() = default;
+    Item(ItemType type, uint64_t file_id) : type(type), file_id(file_id) {}
+
     ItemType type = ItemType::SIZE;
     uint64_t file_id = 0;
     uint8_t kind = 0;

@@ -57,8 +57,9 @@ std::string ExamineSuperblock(const Superblock &sb, uint64_t target_bytes, bool 
     }
     if (sb.version > FORMAT_VERSION) {
         unsupported = true;
-        return "it has format version " + std::to_string(sb.version) + ", and this rawduck reads up to version " +
-               std::to_string(FORMAT_VERSION) + "; use a newer rawduck";
+        return "it has format version " + std::to_string(sb.version) +
+               ", and this rawduck reads up to version " + std::to_string(FORMAT_VERSION) +
+               "; use a newer rawduck";
     }
     if ((sb.incompat & ~KNOWN_INCOMPAT) != 0) {
         unsupported = true;
@@ -75,11 +76,12 @@ std::string ExamineSuperblock(const Superblock &sb, uint64_t target_bytes, bool 
     return "";
 }
 
-Superblock MakeSuperblock(uint64_t capacity_bytes, uint32_t lba_size, const Uuid &uuid, const std::string &label,
-                          int64_t now_us) {
+Superblock MakeSuperblock(uint64_t capacity_bytes, uint32_t lba_size, const Uuid &uuid,
+                          const std::string &label, int64_t now_us) {
     if (capacity_bytes < MIN_VOLUME_BYTES) {
         throw Error(ErrorCode::NO_SPACE, "a volume needs at least 16 MiB, and this target has " +
-                                             std::to_string(capacity_bytes) + " bytes; give it a larger --size");
+                                             std::to_string(capacity_bytes) +
+                                             " bytes; give it a larger --size");
     }
     Superblock sb{};
     memcpy(sb.magic, SUPERBLOCK_MAGIC, sizeof(SUPERBLOCK_MAGIC));
@@ -120,7 +122,8 @@ std::string UuidText(const Uuid &uuid) {
 Uuid MakeUuid() {
     Uuid uuid;
     if (getrandom(uuid.data(), uuid.size(), 0) != static_cast<ssize_t>(uuid.size())) {
-        throw Error(ErrorCode::IO, "the kernel gave no random bytes for the volume's UUID: " + ErrnoText(errno));
+        throw Error(ErrorCode::IO,
+                    "the kernel gave no random bytes for the volume's UUID: " + ErrnoText(errno));
     }
     uuid[6] = (uuid[6] & 0x0F) | 0x40;
     uuid[8] = (uuid[8] & 0x3F) | 0x80;

@@ -1,5 +1,5 @@
-//! The superblock: where everything is, and which snapshot is the current one. Two copies, in the first and in
-//! the last unit of the target; the valid one with the higher generation counts.
+//! The superblock: where everything is, and which snapshot is the current one. Two copies, in the first and
+//! in the last unit of the target; the valid one with the higher generation counts.
 //!
 //! Invariant: a superblock is written only after the snapshot that it names is durable, and copy 1 only after
 //! copy 0 is durable, so at every moment at least one copy on the device is whole and names a whole snapshot.
@@ -17,8 +17,8 @@ namespace rawduck {
 constexpr char SUPERBLOCK_MAGIC[8] = {'R', 'A', 'W', 'D', 'U', 'C', 'K', '\0'};
 constexpr uint32_t FORMAT_VERSION = 1;
 
-//! Feature bits: unknown compat bits are ignored, unknown ro_compat bits forbid writing, unknown incompat bits
-//! forbid mounting. Version 1 defines none.
+//! Feature bits: unknown compat bits are ignored, unknown ro_compat bits forbid writing, unknown incompat
+//! bits forbid mounting. Version 1 defines none.
 constexpr uint64_t KNOWN_RO_COMPAT = 0;
 constexpr uint64_t KNOWN_INCOMPAT = 0;
 
@@ -33,16 +33,16 @@ struct Superblock {
     Uuid uuid;
     uint64_t generation; //!< grows with every write of the superblock
     uint64_t capacity_units;
-    uint32_t lba_size;  //!< 512 or 4096 bytes; all I/O is in multiples of it
-    uint32_t unit_size; //!< UNIT_SIZE
-    uint64_t metadata_start[2]; //!< the two metadata areas
-    uint64_t metadata_units;    //!< length of each
+    uint32_t lba_size;             //!< 512 or 4096 bytes; all I/O is in multiples of it
+    uint32_t unit_size;            //!< UNIT_SIZE
+    uint64_t metadata_start[2];    //!< the two metadata areas
+    uint64_t metadata_units;       //!< length of each
     uint64_t data_start, data_end; //!< file data lies in [data_start, data_end)
-    uint64_t epoch;          //!< of the current snapshot and the log behind it
-    uint32_t active_area;    //!< 0 or 1: which metadata area holds them
-    uint32_t snapshot_crc;   //!< CRC32C of the snapshot's bytes
-    uint64_t snapshot_bytes; //!< the snapshot starts the area; the log follows at the next unit
-    int64_t created_us; //!< microseconds since 1970-01-01 UTC
+    uint64_t epoch;                //!< of the current snapshot and the log behind it
+    uint32_t active_area;          //!< 0 or 1: which metadata area holds them
+    uint32_t snapshot_crc;         //!< CRC32C of the snapshot's bytes
+    uint64_t snapshot_bytes;       //!< the snapshot starts the area; the log follows at the next unit
+    int64_t created_us;            //!< microseconds since 1970-01-01 UTC
     char label[64];
     uint8_t reserved[4096 - 216];
 };
@@ -61,8 +61,8 @@ std::string ExamineSuperblock(const Superblock &superblock, uint64_t target_byte
 
 //! Lays out an empty volume. Throws Error NO_SPACE below MIN_VOLUME_BYTES.
 constexpr uint64_t MIN_VOLUME_BYTES = 16 * MIB;
-Superblock MakeSuperblock(uint64_t capacity_bytes, uint32_t lba_size, const Uuid &uuid, const std::string &label,
-                          int64_t now_us);
+Superblock MakeSuperblock(uint64_t capacity_bytes, uint32_t lba_size, const Uuid &uuid,
+                          const std::string &label, int64_t now_us);
 
 //! "6f1c…-…": the usual 8-4-4-4-12 form.
 std::string UuidText(const Uuid &uuid);
