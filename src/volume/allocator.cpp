@@ -5,8 +5,8 @@
 
 namespace rawduck {
 
-Allocator::Allocator(Unit begin, Unit end, uint64_t reserve)
-    : begin_(Index(begin)), end_(Index(end)), reserve_(reserve), total_units_(end_ - begin_) {
+Allocator::Allocator(Unit begin, Unit end)
+    : begin_(Index(begin)), end_(Index(end)), total_units_(end_ - begin_) {
     if (total_units_ > 0) {
         Insert(begin_, total_units_);
     }
@@ -52,8 +52,8 @@ bool Allocator::Claim(Unit start, uint64_t units) {
     return true;
 }
 
-Allocator::Result Allocator::Allocate(uint64_t wanted, Unit hint, bool from_the_end, bool urgent) {
-    const uint64_t available = urgent ? free_units_ : free_units_ - std::min(free_units_, reserve_);
+Allocator::Result Allocator::Allocate(uint64_t wanted, Unit hint, bool from_the_end, uint64_t keep_free) {
+    const uint64_t available = free_units_ - std::min(free_units_, keep_free);
     wanted = std::min(wanted, available);
     if (wanted == 0) {
         return Result{};

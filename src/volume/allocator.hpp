@@ -15,20 +15,20 @@ namespace rawduck {
 //! extents.
 class Allocator {
   public:
-    //! Everything in [begin, end) is free at first. `reserve` units are kept for callers that say `urgent`.
-    Allocator(Unit begin, Unit end, uint64_t reserve);
+    //! Everything in [begin, end) is free at first.
+    Allocator(Unit begin, Unit end);
 
     //! Takes [start, start + units) out of the free space. False when any of it is not free.
     bool Claim(Unit start, uint64_t units);
 
-    //! One extent of between 1 and `wanted` units; `units` 0 when there is no space at all. Tries, in order:
-    //! to continue at `hint`, the lowest (or with `from_the_end`, the highest) free extent that is large
-    //! enough, the largest there is.
+    //! One extent of between 1 and `wanted` units; `units` 0 when no more than `keep_free` units are free.
+    //! Tries, in order: to continue at `hint`, the lowest (or with `from_the_end`, the highest) free extent
+    //! that is large enough, the largest there is.
     struct Result {
         Unit start{0};
         uint64_t units = 0;
     };
-    Result Allocate(uint64_t wanted, Unit hint, bool from_the_end, bool urgent);
+    Result Allocate(uint64_t wanted, Unit hint, bool from_the_end, uint64_t keep_free);
 
     //! Gives units back; they must have been allocated. False when any of them is free already.
     bool Free(Unit start, uint64_t units);
@@ -44,7 +44,7 @@ class Allocator {
 
     std::map<uint64_t, uint64_t> by_start_;            //!< start -> units
     std::set<std::pair<uint64_t, uint64_t>> by_units_; //!< (units, start)
-    uint64_t begin_, end_, reserve_, free_units_ = 0, total_units_ = 0;
+    uint64_t begin_, end_, free_units_ = 0, total_units_ = 0;
 };
 
 } // namespace rawduck

@@ -116,21 +116,22 @@ bool File::IsDurableHead(uint64_t offset) const {
     return offset < HEAD_BYTES && offset < durable_size_ && !IsTemp();
 }
 
-// Under the exclusive map mutex. Space that was found stays with the file when there is not enough:
-// closing the file gives it back.
+// Under the exclusive map mutex. All or nothing: a file that does not fit leaves the space to others.
 void File::EnsureUnits(uint64_t units) {
+    const SpaceUse use = kind_ == FileKind::WAL ? SpaceUse::LOG : SpaceUse::CONTENT;
+    const uint64_t units_before = map_.Units();
     while (map_.Units() < units) {
         const uint64_t missing = units - map_.Units();
         const uint64_t growth = std::min(std::max(map_.Units(), GROWTH_UNITS_MIN), GROWTH_UNITS_MAX);
         const uint64_t fair = context_.space.FreeUnits() / GROWTH_FREE_SHARE;
         const uint64_t wanted = std::max(missing, std::min(growth, fair));
-        const Allocator::Result found = context_.space.Allocate(wanted, map_.End(), IsTemp(), false);
+        const Allocator::Result found = context_.space.Allocate(wanted, map_.End(), IsTemp(), use);
         if (found.units == 0) {
-            throw Error(ErrorCode::NO_SPACE,
-                        context_.io.TargetName() + ": the volume is full: cannot grow \"" + Name() +
-                            "\" by " + std::to_string(missing * UNIT_SIZE) +
-                            " bytes (free: " + std::to_string(context_.space.FreeUnits() * UNIT_SIZE) +
-                            " bytes); remove files from it, or use a larger volume");
+            context_.space.Free(map_.Truncate(units_before));
+            throw Error(ErrorCode::NO_SPACE, context_.io.TargetName() +
+                                                 ": the volume is full: cannot grow \"" + Name() + "\" by " +
+                                                 std::to_string(missing * UNIT_SIZE) +
+                                                 " bytes; remove files from it, or use a larger volume");
         }
         map_.Append(found.start, found.units);
     }
@@ -275,7 +276,7 @@ void File::WriteShadowPage(uint64_t page, const char *data, uint64_t length, uin
 
 // A new unit with this content; on failure the file is as before.
 Unit File::WriteFreshPage(const AlignedBuffer &content) {
-    const Allocator::Result fresh = context_.space.Allocate(1, Unit{0}, false, true);
+    const Allocator::Result fresh = context_.space.Allocate(1, Unit{0}, false, SpaceUse::HEADER);
     if (fresh.units == 0) {
         throw Error(ErrorCode::NO_SPACE, context_.io.TargetName() +
                                              ": the volume is full: no space to replace a header page of \"" +

@@ -9,12 +9,9 @@ namespace rawduck {
 
 namespace {
 
-//! Kept for replacing header pages, so that a checkpoint that frees space works on a full volume.
-constexpr uint64_t RESERVE_UNITS = 64;
-
 Allocator BuildAllocator(const VolumeImage &image) {
     const Superblock &sb = image.superblock;
-    Allocator allocator(Unit{sb.data_start}, Unit{sb.data_end}, RESERVE_UNITS);
+    Allocator allocator(Unit{sb.data_start}, Unit{sb.data_end});
     for (const auto &[id, entry] : image.catalog->Entries()) {
         for (const Extent &extent : entry.extents) {
             // Overlaps are damage; the image loader has found them and the volume will take no writes.

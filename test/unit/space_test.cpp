@@ -53,7 +53,7 @@ TEST(ExtentMapTest, LocatesEveryUnitThroughGrowthRemapAndTruncate) {
 
 TEST(AllocatorTest, NeverHandsOutAUnitTwiceAndGetsEverythingBack) {
     constexpr uint64_t BEGIN = 100, END = 5100;
-    Allocator allocator(Unit{BEGIN}, Unit{END}, 0);
+    Allocator allocator(Unit{BEGIN}, Unit{END});
     std::vector<bool> taken(END, false);
     std::vector<Allocator::Result> held;
     std::mt19937_64 random(4);
@@ -61,7 +61,7 @@ TEST(AllocatorTest, NeverHandsOutAUnitTwiceAndGetsEverythingBack) {
         if (random() % 2 == 0 || held.empty()) {
             const Unit hint = held.empty() ? Unit{0} : held.back().start + held.back().units;
             const Allocator::Result result =
-                allocator.Allocate(1 + random() % 60, hint, random() % 2 == 0, false);
+                allocator.Allocate(1 + random() % 60, hint, random() % 2 == 0, 0);
             for (uint64_t i = 0; i < result.units; i++) {
                 ASSERT_FALSE(taken[Index(result.start) + i]);
                 taken[Index(result.start) + i] = true;
@@ -88,13 +88,13 @@ TEST(AllocatorTest, NeverHandsOutAUnitTwiceAndGetsEverythingBack) {
     EXPECT_EQ(allocator.LargestFree(), END - BEGIN) << "free extents are merged";
 }
 
-TEST(AllocatorTest, ReserveIsForUrgentCallersAndHintContinues) {
-    Allocator allocator(Unit{0}, Unit{100}, 10);
-    const Allocator::Result first = allocator.Allocate(40, Unit{0}, false, false);
-    EXPECT_EQ(Index(allocator.Allocate(5, first.start + first.units, false, false).start), 40u);
-    EXPECT_EQ(allocator.Allocate(1000, Unit{0}, false, false).units, 45u);
-    EXPECT_EQ(allocator.Allocate(1, Unit{0}, false, false).units, 0u);
-    EXPECT_EQ(allocator.Allocate(1, Unit{0}, false, true).units, 1u);
+TEST(AllocatorTest, KeptUnitsStayFreeAndHintContinues) {
+    Allocator allocator(Unit{0}, Unit{100});
+    const Allocator::Result first = allocator.Allocate(40, Unit{0}, false, 10);
+    EXPECT_EQ(Index(allocator.Allocate(5, first.start + first.units, false, 10).start), 40u);
+    EXPECT_EQ(allocator.Allocate(1000, Unit{0}, false, 10).units, 45u);
+    EXPECT_EQ(allocator.Allocate(1, Unit{0}, false, 10).units, 0u);
+    EXPECT_EQ(allocator.Allocate(1, Unit{0}, false, 0).units, 1u);
     EXPECT_TRUE(allocator.Claim(Unit{99}, 1));
     EXPECT_FALSE(allocator.Claim(Unit{99}, 1));
 }
