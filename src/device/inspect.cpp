@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 #include "common/units.hpp"
+#include "device/nvme_node.hpp"
 #include "device/open_target.hpp"
 #include "device/sysfs.hpp"
 #include "device/target.hpp"
@@ -27,6 +28,7 @@ struct StatxBuffer {
 static_assert(sizeof(StatxBuffer) == 256, "the kernel writes 256 bytes");
 constexpr uint64_t SYSFS_SECTOR_BYTES = 512;           // whatever the logical block size
 constexpr uint32_t STATX_DIRECT_IO_ALIGNMENT = 0x2000; // STATX_DIOALIGN
+constexpr uint64_t NVME_MAX_LBAS = 65536;              // of one command: NLB has 16 bits and counts from 0
 
 //! Alignments of direct I/O in bytes; both 0 when the kernel does not say.
 struct DirectAlignment {
@@ -91,6 +93,54 @@ void InspectBlockDevice(const Target &target, int fd, const std::string &directo
     info.read_only = read_only != 0;
 }
 
+void RefuseZoned(const Target &target, const std::string &directory) {
+    const std::string zoned = ReadAttribute(DiskDirectory(directory) + "/queue/zoned");
+    if (!zoned.empty() && zoned != "none") {
+        throw Error(ErrorCode::UNSUPPORTED, target.name + ": the device is zoned (" + zoned +
+                                                "), and a volume needs one that can be written anywhere");
+    }
+}
+
+//! What Identify says counts for more than sysfs.
+void UseIdentify(const Target &target, const std::string &directory, const NvmeInfo &nvme, TargetInfo &info) {
+    RequireUsable(nvme, target.name);
+    const std::string queue = DiskDirectory(directory) + "/queue/";
+    uint64_t limit = nvme.max_transfer_bytes == 0 ? GIB : nvme.max_transfer_bytes;
+    if (uint64_t hardware_limit = uint64_t(SysfsUint32(queue + "max_hw_sectors_kb")) * KIB) {
+        limit = std::min(limit, hardware_limit);
+    }
+    // Memory that starts within a page touches one page more than its length.
+    if (uint64_t segments = SysfsUint32(queue + "max_segments")) {
+        limit = std::min(limit, std::max<uint64_t>(segments - 1, 1) * UNIT_SIZE);
+    }
+    info.max_passthrough_bytes = std::min(limit, NVME_MAX_LBAS * nvme.lba_size);
+    if (nvme.deallocate) {
+        ReadNumber(queue + "discard_max_hw_bytes", info.max_deallocate_bytes);
+    }
+    info.model = nvme.model;
+    info.serial = nvme.serial;
+    info.firmware = nvme.firmware;
+    info.nvme = nvme;
+}
+
+//! A block device serves without Identify, which needs more privileges than reading and writing.
+void TryIdentify(const Target &target, int fd, const std::string &directory, TargetInfo &info) {
+    if (!IsNvmeBlockDevice(directory)) {
+        return;
+    }
+    std::optional<NvmeInfo> nvme;
+    try {
+        nvme = IdentifyNvme(fd, target.name);
+    } catch (const Error &) {
+        return;
+    }
+    UseIdentify(target, directory, *nvme, info);
+    struct stat status;
+    if (fstat(fd, &status) == 0) {
+        info.passthrough_path = NvmeGenericPath(status.st_rdev);
+    }
+}
+
 void InspectFile(const Target &target, int fd, const std::string &directory, TargetInfo &info) {
     struct stat status;
     if (fstat(fd, &status) != 0) {
@@ -103,6 +153,31 @@ void InspectFile(const Target &target, int fd, const std::string &directory, Tar
     info.memory_alignment = below.memory_alignment;
     // A file's durability also depends on its file system's metadata, so it is always flushed.
     info.volatile_write_cache = true;
+}
+
+//! Identify first: the kernel gives the block device of a namespace that it cannot use no size.
+TargetInfo InspectGeneric(const Target &target) {
+    FileDescriptor fd = OpenTarget(target, O_RDONLY | O_NONBLOCK);
+    const NvmeInfo nvme = IdentifyNvme(fd.Get(), target.name);
+    RequireUsable(nvme, target.name);
+    TargetInfo info = InspectTarget(BlockDeviceOf(target));
+    struct stat status;
+    if (stat(target.block_path.c_str(), &status) != 0) {
+        ThrowOpenError(target.name, "stat " + target.block_path, errno);
+    }
+    const std::string directory = SysfsDirectory(status.st_rdev);
+    uint64_t block_namespace = nvme.namespace_id;
+    ReadNumber(DiskDirectory(directory) + "/nsid", block_namespace);
+    if (block_namespace != nvme.namespace_id || info.capacity_bytes != nvme.capacity_lbas * nvme.lba_size) {
+        throw Error(ErrorCode::IO, target.name + ": it does not match its block device " + target.block_path +
+                                       ", which is of another namespace or size; rescan the controller "
+                                       "(nvme ns-rescan) or use " +
+                                       target.block_path);
+    }
+    UseIdentify(target, directory, nvme, info);
+    info.volatile_write_cache = nvme.volatile_write_cache;
+    info.read_only = info.read_only || access(target.path.c_str(), W_OK) != 0;
+    return info;
 }
 
 } // namespace
@@ -134,9 +209,7 @@ TargetInfo InspectTarget(const Target &target) {
                     target.name + ": memory has no geometry of its own; its engine describes it");
     }
     if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
-        throw Error(ErrorCode::UNSUPPORTED,
-                    target.name + ": NVMe passthrough is not available in this version; use the "
-                                  "namespace's block device (/dev/nvmeXnY)");
+        return InspectGeneric(target);
     }
     FileDescriptor fd = OpenTarget(target, O_RDONLY | O_NONBLOCK);
     struct stat status;
@@ -151,6 +224,8 @@ TargetInfo InspectTarget(const Target &target) {
         InspectFile(target, fd.Get(), directory, info);
     } else {
         InspectBlockDevice(target, fd.Get(), directory, info);
+        RefuseZoned(target, directory);
+        TryIdentify(target, fd.Get(), directory, info);
     }
     DirectAlignment direct = AskAlignment(target, fd.Get());
     if (direct.memory != 0) {

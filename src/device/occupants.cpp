@@ -31,6 +31,9 @@ std::vector<Occupant> KernelUses(const Target &target) {
 
 void AddContents(const Target &target, std::vector<Occupant> &occupants) {
     FileDescriptor fd = OpenTarget(target, O_RDONLY | O_NONBLOCK);
+    // NVMe passthrough writes past the kernel's cache of a block device, which may hold what was there
+    // before.
+    posix_fadvise(fd.Get(), 0, 0, POSIX_FADV_DONTNEED);
     for (auto &content : FindContents(target, fd.Get())) {
         occupants.push_back({std::move(content), true});
     }
@@ -66,13 +69,9 @@ std::vector<Occupant> FindOccupants(const Target &target) {
     if (target.kind == TargetKind::MEMORY) {
         return {};
     }
-    if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
-        throw Error(ErrorCode::UNSUPPORTED,
-                    target.name + ": what lies on a character device cannot be examined; use the "
-                                  "namespace's block device (/dev/nvmeXnY)");
-    }
-    std::vector<Occupant> occupants = KernelUses(target);
-    AddContents(target, occupants);
+    const Target examined = BlockDeviceOf(target);
+    std::vector<Occupant> occupants = KernelUses(examined);
+    AddContents(examined, occupants);
     return occupants;
 }
 

@@ -24,7 +24,8 @@ void ThrowOpenError(const std::string &target_name, const std::string &operation
     case EPERM:
         throw Error(ErrorCode::PERMISSION,
                     message +
-                        "; run as root, or give your user access (the group of the device, or a udev rule)");
+                        "; run as root, or give your user access (the group of the device, or a udev rule: "
+                        "docs/devices.md)");
     case EROFS:
         throw Error(ErrorCode::PERMISSION, message + "; it can only be opened for reading");
     case EMFILE:
@@ -57,11 +58,12 @@ FileDescriptor TryOpenTarget(const Target &target, int flags, int &error_number)
     }
     // A path may be re-pointed between the safety checks and this open; writing to the new one would destroy
     // it.
-    if (IdentityOf(status) != target.identity) {
+    if (IdentityOf(status) != target.node_identity) {
         throw Error(ErrorCode::IO, target.name +
                                        ": it was replaced by another file or device since it was looked "
                                        "up (" +
-                                       target.identity + " is now " + IdentityOf(status) + "); try again");
+                                       target.node_identity + " is now " + IdentityOf(status) +
+                                       "); try again");
     }
     return fd;
 }

@@ -1,6 +1,7 @@
 #include "device/target.hpp"
 
 #include "common/error.hpp"
+#include "device/nvme_node.hpp"
 #include "device/open_target.hpp"
 #include "device/sysfs.hpp"
 
@@ -13,32 +14,6 @@ namespace {
 
 const std::string MEMORY_PREFIX = "memory:";
 
-//! Consumes `letters` followed by at least one digit.
-bool SkipNumbered(const std::string &text, size_t &at, const std::string &letters) {
-    if (text.compare(at, letters.size(), letters) != 0) {
-        return false;
-    }
-    size_t first = at + letters.size();
-    size_t end = first;
-    while (end < text.size() && text[end] >= '0' && text[end] <= '9') {
-        end++;
-    }
-    at = end;
-    return end > first;
-}
-
-//! "ng0n1": the generic character device of a namespace.
-bool IsNvmeGeneric(const std::string &base) {
-    size_t at = 0;
-    return SkipNumbered(base, at, "ng") && SkipNumbered(base, at, "n") && at == base.size();
-}
-
-//! "nvme0": the character device of a controller.
-bool IsNvmeController(const std::string &base) {
-    size_t at = 0;
-    return SkipNumbered(base, at, "nvme") && at == base.size();
-}
-
 TargetKind KindOf(const std::string &name, const std::string &path, const struct stat &status) {
     const std::string base = BaseName(path);
     if (S_ISREG(status.st_mode)) {
@@ -47,10 +22,10 @@ TargetKind KindOf(const std::string &name, const std::string &path, const struct
     if (S_ISBLK(status.st_mode)) {
         return TargetKind::BLOCK_DEVICE;
     }
-    if (S_ISCHR(status.st_mode) && IsNvmeGeneric(base)) {
+    if (S_ISCHR(status.st_mode) && IsNvmeGenericName(base)) {
         return TargetKind::NVME_CHARACTER_DEVICE;
     }
-    if (S_ISCHR(status.st_mode) && IsNvmeController(base)) {
+    if (S_ISCHR(status.st_mode) && IsNvmeControllerName(base)) {
         throw Error(ErrorCode::INVALID, name +
                                             ": this is an NVMe controller, not a namespace; use one of its "
                                             "namespaces, such as /dev/" +
@@ -62,7 +37,9 @@ TargetKind KindOf(const std::string &name, const std::string &path, const struct
                        : S_ISSOCK(status.st_mode) ? "a socket"
                                                   : "of an unknown kind";
     throw Error(ErrorCode::INVALID,
-                name + ": this is " + what + "; a target is a regular file, a block device or memory:<name>");
+                name + ": this is " + what +
+                    "; a target is a regular file, a block device, an NVMe namespace (/dev/ngXnY) or "
+                    "memory:<name>");
 }
 
 Target ResolveMemory(const std::string &name) {
@@ -70,11 +47,27 @@ Target ResolveMemory(const std::string &name) {
     target.kind = TargetKind::MEMORY;
     target.name = name;
     target.path = name.substr(MEMORY_PREFIX.size());
-    target.identity = name;
+    target.identity = target.node_identity = name;
     if (target.path.empty()) {
         throw Error(ErrorCode::INVALID, name + ": a memory target needs a name, such as memory:scratch");
     }
     return target;
+}
+
+//! The block device is where locks, mounts and contents are looked at, whichever node carries the commands.
+void FindBlockDevice(Target &target, dev_t generic) {
+    target.block_path = NvmeBlockPath(generic);
+    struct stat status;
+    if (target.block_path.empty() || stat(target.block_path.c_str(), &status) != 0 ||
+        !S_ISBLK(status.st_mode)) {
+        throw Error(
+            ErrorCode::UNSUPPORTED,
+            target.name + ": its block device " + (target.block_path.empty() ? "" : target.block_path + " ") +
+                "is not there, without which nobody can tell what the namespace is used for; the kernel "
+                "hides it for a format or command set that it does not support, and a container must be "
+                "given both devices");
+    }
+    target.identity = IdentityOf(status);
 }
 
 } // namespace
@@ -104,8 +97,22 @@ Target ResolveTarget(const std::string &name) {
     target.kind = KindOf(name, path.get(), status);
     target.name = name;
     target.path = path.get();
-    target.identity = IdentityOf(status);
+    target.identity = target.node_identity = IdentityOf(status);
+    if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
+        FindBlockDevice(target, status.st_rdev);
+    }
     return target;
+}
+
+Target BlockDeviceOf(const Target &target) {
+    if (target.kind != TargetKind::NVME_CHARACTER_DEVICE) {
+        return target;
+    }
+    Target block = target;
+    block.kind = TargetKind::BLOCK_DEVICE;
+    block.path = target.block_path;
+    block.node_identity = target.identity;
+    return block;
 }
 
 } // namespace rawduck

@@ -1,8 +1,12 @@
-//! A target is what a volume lies on: a regular file, a block device, or process memory. This file turns a
-//! user's text into one, asks the operating system about it, and says why it must not be formatted.
+//! A target is what a volume lies on: a regular file, a block device, an NVMe namespace, or process memory.
+//! This file turns a user's text into one, asks the operating system about it, and says why it must not be
+//! formatted.
 #pragma once
 
+#include "device/nvme_identify.hpp"
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +20,13 @@ struct Target {
     std::string name;
     //! What is opened: the canonical path (symbolic links resolved), or the name behind "memory:".
     std::string path;
-    //! Equal for two spellings of one target: device number, or file system and inode, or memory name.
+    //! Equal for two spellings of one target: device number, or file system and inode, or memory name. That
+    //! of an NVMe character device is its block device's, because both are the same namespace.
     std::string identity;
+    //! Of the node at `path` itself, to notice that it was replaced.
+    std::string node_identity;
+    //! Of an NVMe character device: the namespace's block device.
+    std::string block_path;
 };
 
 //! Source: stat(2), sysfs queue attributes, statx(STATX_DIOALIGN).
@@ -30,14 +39,24 @@ struct TargetInfo {
     bool volatile_write_cache = true; //!< true when unknown: flushing too often is safe
     bool read_only = false;
     std::string model, serial, firmware; //!< empty when the target has none
+    //! Largest command that reaches the device unsplit and without a copy in the kernel; 0 when unknown.
+    uint64_t max_passthrough_bytes = 0;
+    //! Largest Deallocate; 0: the device takes none.
+    uint64_t max_deallocate_bytes = 0;
+    std::string passthrough_path; //!< /dev/ngXnY of an NVMe namespace; empty when there is none
+    std::optional<NvmeInfo> nvme; //!< of an NVMe namespace that this user may ask
 };
 
 //! "memory:<name>" or an absolute path to an existing file or device. Throws Error: NOT_FOUND, INVALID
 //! (directory, FIFO, relative path, controller instead of namespace), PERMISSION.
 Target ResolveTarget(const std::string &name);
 
-//! Geometry of a file or device. Throws Error when it cannot be opened for reading or its LBA size is not 512
-//! or 4096. MEMORY targets are described by their engine instead and are refused with INVALID.
+//! The block device behind an NVMe character device, for locks and safety checks; any other target is itself.
+Target BlockDeviceOf(const Target &target);
+
+//! Geometry of a file or device. Throws Error when it cannot be opened for reading, its LBA size is not 512
+//! or 4096, or RequireUsable refuses the NVMe namespace. MEMORY targets are described by their engine instead
+//! and are refused with INVALID.
 TargetInfo InspectTarget(const Target &target);
 
 //! Every reason why writing to this target would destroy something: mounted (itself or a partition), swap,

@@ -100,13 +100,15 @@ TargetLock::TargetLock(const Target &target, Mode mode)
     if (target.kind == TargetKind::MEMORY) {
         return;
     }
+    // Both nodes of an NVMe namespace must conflict, so both lock the block device.
+    const Target lockable = BlockDeviceOf(target);
     int error_number = 0;
-    FileDescriptor fd = TryOpenTarget(target, O_RDWR | O_NONBLOCK, error_number);
+    FileDescriptor fd = TryOpenTarget(lockable, O_RDWR | O_NONBLOCK, error_number);
     if (!fd.IsOpen()) {
         if (error_number != EACCES && error_number != EPERM && error_number != EROFS) {
-            ThrowOpenError(name_, "open for locking", error_number);
+            ThrowOpenError(name_, "open " + lockable.path + " for locking", error_number);
         }
-        fd = OpenTarget(target, O_RDONLY | O_NONBLOCK);
+        fd = OpenTarget(lockable, O_RDONLY | O_NONBLOCK);
     }
     error_number = TryLock(fd.Get(), mode);
     if (error_number != 0) {

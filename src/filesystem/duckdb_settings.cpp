@@ -17,13 +17,8 @@ bool Lookup(duckdb::optional_ptr<duckdb::FileOpener> opener, const char *name, d
 } // namespace
 
 std::string CheckEngine(const std::string &text) {
-    for (auto known : {"auto", "io_uring", "posix"}) {
-        if (text == known) {
-            return text;
-        }
-    }
-    throw Error(ErrorCode::INVALID, std::string(SETTING_ENGINE) + ": there is no engine \"" + text +
-                                        "\"; use auto, io_uring or posix");
+    RequireKnownEngine(text, SETTING_ENGINE);
+    return text;
 }
 
 uint32_t CheckQueueDepth(int64_t depth) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace rawduck {
 
@@ -23,6 +24,8 @@ struct Command {
     void *data = nullptr;       //!< aligned to memory_alignment
     //! After completion: bytes transferred (may be short), or a negative errno.
     int64_t result = 0;
+    //! Of a failed command, when the device told one (device/nvme_status.hpp); 0 otherwise.
+    uint16_t nvme_status = 0;
     //! For the submitter; engines do not touch them.
     void *owner = nullptr;
     uint64_t started_ns = 0;
@@ -30,7 +33,7 @@ struct Command {
 
 //! What this device through this engine can do. Fixed while the device is open.
 struct Capabilities {
-    std::string engine;                       //!< "posix", "io_uring", "memory"
+    std::string engine;                       //!< one of EngineNames, or "memory"
     std::string engine_reason;                //!< why this engine: asked for, or why `auto` chose it
     uint64_t capacity_bytes = 0;              //!< 0 for a file that grows (file mode)
     uint32_t lba_size = 4096;                 //!< bytes
@@ -76,13 +79,18 @@ class Device {
 };
 
 struct DeviceOptions {
-    std::string engine = "auto"; //!< "auto", "io_uring", "posix"; memory targets always use "memory"
+    std::string engine = "auto"; //!< "auto" or one of EngineNames; memory targets always use "memory"
     bool read_only = false;
     //! File mode: the file grows, so its capacity is not a limit of the device.
     bool growing_file = false;
     //! Command size limit asked for by the user, bytes; 0 keeps the default.
     uint32_t max_transfer_bytes = 0;
 };
+
+//! The engines a user can ask for, best first.
+const std::vector<std::string> &EngineNames();
+//! Throws Error INVALID, listing what there is, unless it is "auto" or one of EngineNames.
+void RequireKnownEngine(const std::string &engine, const std::string &subject);
 
 //! Opens a target through an engine. Throws Error: PERMISSION, NOT_FOUND, UNSUPPORTED (engine not available
 //! on this kernel or target, with what to do), IO. Direct I/O where the target allows it; never silently

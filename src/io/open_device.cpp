@@ -1,33 +1,97 @@
 //! OpenDevice: which engine serves a target.
 #include "common/error.hpp"
+#include "device/nvme_node.hpp"
+#include "device/open_target.hpp"
+#include "device/sysfs.hpp"
 #include "io/device.hpp"
 #include "io/engines/io_uring.hpp"
+#include "io/engines/io_uring_cmd.hpp"
 #include "io/engines/memory.hpp"
+#include "io/engines/nvme_ioctl.hpp"
 #include "io/engines/posix.hpp"
 
-namespace rawduck {
+#include <algorithm>
+#include <cerrno>
 
-std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options) {
-    const std::string &engine = options.engine;
-    if (engine != "auto" && engine != "io_uring" && engine != "posix" && engine != "memory") {
-        throw Error(ErrorCode::INVALID,
-                    target.name + ": engine '" + engine +
-                        "' is unknown; known engines: auto, io_uring, posix (memory targets "
-                        "always use memory)");
+namespace rawduck {
+namespace {
+
+bool IsPassthrough(const std::string &engine) {
+    return engine == "io_uring_cmd" || engine == "nvme_ioctl";
+}
+
+//! Throws unless the target can carry NVMe commands. A partition cannot: its commands would address the whole
+//! namespace, and so the neighbours.
+void RequireNamespace(const Target &target, const std::string &engine) {
+    auto refuse = [&](const std::string &why) {
+        throw Error(ErrorCode::UNSUPPORTED, target.name + ": engine '" + engine +
+                                                "' sends NVMe commands, and " + why +
+                                                "; use auto, io_uring or posix");
+    };
+    if (target.kind == TargetKind::REGULAR_FILE) {
+        refuse("this is a regular file");
     }
-    if (target.kind == TargetKind::MEMORY) {
-        return OpenMemoryDevice(target, options);
+    struct stat status;
+    if (stat(BlockDeviceOf(target).path.c_str(), &status) != 0) {
+        ThrowOpenError(target.name, "stat", errno);
     }
-    if (engine == "memory") {
-        throw Error(ErrorCode::INVALID, target.name +
-                                            ": engine 'memory' serves memory:<name> targets only; use auto, "
-                                            "io_uring or posix");
+    const std::string directory = SysfsDirectory(status.st_rdev);
+    if (!IsNvmeBlockDevice(directory)) {
+        refuse("this is not an NVMe device");
     }
+    if (IsPartition(directory)) {
+        refuse("this is a partition, for which they would reach beyond its bounds");
+    }
+}
+
+//! The generic character device of a namespace that was named by its block device.
+Target GenericDeviceOf(const Target &target) {
     if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
-        throw Error(ErrorCode::UNSUPPORTED,
-                    target.name + ": NVMe passthrough is not available in this version; use the "
-                                  "namespace's block device (/dev/nvmeXnY)");
+        return target;
     }
+    struct stat status;
+    if (stat(target.path.c_str(), &status) != 0) {
+        ThrowOpenError(target.name, "stat", errno);
+    }
+    const std::string path = NvmeGenericPath(status.st_rdev);
+    if (path.empty()) {
+        throw Error(ErrorCode::UNSUPPORTED, target.name +
+                                                ": engine 'io_uring_cmd' needs the namespace's generic "
+                                                "character device (/dev/ngXnY), and the kernel shows none; "
+                                                "run Linux 5.13 or newer, or use nvme_ioctl or io_uring");
+    }
+    Target generic = ResolveTarget(path);
+    if (generic.identity != target.identity) {
+        throw Error(ErrorCode::IO,
+                    target.name + ": " + path + " is not the same namespace; name it directly");
+    }
+    return generic;
+}
+
+std::unique_ptr<Device> OpenPassthrough(const Target &target, const DeviceOptions &options) {
+    const std::string &engine = options.engine;
+    RequireNamespace(target, engine);
+    if (engine == "nvme_ioctl") {
+        return OpenNvmeIoctlDevice(target, options, "asked for");
+    }
+    const std::string obstacle = WhyNoIoUringCmd();
+    if (obstacle.empty()) {
+        const bool chosen = engine == "auto";
+        return OpenIoUringCmdDevice(
+            GenericDeviceOf(target), options,
+            chosen ? "auto: the target is an NVMe character device, and the kernel's io_uring "
+                     "carries NVMe commands"
+                   : "asked for");
+    }
+    if (engine == "io_uring_cmd") {
+        throw Error(ErrorCode::UNSUPPORTED, target.name + ": engine 'io_uring_cmd' is not available: " +
+                                                obstacle + ", or use engine 'nvme_ioctl'");
+    }
+    return OpenNvmeIoctlDevice(target, options, "auto: no io_uring_cmd: " + obstacle);
+}
+
+std::unique_ptr<Device> OpenFileOrBlock(const Target &target, const DeviceOptions &options) {
+    const std::string &engine = options.engine;
     if (engine == "posix") {
         return OpenPosixDevice(target, options, "asked for");
     }
@@ -41,6 +105,46 @@ std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &op
                                                 obstacle + ", or use engine 'posix'");
     }
     return OpenPosixDevice(target, options, "auto: no io_uring: " + obstacle);
+}
+
+} // namespace
+
+const std::vector<std::string> &EngineNames() {
+    static const std::vector<std::string> names = {"io_uring_cmd", "nvme_ioctl", "io_uring", "posix"};
+    return names;
+}
+
+void RequireKnownEngine(const std::string &engine, const std::string &subject) {
+    const auto &names = EngineNames();
+    if (engine == "auto" || std::find(names.begin(), names.end(), engine) != names.end()) {
+        return;
+    }
+    std::string known = "auto";
+    for (const auto &name : names) {
+        known += ", " + name;
+    }
+    throw Error(ErrorCode::INVALID, subject + ": engine '" + engine + "' is unknown; known engines: " +
+                                        known + " (memory targets always use memory)");
+}
+
+std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options) {
+    const std::string &engine = options.engine;
+    const bool in_memory = target.kind == TargetKind::MEMORY;
+    if (!(in_memory && engine == "memory")) {
+        RequireKnownEngine(engine, target.name);
+    }
+    if (in_memory) {
+        return OpenMemoryDevice(target, options);
+    }
+    if (target.kind == TargetKind::NVME_CHARACTER_DEVICE && engine != "auto" && !IsPassthrough(engine)) {
+        throw Error(ErrorCode::UNSUPPORTED, target.name + ": engine '" + engine +
+                                                "' needs a block device; use " + target.block_path +
+                                                ", or engine io_uring_cmd or nvme_ioctl");
+    }
+    if (target.kind == TargetKind::NVME_CHARACTER_DEVICE || IsPassthrough(engine)) {
+        return OpenPassthrough(target, options);
+    }
+    return OpenFileOrBlock(target, options);
 }
 
 } // namespace rawduck

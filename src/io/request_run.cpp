@@ -1,6 +1,7 @@
 #include "io/request_run.hpp"
 
 #include "common/error.hpp"
+#include "device/nvme_status.hpp"
 #include "io/clock.hpp"
 
 #include <algorithm>
@@ -24,6 +25,10 @@ const char *Advice(int error_number) {
     case ENODEV:
     case ENXIO:
         return "; the device has gone away";
+    case EINTR:
+        return "; the kernel cancelled the command, because it timed out or the controller was reset: look "
+               "into "
+               "the kernel log (dmesg)";
     case EINVAL:
         return "; the device refuses the alignment or size of the command: try a smaller command size, and "
                "report it";
@@ -143,6 +148,7 @@ CommandSlot *RequestRun::NextPiece() {
 bool RequestRun::Submit(CommandSlot &slot) {
     slot.depth = in_flight_ + 1;
     slot.command.result = 0;
+    slot.command.nvme_status = 0;
     slot.command.started_ns = MonotonicNs();
     try {
         if (!mine_.queue->Submit(slot.command)) {
@@ -249,6 +255,7 @@ void RequestRun::Fail(Failure::Kind kind, const CommandSlot &slot, int error_num
     if (!Failed()) {
         failure_.kind = kind;
         failure_.error_number = error_number;
+        failure_.nvme_status = slot.command.nvme_status;
         failure_.device_offset = slot.command.device_offset;
         failure_.length = slot.command.length;
     }
@@ -274,7 +281,9 @@ void RequestRun::Throw() const {
                    " attempts; does the file or device end in the middle of a unit?";
         break;
     default:
-        message += ErrnoText(failure_.error_number) + Advice(failure_.error_number);
+        message += failure_.nvme_status != 0
+                       ? NvmeStatusText(failure_.nvme_status)
+                       : ErrnoText(failure_.error_number) + Advice(failure_.error_number);
     }
     throw Error(ErrorCode::IO, message);
 }

@@ -31,6 +31,7 @@ class RequestRun {
     struct Failure {
         enum class Kind { NONE, SYSTEM, END_OF_DEVICE, NO_PROGRESS, QUEUE } kind = Kind::NONE;
         int error_number = 0;
+        uint16_t nvme_status = 0;
         uint64_t device_offset = 0;
         uint64_t length = 0;
         std::exception_ptr thrown; //!< of the queue

@@ -18,6 +18,30 @@ Value OccupantList(const std::vector<Occupant> &occupants) {
     return Value::LIST(LogicalType::VARCHAR, std::move(clauses));
 }
 
+LogicalType NvmeType() {
+    return LogicalType::STRUCT({{"namespace_id", LogicalType::UBIGINT},
+                                {"passthrough", LogicalType::VARCHAR},
+                                {"max_command", LogicalType::UBIGINT},
+                                {"atomic_write", LogicalType::UBIGINT},
+                                {"volatile_write_cache", LogicalType::BOOLEAN},
+                                {"deallocate", LogicalType::BOOLEAN},
+                                {"write_zeroes", LogicalType::BOOLEAN},
+                                {"fdp", LogicalType::BOOLEAN}});
+}
+
+//! What the device says of itself; NULL when it is no NVMe namespace or this user may not ask it.
+Value NvmeValue(const TargetInfo &info) {
+    if (!info.nvme) {
+        return Value(NvmeType());
+    }
+    const NvmeInfo &nvme = *info.nvme;
+    return Value::STRUCT(NvmeType(),
+                         {Value::UBIGINT(nvme.namespace_id), TextOrNull(info.passthrough_path),
+                          Value::UBIGINT(info.max_passthrough_bytes), Value::UBIGINT(nvme.atomic_write_bytes),
+                          Value::BOOLEAN(nvme.volatile_write_cache), Value::BOOLEAN(nvme.deallocate),
+                          Value::BOOLEAN(nvme.write_zeroes), Value::BOOLEAN(nvme.fdp)});
+}
+
 Rows DeviceRows(duckdb::ClientContext &context, const Arguments &) {
     RequireExternalAccess(context, "nvme_devices");
     Rows rows;
@@ -28,7 +52,7 @@ Rows DeviceRows(duckdb::ClientContext &context, const Arguments &) {
                         Value::UBIGINT(info.lba_size), Value::UBIGINT(info.physical_block_size),
                         Value::UBIGINT(info.memory_alignment), Value::UBIGINT(info.max_transfer_bytes),
                         Value::BOOLEAN(info.volatile_write_cache), Value::BOOLEAN(info.read_only),
-                        OccupantList(device.occupants), TextOrNull(device.error)});
+                        NvmeValue(info), OccupantList(device.occupants), TextOrNull(device.error)});
     }
     return rows;
 }
@@ -51,6 +75,7 @@ void RegisterDeviceFunction(duckdb::ExtensionLoader &loader) {
                                   {"max_transfer", LogicalType::UBIGINT},
                                   {"volatile_write_cache", LogicalType::BOOLEAN},
                                   {"read_only", LogicalType::BOOLEAN},
+                                  {"nvme", NvmeType()},
                                   {"in_use", LogicalType::LIST(LogicalType::VARCHAR)},
                                   {"error", LogicalType::VARCHAR}},
                                  DeviceRows});

@@ -44,7 +44,9 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
         config.AddExtensionOption(duckdb::Identifier(name), description + LATER, type, initial, check,
                                   SetScope::GLOBAL);
     };
-    add(SETTING_ENGINE, "How nvme:// and direct:// reach the device: auto, io_uring or posix.",
+    add(SETTING_ENGINE,
+        "How nvme:// and direct:// reach the device: auto, io_uring, posix, or for NVMe namespaces "
+        "io_uring_cmd or nvme_ioctl.",
         LogicalType::VARCHAR, Value("auto"), OnSetEngine);
     add(SETTING_QUEUE_MODE,
         "How threads share the device's queues: thread (each has its own), pool (several, each behind a "

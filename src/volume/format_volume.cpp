@@ -18,12 +18,13 @@ bool IsMemoryName(const std::string &name) {
     return name.rfind("memory:", 0) == 0;
 }
 
-// Makes or resizes a regular file. Its space is reserved now, so that the volume does not run out later because
-// the file system below did.
+// Makes or resizes a regular file. Its space is reserved now, so that the volume does not run out later
+// because the file system below did.
 void PrepareRegularFile(const std::string &path, uint64_t size_bytes) {
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) {
-        throw Error(ErrorCode::PERMISSION, path + ": cannot create the file for the volume: " + ErrnoText(errno));
+        throw Error(ErrorCode::PERMISSION,
+                    path + ": cannot create the file for the volume: " + ErrnoText(errno));
     }
     int failed = ftruncate(fd, static_cast<off_t>(size_bytes)) == 0 ? 0 : errno;
     if (failed == 0) {
@@ -47,10 +48,11 @@ void RefuseOccupied(const Target &target, bool force) {
     if (reasons.empty() || (force && forceable)) {
         return;
     }
-    throw Error(ErrorCode::EXISTS, target.name + ": refused to format: " + reasons +
-                                       (forceable ? ". Formatting destroys what is there; if that is what you want, "
-                                                    "say --force (force := true in SQL)"
-                                                  : ". Release it first; --force does not override this"));
+    throw Error(ErrorCode::EXISTS,
+                target.name + ": refused to format: " + reasons +
+                    (forceable ? ". Formatting destroys what is there; if that is what you want, "
+                                 "say --force (force := true in SQL)"
+                               : ". Release it first; --force does not override this"));
 }
 
 void WriteUnit(BlockIo &io, uint64_t unit, const void *content) {
@@ -62,15 +64,17 @@ void WriteUnit(BlockIo &io, uint64_t unit, const void *content) {
 void FormatMemory(const std::string &target_name, const FormatOptions &options) {
     const std::string name = target_name.substr(strlen("memory:"));
     if (MemoryTargetExists(name) && !options.force) {
-        throw Error(ErrorCode::EXISTS, target_name + ": refused to format: it exists already in this process; to "
-                                                     "empty it, say force := true");
+        throw Error(ErrorCode::EXISTS, target_name +
+                                           ": refused to format: it exists already in this process; to "
+                                           "empty it, say force := true");
     }
     DropMemoryTarget(name);
     MemoryTargetOptions memory;
     memory.capacity_bytes = options.size_bytes == 0 ? GIB : options.size_bytes;
     memory.lba_size = options.lba_size == 0 ? 4096 : options.lba_size;
     if (memory.capacity_bytes < MIN_VOLUME_BYTES) {
-        MakeSuperblock(memory.capacity_bytes, memory.lba_size, Uuid{}, "", 0); // throws the error that says why
+        MakeSuperblock(memory.capacity_bytes, memory.lba_size, Uuid{}, "",
+                       0); // throws the error that says why
     }
     CreateMemoryTarget(name, memory);
 }
@@ -81,7 +85,8 @@ void CheckFormatOptions(const std::string &target_name, const FormatOptions &opt
                                             " bytes is not possible; use 512 or 4096");
     }
     if (options.label.size() > 63) {
-        throw Error(ErrorCode::INVALID, target_name + ": the label has " + std::to_string(options.label.size()) +
+        throw Error(ErrorCode::INVALID, target_name + ": the label has " +
+                                            std::to_string(options.label.size()) +
                                             " bytes, and at most 63 are allowed");
     }
     if (options.size_bytes != 0 && options.size_bytes < MIN_VOLUME_BYTES) {
@@ -95,16 +100,14 @@ Target PrepareTarget(const std::string &target_name, const FormatOptions &option
     const bool exists = stat(target_name.c_str(), &status) == 0;
     if (!exists && target_name.rfind("/dev/", 0) != 0 && !target_name.empty() && target_name[0] == '/') {
         if (options.size_bytes == 0) {
-            throw Error(ErrorCode::NOT_FOUND, target_name + " does not exist; to make a file for the volume, say how "
-                                                            "large it shall be (--size 8G, or size := '8G')");
+            throw Error(ErrorCode::NOT_FOUND, target_name +
+                                                  " does not exist; to make a file for the volume, say how "
+                                                  "large it shall be (--size 8G, or size := '8G')");
         }
         PrepareRegularFile(target_name, options.size_bytes);
         return ResolveTarget(target_name);
     }
     const Target target = ResolveTarget(target_name);
-    if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
-        return target; // OpenDevice says what to use instead
-    }
     RefuseOccupied(target, options.force);
     if (target.kind == TargetKind::REGULAR_FILE && options.size_bytes != 0) {
         PrepareRegularFile(target.path, AlignDown(options.size_bytes, UNIT_SIZE));
@@ -135,17 +138,22 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
     if (IsMemoryName(target_name)) {
         FormatMemory(target_name, options);
     }
-    const Target target = IsMemoryName(target_name) ? ResolveTarget(target_name) : PrepareTarget(target_name, options);
+    const Target target =
+        IsMemoryName(target_name) ? ResolveTarget(target_name) : PrepareTarget(target_name, options);
     TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
     DeviceOptions device_options;
-    BlockIo io(OpenDevice(target, device_options), BlockIoOptions(), target.name, std::make_shared<IoStats>());
+    BlockIo io(OpenDevice(target, device_options), BlockIoOptions(), target.name,
+               std::make_shared<IoStats>());
     if (io.Caps().read_only) {
-        throw Error(ErrorCode::PERMISSION, target.name + ": no permission to write to this target; run as its owner "
-                                                         "or as root");
+        throw Error(ErrorCode::PERMISSION, target.name +
+                                               ": no permission to write to this target; run as its owner "
+                                               "or as root");
     }
     const uint32_t device_lba = io.Caps().lba_size;
-    const bool fixed_by_device = target.kind == TargetKind::BLOCK_DEVICE;
-    const uint32_t lba_size = options.lba_size != 0 ? options.lba_size : (fixed_by_device ? device_lba : 4096);
+    const bool fixed_by_device =
+        target.kind == TargetKind::BLOCK_DEVICE || target.kind == TargetKind::NVME_CHARACTER_DEVICE;
+    const uint32_t lba_size =
+        options.lba_size != 0 ? options.lba_size : (fixed_by_device ? device_lba : 4096);
     if (lba_size % device_lba != 0) {
         throw Error(ErrorCode::INVALID, target.name + ": the target takes I/O only in multiples of " +
                                             std::to_string(device_lba) + " bytes; an LBA size of " +

@@ -1,328 +1,53 @@
 #include "io/engines/io_uring.hpp"
 
-#include "common/error.hpp"
-#include "device/sysfs.hpp"
 #include "io/engines/file_device.hpp"
-
-#include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <ctime>
-#include <liburing.h>
-#include <mutex>
-#include <vector>
-
-// Flags of newer kernels, in case the C headers are older. A kernel that does not know one answers EINVAL.
-#ifndef IORING_SETUP_COOP_TASKRUN
-#define IORING_SETUP_COOP_TASKRUN (1U << 8)
-#endif
-#ifndef IORING_SETUP_TASKRUN_FLAG
-#define IORING_SETUP_TASKRUN_FLAG (1U << 9)
-#endif
-#ifndef IORING_SETUP_SINGLE_ISSUER
-#define IORING_SETUP_SINGLE_ISSUER (1U << 12)
-#endif
-#ifndef IORING_SETUP_DEFER_TASKRUN
-#define IORING_SETUP_DEFER_TASKRUN (1U << 13)
-#endif
+#include "io/engines/io_uring_queue.hpp"
 
 namespace rawduck {
 namespace {
 
-constexpr uint32_t MAX_QUEUE_DEPTH = 4096;
-//! How long a kernel short of memory is asked again before the commands fail: a second in all.
-constexpr uint32_t MAX_STALLS = 1000;
-constexpr long STALL_PAUSE_NS = 1000000;
-
-//! From the newest kernels' to none: completions run when the owner asks for them, not by interrupting it.
-constexpr unsigned SETUP_FLAGS[] = {
-    IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
-        IORING_SETUP_DEFER_TASKRUN,
-    IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
-    IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
-    0,
-};
-
-//! What only a ring with a single submitting thread can have.
-constexpr unsigned OWNER_FLAGS = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
-
-struct Probe {
-    unsigned setup_flags = 0;
-    std::string obstacle;
-};
-
-std::string DescribeObstacle(int error_number) {
-    if (error_number == ENOSYS) {
-        return "this kernel has none; run Linux 5.6 or newer, or allow it in the container's seccomp profile";
-    }
-    if (error_number == EPERM || error_number == EACCES) {
-        std::string level = ReadAttribute("/proc/sys/kernel/io_uring_disabled");
-        if (level == "1" || level == "2") {
-            return "it is disabled by the administrator (kernel.io_uring_disabled is " + level +
-                   "); set it to 0 with sysctl";
-        }
-        return "the system refuses it (" + ErrnoText(error_number) +
-               "); allow it in the container's seccomp profile";
-    }
-    if (error_number == ENOMEM) {
-        return "no memory for a ring (" + ErrnoText(error_number) +
-               "); raise the limit of locked memory (ulimit -l)";
-    }
-    if (error_number == EMFILE || error_number == ENFILE) {
-        return "no file descriptor for a ring (" + ErrnoText(error_number) + "); raise the limit (ulimit -n)";
-    }
-    return "a ring cannot be made (" + ErrnoText(error_number) + "); look into the kernel log (dmesg)";
+RingSupport &Support() {
+    static RingSupport support(0, {IORING_OP_READ, IORING_OP_WRITE},
+                               "this kernel's has no plain read and write; run Linux 5.6 or newer");
+    return support;
 }
 
-Probe ProbeKernel() {
-    Probe probe;
-    io_uring ring;
-    int result = -EINVAL;
-    for (unsigned flags : SETUP_FLAGS) {
-        probe.setup_flags = flags;
-        result = io_uring_queue_init(2, &ring, flags);
-        if (result != -EINVAL) {
-            break;
-        }
-    }
-    if (result != 0) {
-        probe.obstacle = DescribeObstacle(-result);
-        return probe;
-    }
-    io_uring_probe *opcodes = io_uring_get_probe_ring(&ring);
-    if (!opcodes || !io_uring_opcode_supported(opcodes, IORING_OP_READ) ||
-        !io_uring_opcode_supported(opcodes, IORING_OP_WRITE)) {
-        probe.obstacle = "this kernel's has no plain read and write; run Linux 5.6 or newer";
-    }
-    io_uring_free_probe(opcodes);
-    io_uring_queue_exit(&ring);
-    return probe;
-}
-
-//! Success is final; an obstacle may pass, so it is looked for again.
-Probe KernelProbe() {
-    static std::mutex mutex;
-    static bool known = false;
-    static Probe probe;
-    std::lock_guard<std::mutex> guard(mutex);
-    if (!known) {
-        probe = ProbeKernel();
-        known = probe.obstacle.empty();
-    }
-    return probe;
-}
-
-//! Belongs to the thread that made it, unless it is shared. A submission queue entry that the kernel has not
-//! taken yet is "waiting"; the kernel takes them in order.
-class IoUringQueue final : public Queue {
+class IoUringFileQueue final : public IoUringQueue {
   public:
-    IoUringQueue(const std::string &target_name, int fd, uint32_t depth, unsigned setup_flags)
-        : target_name_(target_name), fd_(fd), depth_(depth), setup_flags_(setup_flags) {
-        waiting_.reserve(depth);
-        Open();
-    }
-    ~IoUringQueue() override { Close(); }
-    IoUringQueue(const IoUringQueue &) = delete;
-    IoUringQueue &operator=(const IoUringQueue &) = delete;
-
-    bool Submit(Command &command) override;
-    uint32_t Reap(Command **completed, uint32_t max, bool wait) override;
-    uint32_t Depth() const override { return depth_; }
+    IoUringFileQueue(const std::string &target_name, int fd, uint32_t depth, unsigned setup_flags)
+        : IoUringQueue(target_name, depth, setup_flags, "posix"), fd_(fd) {}
 
   private:
-    void Open();
-    void Close();
-    void Enter(bool wait);
-    void HandleEnterError(int error_number, bool wait);
-    void WaitInKernel();
-    uint32_t Collect(Command **completed, uint32_t max);
-    uint32_t FailWaiting(Command **completed, uint32_t max);
+    void Prepare(io_uring_sqe &entry, const Command &command) override {
+        if (command.opcode == Opcode::READ) {
+            io_uring_prep_read(&entry, fd_, command.data, command.length, command.device_offset);
+        } else {
+            io_uring_prep_write(&entry, fd_, command.data, command.length, command.device_offset);
+        }
+    }
+    void Complete(Command &command, const io_uring_cqe &entry) override { command.result = entry.res; }
 
-    const std::string target_name_;
     const int fd_;
-    const uint32_t depth_;
-    const unsigned setup_flags_;
-    io_uring ring_ = {};
-    bool open_ = false;
-    std::vector<Command *> waiting_;
-    uint32_t in_kernel_ = 0;
-    uint32_t stalls_ = 0; //!< refusals in a row while the kernel had nothing else of ours to finish
-    int broken_ = 0;      //!< errno of a submission that failed for good
 };
-
-void IoUringQueue::Open() {
-    int result = io_uring_queue_init(depth_, &ring_, setup_flags_);
-    if (result != 0) {
-        throw Error(ErrorCode::IO, target_name_ + ": cannot make an io_uring for one more thread: " +
-                                       DescribeObstacle(-result) + ", or use engine 'posix'");
-    }
-    open_ = true;
-    broken_ = 0;
-    // The file is not registered with the ring, although that would save the kernel a lookup per command: a
-    // ring is torn down in the background, and the device would stay open, and busy, after it has been
-    // closed.
-}
-
-void IoUringQueue::Close() {
-    if (open_) {
-        io_uring_queue_exit(&ring_);
-        open_ = false;
-    }
-}
-
-bool IoUringQueue::Submit(Command &command) {
-    if (waiting_.size() + in_kernel_ >= depth_) {
-        return false;
-    }
-    if (!open_ || broken_ != 0) {
-        if (in_kernel_ > 0 || !waiting_.empty()) {
-            return false; // what is left must be reaped first
-        }
-        Close();
-        Open();
-    }
-    io_uring_sqe *sqe = io_uring_get_sqe(&ring_);
-    if (!sqe) {
-        return false;
-    }
-    if (command.opcode == Opcode::READ) {
-        io_uring_prep_read(sqe, fd_, command.data, command.length, command.device_offset);
-    } else {
-        io_uring_prep_write(sqe, fd_, command.data, command.length, command.device_offset);
-    }
-    io_uring_sqe_set_data(sqe, &command);
-    waiting_.push_back(&command);
-    return true;
-}
-
-uint32_t IoUringQueue::Reap(Command **completed, uint32_t max, bool wait) {
-    for (;;) {
-        uint32_t count = Collect(completed, max);
-        if (broken_ != 0 && in_kernel_ == 0) {
-            return count + FailWaiting(completed + count, max - count);
-        }
-        const bool nothing_to_send = waiting_.empty() || broken_ != 0;
-        const bool sleep = wait && count == 0;
-        if (nothing_to_send && !sleep) {
-            return count;
-        }
-        // One system call hands over all that is waiting and, when there is nothing to hand out, sleeps.
-        Enter(sleep);
-        if (!sleep) {
-            return count + Collect(completed + count, max - count);
-        }
-    }
-}
-
-void IoUringQueue::Enter(bool wait) {
-    if (broken_ != 0) {
-        WaitInKernel();
-        return;
-    }
-    int result = io_uring_submit_and_wait(&ring_, wait ? 1 : 0);
-    if (result > 0) {
-        in_kernel_ += static_cast<uint32_t>(result);
-        waiting_.erase(waiting_.begin(), waiting_.begin() + result);
-        stalls_ = 0;
-    } else if (result < 0) {
-        HandleEnterError(-result, wait);
-    } else if (!waiting_.empty()) {
-        HandleEnterError(EAGAIN, wait);
-    }
-}
-
-void IoUringQueue::HandleEnterError(int error_number, bool wait) {
-    if (error_number == EINTR) {
-        return; // by a signal; the caller's loop asks again
-    }
-    const bool passing = error_number == EAGAIN || error_number == EBUSY || error_number == ENOMEM;
-    if (passing && in_kernel_ > 0) {
-        if (wait) {
-            WaitInKernel(); // a completion frees what the kernel is short of
-        }
-        return;
-    }
-    if (passing && ++stalls_ < MAX_STALLS) {
-        const timespec pause = {0, STALL_PAUSE_NS};
-        nanosleep(&pause, nullptr);
-        return;
-    }
-    if (waiting_.empty()) {
-        WaitInKernel();
-        return;
-    }
-    stalls_ = 0;
-    broken_ = error_number;
-}
-
-//! Sleeps until one of the commands in the kernel completes, submitting none.
-void IoUringQueue::WaitInKernel() {
-    io_uring_cqe *cqe = nullptr;
-    int result = io_uring_wait_cqe(&ring_, &cqe);
-    if (result == 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY) {
-        return;
-    }
-    // The kernel will write to memory that the caller takes back when this returns, and there is no way left
-    // to learn when. Corrupting it silently would be worse than stopping here.
-    std::fprintf(stderr, "rawduck: %s: cannot wait for %u commands in flight: %s\n", target_name_.c_str(),
-                 in_kernel_, ErrnoText(-result).c_str());
-    std::abort();
-}
-
-uint32_t IoUringQueue::Collect(Command **completed, uint32_t max) {
-    uint32_t total = 0;
-    io_uring_cqe *entries[64];
-    while (total < max && in_kernel_ > 0) {
-        unsigned count = io_uring_peek_batch_cqe(&ring_, entries, std::min<unsigned>(max - total, 64));
-        if (count == 0) {
-            break;
-        }
-        for (unsigned i = 0; i < count; i++) {
-            auto *command = static_cast<Command *>(io_uring_cqe_get_data(entries[i]));
-            command->result = entries[i]->res;
-            completed[total++] = command;
-        }
-        io_uring_cq_advance(&ring_, count);
-        in_kernel_ -= count;
-    }
-    return total;
-}
-
-//! Hands out commands that never reached the kernel.
-uint32_t IoUringQueue::FailWaiting(Command **completed, uint32_t max) {
-    const size_t count = std::min<size_t>(max, waiting_.size());
-    for (size_t i = 0; i < count; i++) {
-        waiting_[i]->result = -broken_;
-        completed[i] = waiting_[i];
-    }
-    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
-    return static_cast<uint32_t>(count);
-}
 
 class IoUringDevice final : public FileDevice {
   public:
     IoUringDevice(const Target &target, const DeviceOptions &options, const std::string &reason)
-        : FileDevice(target, options), setup_flags_(KernelProbe().setup_flags) {
+        : FileDevice(target, options) {
         caps_.engine = "io_uring";
         caps_.engine_reason = reason;
-        caps_.max_queue_depth = MAX_QUEUE_DEPTH;
+        caps_.max_queue_depth = IoUringQueue::MAX_DEPTH;
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
-        uint32_t bounded = std::max(1u, std::min(depth, MAX_QUEUE_DEPTH));
-        unsigned flags = use == QueueUse::OWNED ? setup_flags_ : setup_flags_ & ~OWNER_FLAGS;
-        return std::make_unique<IoUringQueue>(name_, fd_.Get(), bounded, flags);
+        return std::make_unique<IoUringFileQueue>(name_, fd_.Get(), depth, Support().SetupFlags(use));
     }
-
-  private:
-    const unsigned setup_flags_;
 };
 
 } // namespace
 
 std::string WhyNoIoUring() {
-    return KernelProbe().obstacle;
+    return Support().Obstacle();
 }
 
 std::unique_ptr<Device> OpenIoUringDevice(const Target &target, const DeviceOptions &options,

@@ -10,8 +10,8 @@ namespace rawduck {
 
 class SynchronousQueue final : public Queue {
   public:
-    //! Returns bytes transferred, or a negative errno.
-    using Transfer = std::function<int64_t(const Command &)>;
+    //! Returns what Command::result becomes.
+    using Transfer = std::function<int64_t(Command &)>;
 
     SynchronousQueue(uint32_t depth, Transfer transfer);
     bool Submit(Command &command) override;

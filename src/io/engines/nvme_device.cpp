@@ -1,0 +1,138 @@
+#include "io/engines/nvme_device.hpp"
+
+#include "common/error.hpp"
+#include "device/nvme_status.hpp"
+#include "device/open_target.hpp"
+#include "io/engines/command_size.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+
+namespace rawduck {
+namespace {
+
+//! Opcodes of the NVM command set.
+constexpr uint8_t NVME_FLUSH = 0x00, NVME_WRITE = 0x01, NVME_READ = 0x02, NVME_DATASET_MANAGEMENT = 0x09;
+constexpr uint32_t ATTRIBUTE_DEALLOCATE = 1 << 2;
+constexpr uint64_t MAX_RANGE_LBAS = UINT32_MAX;
+
+//! One range of Dataset Management.
+struct DatasetRange {
+    uint32_t attributes;
+    uint32_t lbas;
+    uint64_t first_lba;
+};
+static_assert(sizeof(DatasetRange) == 16, "as the device reads it");
+
+std::string StatusText(int status) {
+    return status < 0 ? ErrnoText(-status) + "; look into the kernel log (dmesg)"
+                      : NvmeStatusText(static_cast<uint16_t>(status));
+}
+
+} // namespace
+
+nvme_passthru_cmd64 MakeNvmeTransfer(const Command &command, uint32_t namespace_id, uint32_t lba_size) {
+    const uint64_t first_lba = command.device_offset / lba_size;
+    nvme_passthru_cmd64 transfer = {};
+    transfer.opcode = command.opcode == Opcode::READ ? NVME_READ : NVME_WRITE;
+    transfer.nsid = namespace_id;
+    transfer.addr = reinterpret_cast<uintptr_t>(command.data);
+    transfer.data_len = command.length;
+    transfer.cdw10 = static_cast<uint32_t>(first_lba);
+    transfer.cdw11 = static_cast<uint32_t>(first_lba >> 32);
+    transfer.cdw12 = command.length / lba_size - 1; // the number of LBAs counts from 0
+    return transfer;
+}
+
+void SetNvmeResult(Command &command, int status) {
+    if (status > 0) {
+        command.nvme_status = static_cast<uint16_t>(status);
+        command.result = NvmeStatusPasses(command.nvme_status) ? -EAGAIN : -EIO;
+    } else {
+        command.result = status < 0 ? status : command.length;
+    }
+}
+
+NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : name_(target.name) {
+    const TargetInfo info = InspectTarget(target);
+    if (!info.nvme) {
+        throw Error(ErrorCode::PERMISSION,
+                    name_ +
+                        ": this user may not ask the device what it is (NVMe Identify), "
+                        "which passthrough needs; run as root (docs/devices.md), or use "
+                        "engine io_uring or posix on " +
+                        BlockDeviceOf(target).path);
+    }
+    Open(target, options.read_only || info.read_only);
+    namespace_id_ = info.nvme->namespace_id;
+    caps_.capacity_bytes = info.capacity_bytes;
+    caps_.lba_size = info.lba_size;
+    caps_.memory_alignment = info.memory_alignment;
+    const auto limit = static_cast<uint32_t>(std::min<uint64_t>(info.max_passthrough_bytes, UINT32_MAX));
+    caps_.max_transfer_bytes = std::min(CommandSizeLimit(name_, options, limit, info.lba_size),
+                                        static_cast<uint32_t>(AlignDown(limit, info.lba_size)));
+    caps_.volatile_write_cache = info.nvme->volatile_write_cache;
+    max_deallocate_bytes_ =
+        AlignDown(std::min(info.max_deallocate_bytes, MAX_RANGE_LBAS * info.lba_size), info.lba_size);
+    caps_.deallocate = !caps_.read_only && max_deallocate_bytes_ > 0;
+}
+
+void NvmeDevice::Open(const Target &target, bool read_only) {
+    int error_number = EACCES;
+    if (!read_only) {
+        fd_ = TryOpenTarget(target, O_RDWR, error_number);
+    }
+    if (!fd_.IsOpen() && (error_number == EACCES || error_number == EPERM || error_number == EROFS)) {
+        fd_ = TryOpenTarget(target, O_RDONLY, error_number);
+        caps_.read_only = true;
+    }
+    if (!fd_.IsOpen()) {
+        ThrowOpenError(name_, "open for NVMe passthrough", error_number);
+    }
+}
+
+int NvmeDevice::Run(nvme_passthru_cmd64 command) const {
+    const int result = ioctl(fd_.Get(), NVME_IOCTL_IO64_CMD, &command);
+    return result < 0 ? -errno : result;
+}
+
+void NvmeDevice::Flush() {
+    nvme_passthru_cmd64 command = {};
+    command.opcode = NVME_FLUSH;
+    command.nsid = namespace_id_;
+    const int status = Run(command);
+    if (status != 0) {
+        throw Error(ErrorCode::IO,
+                    name_ + ": flush failed, so earlier writes may be lost: " + StatusText(status));
+    }
+}
+
+bool NvmeDevice::Deallocate(uint64_t device_offset, uint64_t length) {
+    while (caps_.deallocate && length > 0) {
+        const uint64_t part = std::min(length, max_deallocate_bytes_);
+        DatasetRange range = {0, static_cast<uint32_t>(part / caps_.lba_size),
+                              device_offset / caps_.lba_size};
+        nvme_passthru_cmd64 command = {};
+        command.opcode = NVME_DATASET_MANAGEMENT;
+        command.nsid = namespace_id_;
+        command.addr = reinterpret_cast<uintptr_t>(&range);
+        command.data_len = sizeof range;
+        command.cdw10 = 0; // the number of ranges counts from 0
+        command.cdw11 = ATTRIBUTE_DEALLOCATE;
+        const int status = Run(command);
+        if (status != 0) {
+            throw Error(ErrorCode::IO, name_ + ": deallocate of " + std::to_string(part) +
+                                           " bytes at byte offset " + std::to_string(device_offset) +
+                                           " (LBA " + std::to_string(range.first_lba) + " to " +
+                                           std::to_string(range.first_lba + range.lbas - 1) +
+                                           ") failed: " + StatusText(status));
+        }
+        device_offset += part;
+        length -= part;
+    }
+    return caps_.deallocate;
+}
+
+} // namespace rawduck

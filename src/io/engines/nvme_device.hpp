@@ -1,0 +1,42 @@
+//! What the passthrough engines io_uring_cmd and nvme_ioctl share: an NVMe namespace that takes commands
+//! without the kernel's block layer in between.
+#pragma once
+
+#include "device/file_descriptor.hpp"
+#include "io/device.hpp"
+
+#include <linux/nvme_ioctl.h>
+
+namespace rawduck {
+
+//! A read or write as an NVMe command.
+nvme_passthru_cmd64 MakeNvmeTransfer(const Command &command, uint32_t namespace_id, uint32_t lba_size);
+
+//! What became of it: `status` is 0, a positive NVMe status or a negative errno.
+void SetNvmeResult(Command &command, int status);
+
+class NvmeDevice : public Device {
+  public:
+    const Capabilities &Caps() const override { return caps_; }
+    void Flush() override;
+    bool Deallocate(uint64_t device_offset, uint64_t length) override;
+
+  protected:
+    //! `target` is the node that takes the commands. Throws Error PERMISSION, UNSUPPORTED.
+    NvmeDevice(const Target &target, const DeviceOptions &options);
+
+    //! Runs one command on the calling thread. 0, a positive NVMe status or a negative errno.
+    int Run(nvme_passthru_cmd64 command) const;
+
+    std::string name_;
+    FileDescriptor fd_;
+    uint32_t namespace_id_ = 0;
+    Capabilities caps_; //!< all but engine, engine_reason and max_queue_depth, which the engine adds
+
+  private:
+    void Open(const Target &target, bool read_only);
+
+    uint64_t max_deallocate_bytes_ = 0;
+};
+
+} // namespace rawduck

@@ -1,0 +1,33 @@
+#include "io/engines/nvme_ioctl.hpp"
+
+#include "io/engines/nvme_device.hpp"
+#include "io/engines/synchronous_queue.hpp"
+
+namespace rawduck {
+namespace {
+
+class NvmeIoctlDevice final : public NvmeDevice {
+  public:
+    NvmeIoctlDevice(const Target &target, const DeviceOptions &options, const std::string &reason)
+        : NvmeDevice(target, options) {
+        caps_.engine = "nvme_ioctl";
+        caps_.engine_reason = reason;
+        caps_.max_queue_depth = 1; // a second command could only wait for the first
+    }
+
+    std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override {
+        return std::make_unique<SynchronousQueue>(1, [this](Command &command) {
+            SetNvmeResult(command, Run(MakeNvmeTransfer(command, namespace_id_, caps_.lba_size)));
+            return command.result;
+        });
+    }
+};
+
+} // namespace
+
+std::unique_ptr<Device> OpenNvmeIoctlDevice(const Target &target, const DeviceOptions &options,
+                                            const std::string &reason) {
+    return std::make_unique<NvmeIoctlDevice>(target, options, reason);
+}
+
+} // namespace rawduck
