@@ -43,6 +43,7 @@ find_missing_packages() {
     PATH=$PATH:/usr/sbin:/sbin command -v mkfs.ext4 >/dev/null || missing_packages+=(e2fsprogs)
     PATH=$PATH:/usr/sbin:/sbin command -v losetup >/dev/null || missing_packages+=(mount)
     PATH=$PATH:/usr/sbin:/sbin command -v mkswap >/dev/null || missing_packages+=(util-linux)
+    PATH=$PATH:/usr/sbin:/sbin command -v sfdisk >/dev/null || missing_packages+=(fdisk)
 }
 
 # Runs a command as root: directly, or through sudo where it may ask or need not.

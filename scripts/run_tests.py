@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -120,6 +121,20 @@ def fuzz() -> Counts:
     return counts
 
 
+def nvme() -> Counts:
+    """In a guest with emulated NVMe devices. The last line of its output sums it up."""
+    process = subprocess.Popen(
+        ["scripts/test_nvme.sh"], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    last = ""
+    for line in process.stdout:
+        last = line.decode(errors="replace").strip() or last
+        print(line.decode(errors="replace"), end="", flush=True)
+    status = process.wait()
+    found = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", last)
+    return at_least_one_failure(Counts(*map(int, found.groups())) if found else Counts(failed=1), status)
+
+
 def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
     asan = {"UBSAN_OPTIONS": "print_stacktrace=1"}
     return {
@@ -128,7 +143,8 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "asan": lambda: unit_tests("asan", "RAWDUCK_SANITIZE=address,undefined", environment=asan),
         "tsan": lambda: unit_tests("tsan", "RAWDUCK_SANITIZE=thread"),
         "fuzz": fuzz,
-        "sql": lambda: pytest("test/sql", arguments),
+        "sql": lambda: pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
+        "nvme": nvme,
     }
 
 

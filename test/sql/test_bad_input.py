@@ -92,7 +92,7 @@ def test_target_that_is_a_duckdb_file(con, tmp_path):
 @pytest.fixture
 def open_folder(tmp_path):
     """Lets other users look into the folder of this test, which pytest makes private."""
-    for folder in (tmp_path, tmp_path.parent):
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
         folder.chmod(0o755)
 
 

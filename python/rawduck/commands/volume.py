@@ -65,7 +65,7 @@ def _info_fields(row: render.Row) -> list[tuple[str, str]]:
         ("UUID", str(row["uuid"])),
         ("label", row["label"] or "-"),
         ("capacity", render.size(row["capacity"])),
-        ("used", f"{render.size(row['used'])}, of it metadata {render.size(row['metadata_bytes'])}"),
+        ("used", f"{render.size(row['used'])}, and {render.size(row['metadata_bytes'])} for metadata"),
         ("free", f"{render.size(row['free'])}, largest extent {render.size(row['largest_free_extent'])}"),
         ("files", f"{row['files']} in {row['extents']} extents"),
         ("LBA size", f"{row['lba_size']} bytes"),
