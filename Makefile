@@ -38,7 +38,7 @@ $(INSTALLED): $(SOURCES) requirements.txt
 	@touch $@
 
 .PHONY: test
-test: build ## Everything: style, unit tests (also under sanitizers), a minute of fuzzing, SQL tests
+test: build ## Everything: style, unit tests (also under sanitizers), a minute of fuzzing, SQL tests, emulated NVMe
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py all
 
@@ -66,6 +66,11 @@ fuzz: ## Mount mutated images; FUZZ_SECONDS=60
 test-sql: build ## SQL tests through the stock wheel; ARGS='-k wal'
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py sql -- $(ARGS)
+
+.PHONY: test-nvme
+test-nvme: build ## Engines and SQL on emulated NVMe devices in a QEMU guest; installs QEMU where it is missing
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py nvme
 
 .PHONY: static
 static: ## The self-contained extension, tested in a C++ host (takes long)

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Tests the engines, the queue strategies and SQL on NVMe namespaces that QEMU emulates in a guest, on any machine:
+# no NVMe hardware and no KVM is needed. Installs what is missing (scripts/bootstrap_nvme.sh). The last line says
+# `N passed, N failed, N skipped`; where there can be no guest everything is skipped, with the reason.
+# The emulated CPU is about ten times slower than the real one: this is for correctness, never for speed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly repository=$PWD
+readonly work=$PWD/build/nvme
+readonly out=$work/out
+readonly binary=$PWD/build/core/rawduck_nvme_tests
+readonly guest_seconds=${NVME_GUEST_SECONDS:-540}
+
+status=0
+kernel=$(scripts/bootstrap_nvme.sh) || status=$?
+if [ "$status" = 77 ]; then
+    echo "test_nvme: skipped: no guest can be run here, see above"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+[ "$status" = 0 ] || exit "$status"
+
+build() {
+    local launcher=()
+    command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    cmake -S . -B build/core -G Ninja "${launcher[@]}" -DRAWDUCK_EXTENSION=OFF -DRAWDUCK_TESTS=ON >/dev/null
+    cmake --build build/core --target rawduck_nvme_tests | tail -n 1
+}
+
+# Images, and the TPC-H data that the guest loads.
+prepare() {
+    rm -rf "$out"
+    mkdir -p "$out/data" "$work/images"
+    local image
+    for image in fdp small1 small2 cacheless bad odd1 odd2; do
+        rm -f "$work/images/$image.img"
+        truncate -s 192M "$work/images/$image.img"
+    done
+    # Reads and writes that touch the sector at 8 MiB fail.
+    printf '[inject-error]\nevent = "%s"\nerrno = "5"\nsector = "16384"\nimmediately = "off"\n\n' \
+        read_aio write_aio >"$work/images/blkdebug.conf"
+    .venv/bin/python -c 'import sys; from pathlib import Path; from rawduck import tpch
+tpch.generate(Path(sys.argv[1]), 0.01)' "$out/data"
+    printf 'export PYTHONPATH=%q\n' "${PYTHONPATH:-}" >"$out/environment"
+}
+
+# drive FILE ID [CACHING]
+drive() { printf -- '-drive file=%s,if=none,id=%s,format=raw,%s ' "$1" "$2" "${3:-cache=none,aio=io_uring}"; }
+
+qemu_options() {
+    local images=$work/images
+    printf -- '-cpu max -accel tcg,thread=multi '
+    # Flexible data placement with three handles, LBAs of 4096 bytes, commands of up to 512 KiB.
+    drive "$images/fdp.img" d0
+    printf -- '-device nvme-subsys,id=s0,fdp=on,fdp.runs=96M,fdp.nrg=1,fdp.nruh=4 '
+    printf -- '-device nvme,id=n0,serial=fdp,subsys=s0,mdts=7 '
+    printf -- '-device nvme-ns,bus=n0,drive=d0,nsid=1,fdp.ruhs=1:2:3,logical_block_size=4096,physical_block_size=4096 '
+    # Commands of up to 16 KiB, two namespaces, LBAs of 512 and of 4096 bytes.
+    drive "$images/small1.img" d1
+    drive "$images/small2.img" d2
+    printf -- '-device nvme,id=n1,serial=small,mdts=2 -device nvme-ns,bus=n1,drive=d1,nsid=1 '
+    printf -- '-device nvme-ns,bus=n1,drive=d2,nsid=2,logical_block_size=4096,physical_block_size=4096 '
+    # No volatile write cache.
+    drive "$images/cacheless.img" d3
+    printf -- '-device nvme,id=n2,serial=cacheless,mdts=7 -device nvme-ns,bus=n2,drive=d3,nsid=1,write-cache=off '
+    # Media errors at 8 MiB.
+    drive "blkdebug:$images/blkdebug.conf:$images/bad.img" d4 cache=none
+    printf -- '-device nvme,id=n3,serial=bad,mdts=7 -device nvme-ns,bus=n3,drive=d4,nsid=1 '
+    # What cannot carry a volume: protection information, zones.
+    drive "$images/odd1.img" d5
+    drive "$images/odd2.img" d6
+    printf -- '-device nvme,id=n4,serial=odd -device nvme-ns,bus=n4,drive=d5,nsid=1,ms=8,pi=1 '
+    printf -- '-device nvme-ns,bus=n4,drive=d6,nsid=2,zoned=true,zoned.zone_size=16M '
+}
+
+boot() {
+    PATH=$work/venv/bin:$PATH timeout --foreground "$guest_seconds" script -qec "vng -r '$kernel' --disable-kvm \
+--disable-microvm --force-9p --cpus 2 --memory 3G --user root --rwdir='$out=$out' \
+--qemu-opts=\"$(qemu_options)\" -- '$repository/test/nvme/guest.sh $repository $binary $out'" /dev/null </dev/null
+}
+
+build
+prepare
+echo "test_nvme: booting $kernel"
+boot | stdbuf -oL tr -d '\r' || true
+exec .venv/bin/python test/nvme/summarize.py "$out"

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Runs inside the guest that scripts/test_nvme.sh boots: the engine tests and the SQL tests on every namespace.
+#   guest.sh REPOSITORY TEST_BINARY OUT
+# Leaves gtest reports and the list of other results, results.txt, in OUT, and OUT/finished when it came to its end.
+# The devices are told apart by their serial numbers, because the kernel numbers them in the order in which they answer.
+set -uo pipefail
+repository=$1 test_binary=$2 out=$3
+export PATH=$PATH:/usr/sbin:/sbin LANG=C.UTF-8 HOME=/tmp
+[ ! -e "$out/environment" ] || . "$out/environment"
+cd /tmp
+
+modprobe nvme
+udevadm settle 2>/dev/null || sleep 2
+
+# node SERIAL NAMESPACE: the kernel's name of the block device, such as nvme0n1.
+node() {
+    local directory name
+    for directory in /sys/block/nvme*; do
+        name=${directory##*/}
+        [[ $name =~ ^nvme[0-9]+n[0-9]+$ ]] || continue
+        [ "$(tr -d ' ' <"$directory/device/serial") $(cat "$directory/nsid")" = "$1 $2" ] && echo "$name" && return
+    done
+    echo "guest.sh: no namespace $2 on a controller with serial $1" >&2
+}
+
+generic() { ls "/sys/block/$1/.." | grep -x "ng[0-9]*n${1##*n}"; }
+
+# engines NAME DEVICE MODES TESTS...: the C++ tests with the engines of that kind of device; MODES is a pattern.
+engines() {
+    local start=$SECONDS name=$1 device=$2 modes=$3 filter=${4:-} engine
+    local engines=(io_uring_cmd nvme_ioctl)
+    [ -c "$device" ] || engines+=(io_uring posix)
+    for engine in "${engines[@]}"; do
+        filter+=":All/NvmeEngineTest.*/${engine}_$modes"
+    done
+    RAWDUCK_TEST_NVME=$device "$test_binary" --gtest_brief=1 --gtest_filter="$filter" \
+        --gtest_output="json:$out/engines-$name.json" 2>&1 | grep -v '^Running main'
+    [ -s "$out/engines-$name.json" ] || echo "FAIL engines on $device ($name) ended early" >>"$out/results.txt"
+    echo "guest: engines on $device ($name): $((SECONDS - start)) s"
+}
+
+fdp=$(node fdp 1) small=$(node small 1) second=$(node small 2) cacheless=$(node cacheless 1) bad=$(node bad 1)
+
+engines fdp-4096-passthrough "/dev/$(generic "$fdp")" '*' 'NvmeTest.*'
+engines fdp-4096-block "/dev/$fdp" '*' 'NvmeTest.*'
+engines small-512-passthrough "/dev/$(generic "$small")" thread 'NvmeTest.*'
+engines small-512-block "/dev/$small" thread 'NvmeTest.*'
+engines second-4096-passthrough "/dev/$(generic "$second")" thread 'NvmeTest.*'
+engines cacheless-512-passthrough "/dev/$(generic "$cacheless")" thread 'NvmeTest.*'
+engines cacheless-512-block "/dev/$cacheless" thread 'NvmeTest.*'
+export RAWDUCK_TEST_NVME_BAD=$((8 * 1024 * 1024))
+engines bad-passthrough "/dev/$(generic "$bad")" none 'NvmeErrorTest.*'
+engines bad-block "/dev/$bad" none 'NvmeErrorTest.*'
+
+# In one process: to start Python over the guest's file system takes half a minute.
+start=$SECONDS
+cat >/tmp/plan.json <<END
+{"data": "$out/data", "tpch": [
+    ["/dev/$(generic "$fdp")", ["io_uring_cmd", "nvme_ioctl"], ["sync", "single", "pool", "thread"]],
+    ["/dev/$fdp", ["io_uring", "posix"], ["sync", "single", "pool", "thread"]],
+    ["/dev/$fdp", ["io_uring_cmd", "nvme_ioctl"], ["thread"]],
+    ["/dev/$(generic "$small")", ["io_uring_cmd", "nvme_ioctl"], ["thread"]],
+    ["/dev/$second", ["io_uring", "io_uring_cmd"], ["thread"]],
+    ["/dev/$(generic "$cacheless")", ["auto"], ["thread"]]],
+ "refusals": [["/dev/$(generic "$(node odd 1)")", "protection information"],
+              ["/dev/$(node odd 1)", "protection information"],
+              ["/dev/$(generic "$(node odd 2)")", "zoned"],
+              ["/dev/$(node odd 2)", "zoned"],
+              ["/dev/${small%n*}", "controller, not a namespace"]]}
+END
+"$repository/.venv/bin/python" "$repository/test/nvme/sql_on_nvme.py" "$out/results.txt" /tmp/plan.json ||
+    echo "FAIL sql_on_nvme.py ended early" >>"$out/results.txt"
+echo "guest: SQL: $((SECONDS - start)) s"
+touch "$out/finished"

@@ -1,0 +1,261 @@
+//! The engines on a real NVMe namespace. RAWDUCK_TEST_NVME names its character or block device, WHOSE
+//! CONTENTS ARE DESTROYED; scripts/test_nvme.sh sets it in a guest with emulated devices.
+#include "device/nvme_node.hpp"
+#include "io/block_io.hpp"
+#include "io/engines/io_uring_cmd.hpp"
+#include "io_test_support.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <thread>
+
+namespace rawduck {
+namespace {
+
+class NvmeTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        const char *name = getenv("RAWDUCK_TEST_NVME");
+        if (!name) {
+            GTEST_SKIP() << "RAWDUCK_TEST_NVME names no device; make test-nvme runs this in a guest";
+        }
+        target_ = ResolveTarget(name);
+        for (const Occupant &occupant : FindOccupants(target_)) {
+            ASSERT_TRUE(occupant.forceable) << name << ": " << occupant.what;
+        }
+        const Target block = BlockDeviceOf(target_);
+        struct stat status;
+        ASSERT_EQ(stat(block.path.c_str(), &status), 0);
+        block_ = ResolveTarget(block.path);
+        generic_ = ResolveTarget(NvmeGenericPath(status.st_rdev));
+    }
+
+    std::unique_ptr<BlockIo> Open(const std::string &engine, const std::string &mode,
+                                  uint32_t max_transfer = 0) {
+        DeviceOptions options;
+        options.engine = engine;
+        options.max_transfer_bytes = max_transfer;
+        BlockIoOptions io;
+        io.queue_mode = ParseQueueMode(mode);
+        stats_ = std::make_shared<IoStats>();
+        return std::make_unique<BlockIo>(OpenDevice(target_, options), io, target_.name, stats_);
+    }
+
+    Target target_, block_, generic_;
+    std::shared_ptr<IoStats> stats_;
+};
+
+TEST_F(NvmeTest, BothNodesAreOneTarget) {
+    EXPECT_EQ(block_.identity, generic_.identity);
+    EXPECT_EQ(generic_.kind, TargetKind::NVME_CHARACTER_DEVICE);
+    TargetLock lock(generic_, TargetLock::Mode::EXCLUSIVE);
+    EXPECT_EQ(CatchError([&] { TargetLock(block_, TargetLock::Mode::SHARED); }).Code(), ErrorCode::LOCKED);
+}
+
+TEST_F(NvmeTest, BothNodesSayTheSame) {
+    const TargetInfo block = InspectTarget(block_), generic = InspectTarget(generic_);
+    ASSERT_TRUE(block.nvme && generic.nvme);
+    EXPECT_EQ(block.capacity_bytes, generic.capacity_bytes);
+    EXPECT_EQ(block.lba_size, generic.lba_size);
+    EXPECT_EQ(block.volatile_write_cache, generic.volatile_write_cache) << "sysfs and Identify must agree";
+    EXPECT_EQ(block.passthrough_path, generic_.path);
+    EXPECT_GT(block.max_passthrough_bytes, 0u);
+}
+
+TEST_F(NvmeTest, AutoTakesPassthroughOnTheCharacterDeviceAndSaysWhy) {
+    auto device = OpenDevice(target_, DeviceOptions());
+    const bool generic = target_.kind == TargetKind::NVME_CHARACTER_DEVICE;
+    const std::string expected = !generic                    ? "io_uring"
+                                 : WhyNoIoUringCmd().empty() ? "io_uring_cmd"
+                                                             : "nvme_ioctl";
+    EXPECT_EQ(device->Caps().engine, expected);
+    EXPECT_EQ(device->Caps().engine_reason.find("auto: "), 0u) << device->Caps().engine_reason;
+}
+
+TEST_F(NvmeTest, ControllersAndWrongEnginesAreRefused) {
+    const std::string base = block_.path.substr(0, block_.path.rfind('n'));
+    EXPECT_EQ(CatchError([&] { ResolveTarget(base); }).Code(), ErrorCode::INVALID);
+    DeviceOptions options;
+    options.engine = "io_uring";
+    const Error error = CatchError([&] { OpenDevice(generic_, options); });
+    EXPECT_EQ(error.Code(), ErrorCode::UNSUPPORTED);
+    EXPECT_NE(std::string(error.what()).find(block_.path), std::string::npos) << error.what();
+}
+
+TEST_F(NvmeTest, AUserWithoutPermissionIsToldWhatToDo) {
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
+    EXPECT_TRUE(InChild([&] {
+        if (setgid(65534) != 0 || setuid(65534) != 0) {
+            return false;
+        }
+        try {
+            OpenDevice(generic_, DeviceOptions());
+        } catch (const Error &error) {
+            return error.Code() == ErrorCode::PERMISSION &&
+                   std::string(error.what()).find("udev rule") != std::string::npos;
+        }
+        return false;
+    }));
+}
+
+class NvmeEngineTest : public NvmeTest,
+                       public ::testing::WithParamInterface<std::tuple<const char *, const char *>> {
+  protected:
+    void SetUp() override {
+        NvmeTest::SetUp();
+        engine_ = std::get<0>(GetParam());
+        mode_ = std::get<1>(GetParam());
+        const bool passthrough = engine_ == "io_uring_cmd" || engine_ == "nvme_ioctl";
+        if (!IsSkipped() && !passthrough && target_.kind == TargetKind::NVME_CHARACTER_DEVICE) {
+            GTEST_SKIP() << engine_ << " is for block devices";
+        }
+    }
+    std::string engine_, mode_;
+};
+
+TEST_P(NvmeEngineTest, WhatIsWrittenIsReadBackAlsoByAnotherEngine) {
+    constexpr uint64_t LENGTH = 3 * MIB;
+    auto io = Open(engine_, mode_);
+    EXPECT_EQ(io->Caps().engine, engine_);
+    const auto data = Pattern(LENGTH, 7);
+    std::vector<char> back(LENGTH + 4096);
+    io->Write(8 * MIB, data.data(), LENGTH);
+    io->Flush();
+    EXPECT_EQ(stats_->Snapshot(IoOperation::FLUSH).commands, io->Caps().volatile_write_cache ? 1u : 0u);
+    io->Read(8 * MIB, back.data(), LENGTH);
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), back.begin()));
+
+    target_ = block_;
+    std::fill(back.begin(), back.end(), 0);
+    Open("posix", "thread")->Read(8 * MIB, back.data(), LENGTH);
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), back.begin())) << "the block device must show the same";
+}
+
+TEST_P(NvmeEngineTest, CommandsRespectTheDevicesLimit) {
+    auto io = Open(engine_, mode_, 4 * MIB);
+    const uint64_t limit = io->Caps().max_transfer_bytes;
+    if (engine_ == "io_uring_cmd" || engine_ == "nvme_ioctl") {
+        EXPECT_LE(limit, InspectTarget(generic_).max_passthrough_bytes);
+    }
+    void *memory = nullptr;
+    ASSERT_EQ(posix_memalign(&memory, 4096, 4 * MIB), 0);
+    io->Read(0, memory, 4 * MIB);
+    EXPECT_EQ(stats_->Snapshot(IoOperation::READ).commands, (4 * MIB + limit - 1) / limit);
+    EXPECT_EQ(stats_->Snapshot(IoOperation::READ).bounce_bytes, 0u);
+    free(memory);
+}
+
+TEST_P(NvmeEngineTest, UnalignedMemoryAndSingleLbas) {
+    auto io = Open(engine_, mode_);
+    const uint32_t lba = io->Caps().lba_size;
+    const auto data = Pattern(5 * lba, 11);
+    std::vector<char> buffer(6 * lba + 1), back(6 * lba + 1);
+    std::copy(data.begin(), data.end(), buffer.begin() + 1);
+    io->Write(20 * MIB + lba, buffer.data() + 1, 5 * lba);
+    for (uint32_t i = 0; i < 5; i++) {
+        io->Read(20 * MIB + lba * (i + 1), back.data() + 1 + i * lba, lba);
+    }
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), back.begin() + 1));
+}
+
+TEST_P(NvmeEngineTest, TheLastLbaIsReachable) {
+    auto io = Open(engine_, mode_);
+    const uint32_t lba = io->Caps().lba_size;
+    std::vector<char> back(lba);
+    const auto data = Pattern(lba, 13);
+    io->Write(io->Caps().capacity_bytes - lba, data.data(), lba);
+    io->Read(io->Caps().capacity_bytes - lba, back.data(), lba);
+    EXPECT_EQ(back, data);
+}
+
+TEST_P(NvmeEngineTest, DeallocateIsTaken) {
+    auto io = Open(engine_, mode_);
+    const auto data = Pattern(1 * MIB, 17);
+    io->Write(16 * MIB, data.data(), data.size());
+    EXPECT_TRUE(io->Caps().deallocate);
+    EXPECT_TRUE(io->Deallocate(16 * MIB, 1 * MIB));
+    std::vector<char> back(data.size());
+    io->Read(16 * MIB, back.data(), back.size()); // anything, but not an error
+}
+
+TEST_P(NvmeEngineTest, From64ThreadsAtOnce) {
+    constexpr uint64_t REGION = 64 * KIB;
+    auto io = Open(engine_, mode_, 16 * KIB);
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (uint32_t t = 0; t < 64; t++) {
+        threads.emplace_back([&, t] {
+            const auto data = Pattern(REGION, 1000 + t);
+            std::vector<char> back(REGION);
+            for (int round = 0; round < 2; round++) {
+                io->Write(32 * MIB + t * REGION, data.data(), REGION);
+                io->Read(32 * MIB + t * REGION, back.data(), REGION);
+                wrong += back != data ? 1 : 0;
+            }
+        });
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(wrong, 0);
+}
+
+//! On a device whose read and write commands fail at byte offset RAWDUCK_TEST_NVME_BAD.
+class NvmeErrorTest : public NvmeTest {
+  protected:
+    void SetUp() override {
+        NvmeTest::SetUp();
+        const char *bad = getenv("RAWDUCK_TEST_NVME_BAD");
+        if (!bad) {
+            GTEST_SKIP() << "RAWDUCK_TEST_NVME_BAD names no place that fails";
+        }
+        bad_ = strtoull(bad, nullptr, 10);
+        const bool generic = target_.kind == TargetKind::NVME_CHARACTER_DEVICE;
+        engines_ = generic ? std::vector<std::string>{"io_uring_cmd", "nvme_ioctl"}
+                           : std::vector<std::string>{"io_uring", "posix"};
+        read_text_ = generic ? "media error" : "errno";
+        write_text_ = generic ? "write fault" : "errno";
+    }
+    //! The message must name target, LBAs and cause, and the same queue must serve the next request.
+    void Expect(bool write, const std::string &text) {
+        for (const auto &engine : engines_) {
+            auto io = Open(engine, "thread");
+            std::vector<char> data(64 * KIB);
+            const Error error = CatchError([&] {
+                write ? io->Write(bad_, data.data(), data.size()) : io->Read(bad_, data.data(), data.size());
+            });
+            EXPECT_EQ(error.Code(), ErrorCode::IO);
+            const std::string message = error.what();
+            const std::string first_lba = "LBA " + std::to_string(bad_ / io->Caps().lba_size) + " to";
+            EXPECT_NE(message.find(target_.name), std::string::npos) << message;
+            EXPECT_NE(message.find(first_lba), std::string::npos) << message;
+            EXPECT_NE(message.find(text), std::string::npos) << message;
+            io->Write(bad_ + 4 * MIB, data.data(), data.size());
+            io->Read(bad_ + 4 * MIB, data.data(), data.size());
+        }
+    }
+    uint64_t bad_ = 0;
+    std::vector<std::string> engines_;
+    const char *read_text_ = "", *write_text_ = "";
+};
+
+TEST_F(NvmeErrorTest, AMediaErrorOnReadIsNamed) {
+    Expect(false, read_text_);
+}
+
+TEST_F(NvmeErrorTest, AWriteFaultIsNamed) {
+    Expect(true, write_text_);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, NvmeEngineTest,
+    ::testing::Combine(::testing::Values("io_uring_cmd", "nvme_ioctl", "io_uring", "posix"),
+                       ::testing::Values("sync", "single", "pool", "thread")),
+    [](const auto &info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
+
+} // namespace
+} // namespace rawduck
