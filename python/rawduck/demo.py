@@ -71,7 +71,8 @@ def run(settings: Settings) -> bool:
     settings.stock_dir.mkdir(parents=True, exist_ok=True)
     try:
         _format(settings)
-        with _step(f"Generated TPC-H at scale factor {settings.scale:g} as Parquet"):
+        verb = "Use the" if tpch.is_generated(settings.data, settings.scale) else "Generate"
+        with _step(f"{verb} TPC-H data of scale factor {settings.scale:g} in {settings.data}"):
             tpch.generate(settings.data, settings.scale)
         loading = _load_volume(settings)
         _load_stock(settings)
@@ -93,12 +94,13 @@ def run(settings: Settings) -> bool:
 
 
 @contextmanager
-def _step(done: str) -> Iterator[None]:
-    """Shows that something is going on, and a line with its time when it is done."""
+def _step(what: str) -> Iterator[None]:
+    """Shows what is going on, and its time when it is done."""
     start = time.perf_counter()
-    with render.console.status(done.replace("Generated", "Generating").replace("Loaded", "Loading") + " …"):
+    with render.console.status(f"{what} …"):
         yield
-    render.console.print(f"[green]✓[/] {done} [dim]({render.seconds(time.perf_counter() - start)})[/]")
+    took = render.seconds(time.perf_counter() - start)
+    render.console.print(f"[green]✓[/] {what} [dim]({took})[/]", soft_wrap=True)
 
 
 def _format(settings: Settings) -> None:
@@ -110,9 +112,7 @@ def _format(settings: Settings) -> None:
             _describe_device(connection, settings)
         row = volumes.format_volume(connection, settings.target, **options)
     size, lba = render.size(row["capacity"]), row["lba_size"]
-    render.console.print(
-        f"[green]✓[/] Formatted {settings.target}: {size}, LBAs of {lba} bytes", soft_wrap=True
-    )
+    render.console.print(f"[green]✓[/] Format {settings.target}: {size}, LBAs of {lba} bytes", soft_wrap=True)
 
 
 def _describe_device(connection: duckdb.DuckDBPyConnection, settings: Settings) -> None:
@@ -131,7 +131,7 @@ def _describe_device(connection: duckdb.DuckDBPyConnection, settings: Settings) 
 
 def _load_volume(settings: Settings) -> list[render.Row]:
     """Loads the database on the volume. Returns what the engine did for it."""
-    with _step(f"Loaded {settings.volume_database}"), rawduck.connect(settings.volume_database) as connection:
+    with _step(f"Load {settings.volume_database}"), rawduck.connect(settings.volume_database) as connection:
         _load_tables(connection, settings)
         return render.rows(connection, "SELECT * FROM nvme_stats()")
 
@@ -139,7 +139,7 @@ def _load_volume(settings: Settings) -> list[render.Row]:
 def _load_stock(settings: Settings) -> None:
     settings.stock_database.unlink(missing_ok=True)
     with (
-        _step(f"Loaded {settings.stock_database}"),
+        _step(f"Load {settings.stock_database}"),
         duckdb.connect(str(settings.stock_database)) as connection,
     ):
         _load_tables(connection, settings)

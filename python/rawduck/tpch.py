@@ -20,6 +20,7 @@ QUERY_NUMBERS = tuple(range(1, 23))
 # Floating-point answers (averages, ratios) depend on the order in which threads add up.
 RELATIVE_TOLERANCE = 1e-9
 
+_DONE = ".complete"
 _DBGEN = Path("external/duckdb/extension/tpch/dbgen")
 
 
@@ -58,28 +59,28 @@ def parquet_path(directory: Path, table: str) -> Path:
     return directory / f"{table}.parquet"
 
 
+def is_generated(directory: Path, scale: float, tables: tuple[str, ...] = TABLES) -> bool:
+    """Whether an earlier `generate` with the same arguments finished."""
+    done = directory / _DONE
+    return done.exists() and done.read_text() == _description(scale, tables)
+
+
 def generate(directory: Path, scale: float, tables: tuple[str, ...] = TABLES) -> None:
-    """Writes one Parquet file per table. A directory that is already complete is left as it is."""
-    done = directory / ".complete"
-    wanted = f"{scale:g} " + " ".join(sorted(tables))
-    if done.exists() and done.read_text() == wanted:
+    """Writes one Parquet file per table. Data that is there already stays."""
+    if is_generated(directory, scale, tables):
         return
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    command = [
-        _generator(),
-        "parquet",
-        "--scale-factor",
-        f"{scale:g}",
-        "--output-dir",
-        str(directory),
-        "--quiet",
-    ]
-    command += ["--tables", ",".join(tables)]
+    command = [_generator(), "parquet", "--quiet", "--output-dir", str(directory)]
+    command += ["--scale-factor", f"{scale:g}", "--tables", ",".join(tables)]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise RawduckError(f"tpchgen-cli failed: {result.stderr.strip() or result.returncode}")
-    done.write_text(wanted)
+    (directory / _DONE).write_text(_description(scale, tables))
+
+
+def _description(scale: float, tables: tuple[str, ...]) -> str:
+    return f"{scale:g} " + " ".join(sorted(tables))
 
 
 def _generator() -> str:
