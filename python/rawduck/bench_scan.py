@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -72,16 +73,17 @@ STOCK = "stock"
 
 
 def modes() -> list[Mode]:
-    allocator = ("block_allocator_memory", rawduck.connection.default_block_allocator_memory())
-    no_allocator = ("block_allocator_memory", "0B")
+    # A quarter of the machine's memory, at least 256 MiB: more than any of the scans needs.
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    allocator = ("block_allocator_memory", f"{max(256, physical // 4 // 1024**2)}MiB")
     return [
         Mode("volume", "rawduck, volume", True, on_volume=True),
         Mode(
-            "volume_malloc",
-            "rawduck, volume, no block allocator",
+            "volume_allocator",
+            "rawduck, volume + block allocator",
             True,
             on_volume=True,
-            config=(no_allocator,),
+            config=(allocator,),
         ),
         Mode("file", "rawduck, file mode", True),
         Mode(STOCK, "stock, default", False),

@@ -46,13 +46,10 @@ def connect(
     nvme://<target>/<file> on a volume, direct://<file> for an ordinary DuckDB file through the same engines,
     or a plain path. Without one the connection starts empty, in memory.
 
-    `config` goes to `duckdb.connect` and wins over the two defaults of this function:
-    `allow_unsigned_extensions`, which loading the extension needs, and `block_allocator_memory` (see
-    `default_block_allocator_memory`), with which DuckDB hands out page-aligned blocks that a device can read
-    into without a copy.
+    `config` goes to `duckdb.connect`. Of DuckDB's defaults only `allow_unsigned_extensions` is changed, which
+    loading the extension needs.
     """
-    settings = {"allow_unsigned_extensions": True, "block_allocator_memory": default_block_allocator_memory()}
-    connection = duckdb.connect(":memory:", config={**settings, **(config or {})})
+    connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": True, **(config or {})})
     try:
         load(connection)
         if database is not None:
@@ -70,13 +67,3 @@ def attach(connection: duckdb.DuckDBPyConnection, database: str, *, read_only: b
     connection.execute(f"ATTACH {paths.quote(database)} AS {paths.identifier(name)}{options}")
     connection.execute(f"USE {paths.identifier(name)}")
     return name
-
-
-def default_block_allocator_memory() -> str:
-    """A quarter of the machine's memory, at least 256 MiB.
-
-    DuckDB touches this memory only as blocks need it, keeps what it has touched, and goes on with ordinary
-    allocations (which then cost a copy on devices that want aligned buffers) beyond it.
-    """
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return f"{max(256, physical // 4 // 1024**2)}MiB"
