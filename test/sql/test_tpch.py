@@ -113,7 +113,7 @@ def test_bench_scan(tmp_path):
         found = list(csv.DictReader(file))
     modes = {
         "volume",
-        "volume_malloc",
+        "volume_allocator",
         "file",
         "stock",
         "stock_prefetch",
