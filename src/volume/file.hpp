@@ -95,6 +95,7 @@ class File {
 
     // file_publish.cpp
     uint64_t QueuePublish(std::vector<Extent> freed);
+    uint64_t QueuePublishItems(std::vector<Extent> freed);
     void PublishTail(std::vector<Item> &items, bool &data_flush);
     void PublishPages(std::vector<Item> &items, std::vector<Extent> &freed);
     void PublishExtents(std::vector<Item> &items);

@@ -80,8 +80,19 @@ void File::Sync() {
     context_.log.Commit(ticket);
 }
 
-// Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty.
+// A publish that fails half way has already forgotten what was pending. It must never pass for durable later,
+// so no further write is taken.
 uint64_t File::QueuePublish(std::vector<Extent> freed) {
+    try {
+        return QueuePublishItems(std::move(freed));
+    } catch (const std::exception &error) {
+        context_.log.Poison(error.what());
+        throw;
+    }
+}
+
+// Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty.
+uint64_t File::QueuePublishItems(std::vector<Extent> freed) {
     std::vector<Item> items;
     bool data_flush = unflushed_.exchange(false);
     PublishTail(items, data_flush);

@@ -148,6 +148,22 @@ TEST_F(MetadataLogTest, AFailedDataWriteFailsTheWriteAndNothingElse) {
     EXPECT_EQ(ReadAll(*volume, "f.duckdb"), block + block);
 }
 
+TEST_F(MetadataLogTest, ASyncThatFailsHalfWayNeverPassesForDurableLater) {
+    auto volume = Mount();
+    auto file = volume->Open("f.wal", WriteMode());
+    file->Append("committed", 9);
+    file->Sync();
+    const std::string bytes(2 * LBA, 'n');
+    file->Append(bytes.data(), bytes.size());
+    faults->fail_write = true;
+    EXPECT_EQ(FailureOf([&] { file->Sync(); }), ErrorCode::IO);
+    faults->fail_write = false;
+    EXPECT_EQ(FailureOf([&] { file->Sync(); }), ErrorCode::POISONED);
+    file.reset();
+    volume.reset();
+    EXPECT_EQ(ReadAll(*Mount(), "f.wal"), "committed");
+}
+
 TEST_F(MetadataLogTest, DamageInsideTheLogIsToldFromATornTail) {
     {
         auto volume = Mount();
