@@ -13,9 +13,6 @@ namespace {
 
 //! A mount reads at most this much log, so that it stays fast; a longer log is cut short by a new snapshot.
 constexpr uint64_t LOG_BYTES_MAX = 16 * MIB;
-//! How far behind the end of the log a whole record is searched for, to tell damage from a torn tail: a torn
-//! record is never longer than RECORD_BYTES_MAX.
-constexpr uint64_t LOOK_AHEAD_BYTES = 2 * RECORD_BYTES_MAX;
 
 SuperblockState ReadSuperblock(BlockIo &io, uint64_t device_offset, Superblock &superblock,
                                bool &unsupported) {
@@ -103,32 +100,34 @@ void LoadSnapshot(BlockIo &io, const std::string &target_name, VolumeImage &imag
     }
 }
 
-//! Walks the log record by record, reading ahead in large pieces.
+//! Walks the log through a window that slides forward, so that mounting reads little more than the log is
+//! long and needs memory for one read and one record.
 class LogReader {
   public:
-    LogReader(BlockIo &io, const Superblock &sb) : io_(io), sb_(sb), start_(LogStart(sb)), end_(LogEnd(sb)) {}
+    LogReader(BlockIo &io, const Superblock &sb)
+        : io_(io), sb_(sb), start_(LogStart(sb)), bytes_(LogEnd(sb) - start_) {}
 
-    //! The bytes at `position` (relative to the start of the log), at least one record long where the log is.
-    const char *At(uint64_t position, uint64_t &available) {
-        if (position + RECORD_BYTES_MAX > filled_ && start_ + filled_ < end_) {
-            const uint64_t wanted = std::min(end_ - start_, position + 2 * RECORD_BYTES_MAX);
-            const uint64_t from = filled_;
-            buffer_.Resize(wanted);
-            io_.Read(start_ + from, buffer_.Data() + from, wanted - from);
-            filled_ = wanted;
+    //! Is there a whole record of this epoch at `position`, in bytes from the start of the log? If so,
+    //! `header` is filled and `payload` is valid until the next call. Positions never decrease.
+    bool RecordAt(uint64_t position, RecordHeader &header, const char *&payload) {
+        const char *data = Load(position, sizeof(RecordHeader));
+        const uint64_t claimed = ClaimedRecordBytes(sb_.epoch, data, Available(position));
+        if (claimed == 0 || claimed > RECORD_BYTES_MAX) {
+            return false;
         }
-        available = position < filled_ ? filled_ - position : 0;
-        return buffer_.Data() + position;
+        data = Load(position, claimed);
+        payload = data + sizeof(RecordHeader);
+        return CheckRecord(sb_.uuid, sb_.epoch, data, Available(position), header);
     }
 
-    //! Does a whole record of this epoch lie behind `position`?
+    //! Does a whole record of this epoch lie behind the one, damaged or torn, at `position`? That one is
+    //! never longer than RECORD_BYTES_MAX, so the search ends there.
     bool RecordBehind(uint64_t position) {
-        const uint64_t limit = std::min(end_ - start_, position + LOOK_AHEAD_BYTES);
+        const uint64_t limit = std::min(bytes_, position + RECORD_BYTES_MAX + 1);
         RecordHeader header;
+        const char *payload = nullptr;
         for (uint64_t at = position + sb_.lba_size; at < limit; at += sb_.lba_size) {
-            uint64_t available = 0;
-            const char *data = At(at, available);
-            if (CheckRecord(sb_.uuid, sb_.epoch, data, available, header)) {
+            if (RecordAt(at, header, payload)) {
                 return true;
             }
         }
@@ -136,10 +135,34 @@ class LogReader {
     }
 
   private:
+    uint64_t Available(uint64_t position) const { return position < filled_ ? filled_ - position : 0; }
+
+    //! Moves the window so that it holds `length` bytes at `position`, or what the log has of them.
+    const char *Load(uint64_t position, uint64_t length) {
+        const uint64_t wanted = std::min(bytes_, position + length);
+        if (wanted > filled_) {
+            const uint64_t keep_from = std::min(AlignDown(position, UNIT_SIZE), filled_);
+            window_.DropFront(keep_from - window_start_);
+            window_start_ = keep_from;
+            const uint64_t until =
+                std::min(bytes_, std::max(AlignUp(wanted, UNIT_SIZE), filled_ + read_bytes_));
+            const uint64_t kept = window_.Size();
+            window_.Resize(until - window_start_);
+            io_.Read(start_ + filled_, window_.Data() + kept, until - filled_);
+            filled_ = until;
+            read_bytes_ = std::min(2 * read_bytes_, READ_BYTES_MAX);
+        }
+        return window_.Data() + (position - window_start_);
+    }
+
+    //! A short log costs one short read, a long one is read in pieces that keep a device busy.
+    static constexpr uint64_t READ_BYTES_FIRST = 128 * KIB, READ_BYTES_MAX = 4 * MIB;
+
     BlockIo &io_;
     const Superblock &sb_;
-    uint64_t start_, end_, filled_ = 0;
-    AlignedBuffer buffer_;
+    const uint64_t start_, bytes_; //!< of the log: where it begins on the target, and its greatest length
+    uint64_t window_start_ = 0, filled_ = 0, read_bytes_ = READ_BYTES_FIRST;
+    AlignedBuffer window_;
 };
 
 bool DataMatches(BlockIo &io, const Superblock &sb, const std::vector<Item> &items) {
@@ -189,10 +212,9 @@ void ReplayLog(BlockIo &io, VolumeImage &image) {
         return true;
     };
     for (;;) {
-        uint64_t available = 0;
-        const char *data = log.At(position, available);
         RecordHeader header;
-        if (!CheckRecord(sb.uuid, sb.epoch, data, available, header)) {
+        const char *payload = nullptr;
+        if (!log.RecordAt(position, header, payload)) {
             break;
         }
         if (!accept()) {
@@ -202,7 +224,7 @@ void ReplayLog(BlockIo &io, VolumeImage &image) {
         previous_bytes = 0;
         std::string problem;
         const bool in_order = header.sequence == image.log_records + 1;
-        if (!in_order || !ParseItems(data + sizeof(header), header.payload_bytes, previous, problem)) {
+        if (!in_order || !ParseItems(payload, header.payload_bytes, previous, problem)) {
             image.damage = "log record " + std::to_string(image.log_records + 1) +
                            (in_order ? ": " + problem : " is out of order");
             return;

@@ -221,15 +221,22 @@ std::string SealRecord(const Uuid &uuid, uint64_t epoch, uint64_t sequence, int6
     return record;
 }
 
+uint64_t ClaimedRecordBytes(uint64_t epoch, const char *data, size_t available) {
+    RecordHeader header;
+    if (available < sizeof(header)) {
+        return 0;
+    }
+    memcpy(&header, data, sizeof(header));
+    const bool ours = memcmp(header.magic, RECORD_MAGIC, sizeof(RECORD_MAGIC)) == 0 && header.epoch == epoch;
+    return ours ? sizeof(header) + uint64_t(header.payload_bytes) : 0;
+}
+
 bool CheckRecord(const Uuid &uuid, uint64_t epoch, const char *data, size_t available, RecordHeader &header) {
-    if (available < sizeof(RecordHeader)) {
+    const uint64_t claimed = ClaimedRecordBytes(epoch, data, available);
+    if (claimed == 0 || claimed > available) {
         return false;
     }
     memcpy(&header, data, sizeof(header));
-    if (memcmp(header.magic, RECORD_MAGIC, sizeof(RECORD_MAGIC)) != 0 || header.epoch != epoch ||
-        header.payload_bytes > available - sizeof(header)) {
-        return false;
-    }
     return header.crc == RecordCrc(uuid, header, data + sizeof(header));
 }
 

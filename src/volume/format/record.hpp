@@ -104,6 +104,10 @@ std::string SealRecord(const Uuid &uuid, uint64_t epoch, uint64_t sequence, int6
 //! Is there a whole record of this volume and epoch at the start of `data`? Fills `header` when there is.
 bool CheckRecord(const Uuid &uuid, uint64_t epoch, const char *data, size_t available, RecordHeader &header);
 
+//! How long, header included, the record of this epoch at the start of `data` says it is; 0 when no header of
+//! this epoch is there. The claim is worth nothing until CheckRecord has seen the whole record.
+uint64_t ClaimedRecordBytes(uint64_t epoch, const char *data, size_t available);
+
 //! Bytes that a record takes in the log.
 uint64_t RecordFootprint(uint64_t payload_bytes, uint32_t lba_size);
 
