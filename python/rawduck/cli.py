@@ -10,7 +10,7 @@ import typer
 
 import rawduck
 from rawduck import render
-from rawduck.commands import bench, copy, demo, devices, volume
+from rawduck.commands import bench, ceph, copy, demo, devices, volume
 
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
@@ -29,6 +29,7 @@ volume.register(app)
 copy.register(app)
 bench.register(app)
 demo.register(app)
+ceph.register(app)
 
 
 @app.command("extension-path", epilog="Example: LOAD the printed path in DuckDB started with -unsigned.")
