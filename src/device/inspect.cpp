@@ -204,9 +204,10 @@ TargetInfo InfoFromSysfs(const std::string &sysfs_directory) {
 }
 
 TargetInfo InspectTarget(const Target &target) {
-    if (target.kind == TargetKind::MEMORY) {
+    if (IsInProcess(target.kind)) {
         throw Error(ErrorCode::INVALID,
-                    target.name + ": memory has no geometry of its own; its engine describes it");
+                    target.name +
+                        ": a target in this process has no geometry of its own; its engine describes it");
     }
     if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
         return InspectGeneric(target);

@@ -66,7 +66,7 @@ bool IsEmpty(const std::string &sysfs_directory) {
 } // namespace
 
 std::vector<Occupant> FindOccupants(const Target &target) {
-    if (target.kind == TargetKind::MEMORY) {
+    if (IsInProcess(target.kind)) {
         return {};
     }
     const Target examined = BlockDeviceOf(target);

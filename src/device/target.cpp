@@ -7,12 +7,28 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 namespace rawduck {
 namespace {
 
-const std::string MEMORY_PREFIX = "memory:";
+struct InProcessPrefix {
+    const char *text;
+    TargetKind kind;
+};
+constexpr InProcessPrefix IN_PROCESS_PREFIXES[] = {{"memory:", TargetKind::MEMORY},
+                                                   {"simulated:", TargetKind::SIMULATED}};
+
+//! Null for a target of the operating system.
+const InProcessPrefix *FindInProcessPrefix(const std::string &name) {
+    for (const InProcessPrefix &prefix : IN_PROCESS_PREFIXES) {
+        if (name.rfind(prefix.text, 0) == 0) {
+            return &prefix;
+        }
+    }
+    return nullptr;
+}
 
 TargetKind KindOf(const std::string &name, const std::string &path, const struct stat &status) {
     const std::string base = BaseName(path);
@@ -42,14 +58,15 @@ TargetKind KindOf(const std::string &name, const std::string &path, const struct
                     "memory:<name>");
 }
 
-Target ResolveMemory(const std::string &name) {
+Target ResolveInProcess(const std::string &name, const InProcessPrefix &prefix) {
     Target target;
-    target.kind = TargetKind::MEMORY;
+    target.kind = prefix.kind;
     target.name = name;
-    target.path = name.substr(MEMORY_PREFIX.size());
+    target.path = name.substr(strlen(prefix.text));
     target.identity = target.node_identity = name;
     if (target.path.empty()) {
-        throw Error(ErrorCode::INVALID, name + ": a memory target needs a name, such as memory:scratch");
+        throw Error(ErrorCode::INVALID,
+                    name + ": the target needs a name, such as " + prefix.text + "scratch");
     }
     return target;
 }
@@ -72,12 +89,20 @@ void FindBlockDevice(Target &target, dev_t generic) {
 
 } // namespace
 
+bool IsInProcess(const std::string &target_name) {
+    return FindInProcessPrefix(target_name) != nullptr;
+}
+
+bool IsInProcess(TargetKind kind) {
+    return kind == TargetKind::MEMORY || kind == TargetKind::SIMULATED;
+}
+
 Target ResolveTarget(const std::string &name) {
     if (name.find('\0') != std::string::npos) {
         throw Error(ErrorCode::INVALID, "the name of a target must not contain a NUL byte");
     }
-    if (name.compare(0, MEMORY_PREFIX.size(), MEMORY_PREFIX) == 0) {
-        return ResolveMemory(name);
+    if (const InProcessPrefix *prefix = FindInProcessPrefix(name)) {
+        return ResolveInProcess(name, *prefix);
     }
     if (name.empty() || name[0] != '/') {
         throw Error(

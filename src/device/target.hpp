@@ -12,15 +12,24 @@
 
 namespace rawduck {
 
-enum class TargetKind { REGULAR_FILE, BLOCK_DEVICE, NVME_CHARACTER_DEVICE, MEMORY };
+//! MEMORY and SIMULATED targets live in this process: the operating system knows nothing of them, there is
+//! nothing to lock and nothing to destroy.
+enum class TargetKind { REGULAR_FILE, BLOCK_DEVICE, NVME_CHARACTER_DEVICE, MEMORY, SIMULATED };
+
+//! By the name, "memory:..." or "simulated:...".
+bool IsInProcess(const std::string &target_name);
+//! By the kind.
+bool IsInProcess(TargetKind kind);
 
 struct Target {
     TargetKind kind = TargetKind::REGULAR_FILE;
     //! As the user wrote it; what messages name.
     std::string name;
-    //! What is opened: the canonical path (symbolic links resolved), or the name behind "memory:".
+    //! What is opened: the canonical path (symbolic links resolved), or the name behind "memory:" or
+    //! "simulated:".
     std::string path;
-    //! Equal for two spellings of one target: device number, or file system and inode, or memory name. That
+    //! Equal for two spellings of one target: device number, or file system and inode, or the name of an
+    //! in-process target. That
     //! of an NVMe character device is its block device's, because both are the same namespace.
     std::string identity;
     //! Of the node at `path` itself, to notice that it was replaced.
@@ -47,16 +56,16 @@ struct TargetInfo {
     std::optional<NvmeInfo> nvme; //!< of an NVMe namespace that this user may ask
 };
 
-//! "memory:<name>" or an absolute path to an existing file or device. Throws Error: NOT_FOUND, INVALID
-//! (directory, FIFO, relative path, controller instead of namespace), PERMISSION.
+//! "memory:<name>", "simulated:<name>" or an absolute path to an existing file or device. Throws Error:
+//! NOT_FOUND, INVALID (directory, FIFO, relative path, controller instead of namespace), PERMISSION.
 Target ResolveTarget(const std::string &name);
 
 //! The block device behind an NVMe character device, for locks and safety checks; any other target is itself.
 Target BlockDeviceOf(const Target &target);
 
 //! Geometry of a file or device. Throws Error when it cannot be opened for reading, its LBA size is not 512
-//! or 4096, or RequireUsable refuses the NVMe namespace. MEMORY targets are described by their engine instead
-//! and are refused with INVALID.
+//! or 4096, or RequireUsable refuses the NVMe namespace. Targets in this process are described by their
+//! engine instead and are refused with INVALID.
 TargetInfo InspectTarget(const Target &target);
 
 //! Every reason why writing to this target would destroy something: mounted (itself or a partition), swap,
@@ -67,7 +76,7 @@ struct Occupant {
     bool forceable =
         false; //!< contents, which the user may give up; false: in use, and never to be overwritten
 };
-//! MEMORY targets: always empty, their engine knows nothing of what lies outside this process.
+//! Targets in this process: always empty.
 std::vector<Occupant> FindOccupants(const Target &target);
 
 //! One row per block device of the machine (/sys/block and partitions), for `rawduck devices`.
@@ -80,8 +89,8 @@ struct DeviceRow {
 std::vector<DeviceRow> ListBlockDevices();
 
 //! A lock between processes on a target: open file description locks, which conflict with the POSIX locks of
-//! stock DuckDB in both directions and are not lost when another descriptor of the file is closed. MEMORY
-//! targets are private to the process and always succeed.
+//! stock DuckDB in both directions and are not lost when another descriptor of the file is closed. Targets
+//! in this process always succeed.
 class TargetLock {
   public:
     enum class Mode { SHARED, EXCLUSIVE };

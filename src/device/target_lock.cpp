@@ -97,7 +97,7 @@ int TryLock(int fd, TargetLock::Mode mode) {
 
 TargetLock::TargetLock(const Target &target, Mode mode)
     : name_(target.name), mode_(mode), fork_generation_(ForkGeneration()) {
-    if (target.kind == TargetKind::MEMORY) {
+    if (IsInProcess(target.kind)) {
         return;
     }
     // Both nodes of an NVMe namespace must conflict, so both lock the block device.

@@ -1,6 +1,7 @@
 #include "filesystem/path.hpp"
 
 #include "common/error.hpp"
+#include "device/target.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,8 +11,6 @@
 
 namespace rawduck {
 namespace {
-
-constexpr const char *MEMORY_PREFIX = "memory:";
 
 bool StartsWith(const std::string &text, const char *prefix) {
     return text.compare(0, std::strlen(prefix), prefix) == 0;
@@ -25,10 +24,10 @@ std::string JoinComponents(const std::vector<std::string> &components, size_t fi
     return result;
 }
 
-VolumePath SplitMemoryPath(const std::string &path, const std::vector<std::string> &components) {
-    if (components[0] == MEMORY_PREFIX) {
+VolumePath SplitInProcessPath(const std::string &path, const std::vector<std::string> &components) {
+    if (components[0].back() == ':') {
         throw Error(ErrorCode::INVALID,
-                    path + ": a memory volume needs a name, as in nvme://memory:scratch/x.duckdb");
+                    path + ": the volume needs a name, as in nvme://" + components[0] + "scratch/x.duckdb");
     }
     return {components[0], JoinComponents(components, 1)};
 }
@@ -88,8 +87,8 @@ VolumePath SplitVolumePath(const std::string &path) {
     }
     std::string rest = path.substr(std::strlen(VOLUME_SCHEME));
     auto components = PathComponents(rest);
-    if (!components.empty() && rest[0] != '/' && StartsWith(components[0], MEMORY_PREFIX)) {
-        return SplitMemoryPath(path, components);
+    if (!components.empty() && rest[0] != '/' && IsInProcess(components[0])) {
+        return SplitInProcessPath(path, components);
     }
     if (rest.empty() || rest[0] != '/') {
         throw Error(ErrorCode::INVALID, path + ": a volume is named by an absolute path, as in "
@@ -115,7 +114,7 @@ VolumePath SplitVolumePath(const std::string &path) {
 }
 
 std::string CanonicalTarget(const std::string &target) {
-    if (StartsWith(target, MEMORY_PREFIX)) {
+    if (IsInProcess(target)) {
         return target;
     }
     char *resolved = realpath(target.c_str(), nullptr);

@@ -19,7 +19,7 @@ std::vector<std::string> PathComponents(const std::string &path);
 
 //! nvme://<target>/<file>, taken apart. `file` is empty when the path names the volume itself.
 struct VolumePath {
-    std::string target; //!< "/dev/nvme0n1", "/data/store.rawduck" or "memory:scratch"
+    std::string target; //!< "/dev/nvme0n1", "/data/store.rawduck", "memory:scratch" or "simulated:x"
     std::string file;   //!< "sales.duckdb", "tmp/x.parquet"
 
     //! The path in its normal form: nvme://memory:scratch/x, nvme:///dev/nvme0n1/x.
@@ -31,7 +31,8 @@ struct VolumePath {
 //! PERMISSION, or INVALID (not nvme://, relative, "..").
 VolumePath SplitVolumePath(const std::string &path);
 
-//! The target with symbolic links resolved where the operating system can; "memory:<name>" as it is.
+//! The target with symbolic links resolved where the operating system can; that of a target in this process
+//! as it is.
 std::string CanonicalTarget(const std::string &target);
 
 //! Whether `name` matches `pattern` component by component; "**" stands for any number of components. The

@@ -19,6 +19,7 @@ enum class Opcode : uint8_t { READ, WRITE };
 struct Command {
     Opcode opcode = Opcode::READ;
     PlacementId placement = PlacementId::NONE;
+    bool fua = false;           //!< Force Unit Access: a write that is durable when it completes
     uint32_t length = 0;        //!< bytes, a multiple of the LBA size, at most max_transfer_bytes
     uint64_t device_offset = 0; //!< bytes, a multiple of the LBA size
     void *data = nullptr;       //!< aligned to memory_alignment
@@ -33,7 +34,7 @@ struct Command {
 
 //! What this device through this engine can do. Fixed while the device is open.
 struct Capabilities {
-    std::string engine;                       //!< one of EngineNames, or "memory"
+    std::string engine;                       //!< one of EngineNames, "memory" or "simulated"
     std::string engine_reason;                //!< why this engine: asked for, or why `auto` chose it
     uint64_t capacity_bytes = 0;              //!< 0 for a file that grows (file mode)
     uint32_t lba_size = 4096;                 //!< bytes
@@ -41,6 +42,8 @@ struct Capabilities {
     uint32_t max_transfer_bytes = 256 * 1024; //!< of one command
     uint32_t max_queue_depth = 1;             //!< commands in flight per queue
     bool volatile_write_cache = true;
+    //! Takes writes with Force Unit Access, at the price of those writes and not of a flush for each.
+    bool fua = false;
     bool deallocate = false;
     bool read_only = false;
 };
@@ -79,7 +82,7 @@ class Device {
 };
 
 struct DeviceOptions {
-    std::string engine = "auto"; //!< "auto" or one of EngineNames; memory targets always use "memory"
+    std::string engine = "auto"; //!< "auto" or one of EngineNames; targets in this process have their own
     bool read_only = false;
     //! File mode: the file grows, so its capacity is not a limit of the device.
     bool growing_file = false;

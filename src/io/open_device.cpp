@@ -9,6 +9,7 @@
 #include "io/engines/memory.hpp"
 #include "io/engines/nvme_ioctl.hpp"
 #include "io/engines/posix.hpp"
+#include "io/engines/simulated.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -124,17 +125,21 @@ void RequireKnownEngine(const std::string &engine, const std::string &subject) {
         known += ", " + name;
     }
     throw Error(ErrorCode::INVALID, subject + ": engine '" + engine + "' is unknown; known engines: " +
-                                        known + " (memory targets always use memory)");
+                                        known + " (targets memory: and simulated: have their own)");
 }
 
 std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options) {
     const std::string &engine = options.engine;
-    const bool in_memory = target.kind == TargetKind::MEMORY;
-    if (!(in_memory && engine == "memory")) {
+    const bool own_engine = (target.kind == TargetKind::MEMORY && engine == "memory") ||
+                            (target.kind == TargetKind::SIMULATED && engine == "simulated");
+    if (!own_engine) {
         RequireKnownEngine(engine, target.name);
     }
-    if (in_memory) {
+    if (target.kind == TargetKind::MEMORY) {
         return OpenMemoryDevice(target, options);
+    }
+    if (target.kind == TargetKind::SIMULATED) {
+        return OpenSimulatedDevice(FindSimulatedTarget(target.path), target, options);
     }
     if (target.kind == TargetKind::NVME_CHARACTER_DEVICE && engine != "auto" && !IsPassthrough(engine)) {
         throw Error(ErrorCode::UNSUPPORTED, target.name + ": engine '" + engine +

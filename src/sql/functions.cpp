@@ -10,6 +10,7 @@ void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterCheckFunction(loader);
     RegisterDeviceFunction(loader);
     RegisterCopyFunction(loader);
+    RegisterSimulateFunction(loader);
 }
 
 } // namespace rawduck

@@ -150,8 +150,7 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
                                                "or as root");
     }
     const uint32_t device_lba = io.Caps().lba_size;
-    const bool fixed_by_device =
-        target.kind == TargetKind::BLOCK_DEVICE || target.kind == TargetKind::NVME_CHARACTER_DEVICE;
+    const bool fixed_by_device = target.kind != TargetKind::REGULAR_FILE && target.kind != TargetKind::MEMORY;
     const uint32_t lba_size =
         options.lba_size != 0 ? options.lba_size : (fixed_by_device ? device_lba : 4096);
     if (lba_size % device_lba != 0) {

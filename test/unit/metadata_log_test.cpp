@@ -2,7 +2,7 @@
 //! torn tail, commits are shared.
 
 #include "common/error.hpp"
-#include "power_cut_device.hpp"
+#include "io/engines/simulated.hpp"
 #include "volume/metadata_log.hpp"
 #include "volume_fixture.hpp"
 
@@ -16,65 +16,58 @@ namespace {
 constexpr uint32_t LBA = 512;
 constexpr uint64_t CAPACITY = 16 * MIB;
 
-//! A device whose flushes and writes can be made to fail, or to take their time.
-class FaultyDevice final : public Device {
+const Target TARGET = ResolveTarget("simulated:faulty");
+
+//! Counts flushes, and lets them take their time.
+class FlushCounter final : public Device {
   public:
-    struct Faults {
-        std::atomic<bool> fail_flush{false}, fail_write{false}, slow_flush{false};
-        std::atomic<int> flushes{0};
+    struct Flushes {
+        std::atomic<bool> slow{false};
+        std::atomic<int> count{0};
     };
-    FaultyDevice(std::shared_ptr<PowerCutTrace> trace, std::shared_ptr<Faults> faults)
-        : inner_(trace), faults_(std::move(faults)), trace_(std::move(trace)) {}
-    const Capabilities &Caps() const override { return inner_.Caps(); }
-    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse) override {
-        auto transfer = [this](const Command &command) -> int64_t {
-            if (command.opcode == Opcode::WRITE && faults_->fail_write) {
-                return -EIO;
-            }
-            if (command.opcode == Opcode::READ) {
-                trace_->Read(command.device_offset, static_cast<char *>(command.data), command.length);
-            } else {
-                trace_->Write(command.device_offset, static_cast<const char *>(command.data), command.length);
-            }
-            return command.length;
-        };
-        return std::make_unique<SynchronousQueue>(depth, transfer);
+    FlushCounter(const std::shared_ptr<SimulatedMedium> &medium, std::shared_ptr<Flushes> flushes)
+        : inner_(OpenSimulatedDevice(medium, TARGET, DeviceOptions())), flushes_(std::move(flushes)) {}
+    const Capabilities &Caps() const override { return inner_->Caps(); }
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
+        return inner_->CreateQueue(depth, use);
     }
     void Flush() override {
-        faults_->flushes++;
-        if (faults_->slow_flush) {
+        flushes_->count++;
+        if (flushes_->slow) {
             std::this_thread::sleep_for(std::chrono::milliseconds(2));
         }
-        if (faults_->fail_flush) {
-            throw Error(ErrorCode::IO, "flush of the test device failed on purpose");
-        }
-        inner_.Flush();
+        inner_->Flush();
     }
     bool Deallocate(uint64_t, uint64_t) override { return false; }
 
   private:
-    PowerCutDevice inner_;
-    std::shared_ptr<Faults> faults_;
-    std::shared_ptr<PowerCutTrace> trace_;
+    std::unique_ptr<Device> inner_;
+    std::shared_ptr<Flushes> flushes_;
 };
+
+std::shared_ptr<SimulatedMedium> NewMedium() {
+    SimulatedOptions options;
+    options.capacity_bytes = CAPACITY;
+    options.lba_size = options.atomic_write_bytes = LBA;
+    return std::make_shared<SimulatedMedium>(options);
+}
 
 class MetadataLogTest : public ::testing::Test {
   protected:
-    MetadataLogTest() {
-        BlockIo io(std::make_unique<PowerCutDevice>(trace), BlockIoOptions(), "memory:faulty",
-                   std::make_shared<IoStats>());
-        Volume::FormatDevice(io, FormatOptions(), LBA);
-    }
+    MetadataLogTest() { Volume::FormatDevice(*OpenIo(), FormatOptions(), LBA); }
     std::shared_ptr<Volume> Mount() {
-        Target target;
-        target.kind = TargetKind::MEMORY;
-        target.name = target.identity = "memory:faulty";
-        target.path = "faulty";
-        return Volume::MountDevice(target, std::make_unique<FaultyDevice>(trace, faults), MountOptions(),
+        return Volume::MountDevice(TARGET, std::make_unique<FlushCounter>(medium, flushes), MountOptions(),
                                    std::make_shared<IoStats>());
     }
-    std::shared_ptr<PowerCutTrace> trace = std::make_shared<PowerCutTrace>(std::string(CAPACITY, '\0'), LBA);
-    std::shared_ptr<FaultyDevice::Faults> faults = std::make_shared<FaultyDevice::Faults>();
+    std::unique_ptr<BlockIo> OpenIo() {
+        return std::make_unique<BlockIo>(OpenSimulatedDevice(medium, TARGET, DeviceOptions()),
+                                         BlockIoOptions(), TARGET.name, std::make_shared<IoStats>());
+    }
+    //! The next command of this kind fails, and only that one.
+    void FailNext(SimulatedFault fault) { medium->Inject(fault, medium->Events()); }
+
+    std::shared_ptr<SimulatedMedium> medium = NewMedium();
+    std::shared_ptr<FlushCounter::Flushes> flushes = std::make_shared<FlushCounter::Flushes>();
 };
 
 ErrorCode FailureOf(const std::function<void()> &action) {
@@ -90,9 +83,9 @@ ErrorCode FailureOf(const std::function<void()> &action) {
 } // namespace
 
 TEST_F(MetadataLogTest, FreedSpaceRestsUntilTheRecordIsDurable) {
-    BlockIo io(std::make_unique<PowerCutDevice>(trace), BlockIoOptions(), "memory:faulty",
-               std::make_shared<IoStats>());
-    VolumeImage image = LoadVolumeImage(io, "memory:faulty");
+    const std::unique_ptr<BlockIo> device = OpenIo();
+    BlockIo &io = *device;
+    VolumeImage image = LoadVolumeImage(io, TARGET.name);
     std::vector<Extent> freed;
     MetadataLog log(io, image.superblock, std::move(image.catalog), [&](const std::vector<Extent> &extents) {
         freed.insert(freed.end(), extents.begin(), extents.end());
@@ -104,9 +97,9 @@ TEST_F(MetadataLogTest, FreedSpaceRestsUntilTheRecordIsDurable) {
     create.name = "f";
     const uint64_t ticket = log.Queue({create}, false, {Extent{0, 700, 3}});
     EXPECT_TRUE(freed.empty());
-    const size_t events = trace->Events();
+    const uint64_t events = medium->Events();
     log.Commit(ticket);
-    EXPECT_GT(trace->Events(), events);
+    EXPECT_GT(medium->Events(), events);
     ASSERT_EQ(freed.size(), 1u);
     EXPECT_EQ(freed[0].start, 700u);
 }
@@ -116,15 +109,14 @@ TEST_F(MetadataLogTest, AFailedFlushPoisonsTheVolumeForGoodAndReadsGoOn) {
     auto file = volume->Open("f", WriteMode());
     file->Append("committed", 9);
     file->Sync();
-    faults->fail_flush = true;
+    FailNext(SimulatedFault::FLUSH_ERROR);
     file->Append("never", 5);
     EXPECT_EQ(FailureOf([&] { file->Sync(); }), ErrorCode::POISONED);
-    faults->fail_flush = false;
     EXPECT_EQ(FailureOf([&] { file->Sync(); }), ErrorCode::POISONED) << "a failed flush is never retried";
     EXPECT_EQ(FailureOf([&] { file->Append("x", 1); }), ErrorCode::POISONED);
     EXPECT_EQ(FailureOf([&] { volume->Remove("f"); }), ErrorCode::POISONED);
     EXPECT_EQ(FailureOf([&] { volume->Open("g", WriteMode()); }), ErrorCode::POISONED);
-    EXPECT_NE(volume->Info().poisoned.find("on purpose"), std::string::npos);
+    EXPECT_NE(volume->Info().poisoned.find("flush failed"), std::string::npos);
     char bytes[9];
     EXPECT_EQ(file->Read(bytes, 9, 0), 9u);
     EXPECT_EQ(std::string(bytes, 9), "committed");
@@ -139,9 +131,8 @@ TEST_F(MetadataLogTest, AFailedDataWriteFailsTheWriteAndNothingElse) {
     const std::string block(64 * KIB, 'b');
     file->Write(block.data(), block.size(), 0);
     file->Sync();
-    faults->fail_write = true;
+    FailNext(SimulatedFault::WRITE_ERROR);
     EXPECT_EQ(FailureOf([&] { file->Write(block.data(), block.size(), block.size()); }), ErrorCode::IO);
-    faults->fail_write = false;
     EXPECT_EQ(volume->Info().poisoned, "");
     file->Write(block.data(), block.size(), block.size());
     file->Close();
@@ -155,9 +146,8 @@ TEST_F(MetadataLogTest, ASyncThatFailsHalfWayNeverPassesForDurableLater) {
     file->Sync();
     const std::string bytes(2 * LBA, 'n');
     file->Append(bytes.data(), bytes.size());
-    faults->fail_write = true;
+    FailNext(SimulatedFault::WRITE_ERROR);
     EXPECT_EQ(FailureOf([&] { file->Sync(); }), ErrorCode::IO);
-    faults->fail_write = false;
     EXPECT_EQ(FailureOf([&] { file->Sync(); }), ErrorCode::POISONED);
     file.reset();
     volume.reset();
@@ -173,17 +163,17 @@ TEST_F(MetadataLogTest, DamageInsideTheLogIsToldFromATornTail) {
             file->Sync();
         }
     }
-    BlockIo io(std::make_unique<PowerCutDevice>(trace), BlockIoOptions(), "memory:faulty",
-               std::make_shared<IoStats>());
-    const VolumeImage whole = LoadVolumeImage(io, "memory:faulty");
+    const std::unique_ptr<BlockIo> device = OpenIo();
+    BlockIo &io = *device;
+    const VolumeImage whole = LoadVolumeImage(io, TARGET.name);
     ASSERT_EQ(whole.log_records, 4u) << "the first commit of a mount is a snapshot";
     const std::string garbage(LBA, 'g');
     io.Write(LogStart(whole.superblock) + 3 * LBA, garbage.data(), LBA);
-    const VolumeImage torn = LoadVolumeImage(io, "memory:faulty");
+    const VolumeImage torn = LoadVolumeImage(io, TARGET.name);
     EXPECT_EQ(torn.log_records, 3u);
     EXPECT_EQ(torn.damage, "");
     io.Write(LogStart(whole.superblock) + 1 * LBA, garbage.data(), LBA);
-    const VolumeImage damaged = LoadVolumeImage(io, "memory:faulty");
+    const VolumeImage damaged = LoadVolumeImage(io, TARGET.name);
     EXPECT_EQ(damaged.log_records, 1u);
     EXPECT_NE(damaged.damage.find("record 2"), std::string::npos) << damaged.damage;
     auto volume = Mount();
@@ -194,8 +184,8 @@ TEST_F(MetadataLogTest, DamageInsideTheLogIsToldFromATornTail) {
 TEST_F(MetadataLogTest, CommitsThatArriveTogetherShareFlushes) {
     auto volume = Mount();
     volume->Open("warm-up", WriteMode())->Append("x", 1);
-    faults->slow_flush = true;
-    faults->flushes = 0;
+    flushes->slow = true;
+    flushes->count = 0;
     constexpr int THREADS = 8, COMMITS = 10;
     std::vector<std::thread> threads;
     for (int t = 0; t < THREADS; t++) {
@@ -210,7 +200,7 @@ TEST_F(MetadataLogTest, CommitsThatArriveTogetherShareFlushes) {
     for (std::thread &thread : threads) {
         thread.join();
     }
-    EXPECT_LT(faults->flushes, THREADS * COMMITS / 2);
+    EXPECT_LT(flushes->count, THREADS * COMMITS / 2);
     for (int t = 0; t < THREADS; t++) {
         EXPECT_EQ(ReadAll(*volume, "log" + std::to_string(t)).size(), 6u * COMMITS);
     }

@@ -1,7 +1,7 @@
 //! Power cuts at every kind of moment: what was acknowledged is there, what was not is wholly there or not at
 //! all.
 
-#include "power_cut_device.hpp"
+#include "io/engines/simulated.hpp"
 #include "volume_fixture.hpp"
 
 #include <algorithm>
@@ -16,22 +16,30 @@ using State = std::map<std::string, std::string>; // name -> content
 constexpr uint64_t CAPACITY = 16 * MIB;
 
 Target FakeTarget() {
-    Target target;
-    target.kind = TargetKind::MEMORY;
-    target.name = "memory:power-cut";
-    target.path = "power-cut";
-    target.identity = "memory:power-cut";
-    return target;
+    return ResolveTarget("simulated:power-cut");
 }
 
-std::string FormattedImage(uint32_t lba_size) {
-    auto trace = std::make_shared<PowerCutTrace>(std::string(CAPACITY, '\0'), lba_size);
-    BlockIo io(std::make_unique<PowerCutDevice>(trace), BlockIoOptions(), "memory:power-cut",
+using Medium = std::shared_ptr<SimulatedMedium>;
+
+Medium Formatted(uint32_t lba_size) {
+    SimulatedOptions options;
+    options.capacity_bytes = CAPACITY;
+    options.lba_size = options.atomic_write_bytes = lba_size;
+    auto medium = std::make_shared<SimulatedMedium>(options);
+    BlockIo io(OpenSimulatedDevice(medium, FakeTarget(), {}), BlockIoOptions(), FakeTarget().name,
                std::make_shared<IoStats>());
     Volume::FormatDevice(io, FormatOptions(), lba_size);
-    std::string image(CAPACITY, '\0');
-    trace->Read(0, &image[0], CAPACITY);
-    return image;
+    return medium;
+}
+
+Medium Cut(const Medium &medium, uint64_t events, uint64_t seed) {
+    PowerCutReport report;
+    return medium->PowerCut(events, seed, report);
+}
+
+std::shared_ptr<Volume> Mount(const Medium &medium) {
+    return Volume::MountDevice(FakeTarget(), OpenSimulatedDevice(medium, FakeTarget(), {}), MountOptions(),
+                               std::make_shared<IoStats>());
 }
 
 State ReadState(Volume &volume) {
@@ -45,11 +53,8 @@ State ReadState(Volume &volume) {
 //! Runs operations that each end durable, and remembers after which event each was acknowledged.
 class Workload {
   public:
-    Workload(std::string image, uint32_t lba_size, State state, std::mt19937_64 &random)
-        : trace_(std::make_shared<PowerCutTrace>(std::move(image), lba_size)), random_(random),
-          state_(std::move(state)) {
-        volume_ = Volume::MountDevice(FakeTarget(), std::make_unique<PowerCutDevice>(trace_), MountOptions(),
-                                      std::make_shared<IoStats>());
+    Workload(Medium medium, State state, std::mt19937_64 &random)
+        : medium_(std::move(medium)), random_(random), state_(std::move(state)), volume_(Mount(medium_)) {
         EXPECT_EQ(ReadState(*volume_), state_);
         Acknowledge();
     }
@@ -62,11 +67,10 @@ class Workload {
         volume_.reset();
     }
 
-    size_t Events() const { return trace_->Events(); }
-    std::string Cut(size_t events) { return trace_->CutAfter(events, random_); }
+    uint64_t Events() const { return medium_->Events(); }
 
     //! Which states may be found after a cut: the last acknowledged one, or the one that was under way.
-    std::vector<State> Allowed(size_t events) const {
+    std::vector<State> Allowed(uint64_t events) const {
         size_t last = 0;
         for (size_t i = 0; i < acknowledged_.size(); i++) {
             last = acknowledged_[i].first <= events ? i : last;
@@ -79,7 +83,7 @@ class Workload {
     }
 
   private:
-    void Acknowledge() { acknowledged_.emplace_back(trace_->Events(), state_); }
+    void Acknowledge() { acknowledged_.emplace_back(medium_->Events(), state_); }
     std::string Name() {
         return std::string(1, static_cast<char>('a' + random_() % 4)) + (random_() % 2 ? ".wal" : ".db");
     }
@@ -137,18 +141,16 @@ class Workload {
         file->Sync();
     }
 
-    std::shared_ptr<PowerCutTrace> trace_;
+    Medium medium_;
     std::mt19937_64 &random_;
     State state_;
     std::shared_ptr<Volume> volume_;
-    std::vector<std::pair<size_t, State>> acknowledged_;
+    std::vector<std::pair<uint64_t, State>> acknowledged_;
 };
 
 //! Mounts what a cut left and says whether it is an allowed state.
-bool Recovers(const std::string &image, uint32_t lba_size, const std::vector<State> &allowed, State &found) {
-    auto trace = std::make_shared<PowerCutTrace>(image, lba_size);
-    auto volume = Volume::MountDevice(FakeTarget(), std::make_unique<PowerCutDevice>(trace), MountOptions(),
-                                      std::make_shared<IoStats>());
+bool Recovers(const Medium &medium, const std::vector<State> &allowed, State &found) {
+    const std::shared_ptr<Volume> volume = Mount(medium);
     EXPECT_EQ(volume->Info().poisoned, "");
     found = ReadState(*volume);
     return std::find(allowed.begin(), allowed.end(), found) != allowed.end();
@@ -160,11 +162,13 @@ TEST(PowerCutTest, EveryCrashPointOfSmallWorkloads) {
     for (uint32_t lba_size : {512u, 4096u}) {
         for (uint64_t seed = 1; seed <= 4; seed++) {
             std::mt19937_64 random(seed);
-            Workload workload(FormattedImage(lba_size), lba_size, State(), random);
+            const Medium medium = Formatted(lba_size);
+            const uint64_t formatted = medium->Events();
+            Workload workload(medium, State(), random);
             workload.Run(15);
-            for (size_t cut = 0; cut <= workload.Events(); cut++) {
+            for (uint64_t cut = formatted; cut <= workload.Events(); cut++) {
                 State found;
-                ASSERT_TRUE(Recovers(workload.Cut(cut), lba_size, workload.Allowed(cut), found))
+                ASSERT_TRUE(Recovers(Cut(medium, cut, seed), workload.Allowed(cut), found))
                     << "seed " << seed << ", LBA size " << lba_size << ", cut after event " << cut;
             }
         }
@@ -174,14 +178,14 @@ TEST(PowerCutTest, EveryCrashPointOfSmallWorkloads) {
 TEST(PowerCutTest, CutAfterCutOfOneVolume) {
     for (uint32_t lba_size : {512u, 4096u}) {
         std::mt19937_64 random(lba_size);
-        std::string image = FormattedImage(lba_size);
+        Medium medium = Cut(Formatted(lba_size), 6, 0);
         State state;
-        for (int life = 0; life < 60; life++) {
-            Workload workload(image, lba_size, state, random);
+        for (int life = 0; life < 400; life++) {
+            Workload workload(medium, state, random);
             workload.Run(1 + static_cast<int>(random() % 12));
-            const size_t cut = random() % (workload.Events() + 1);
-            image = workload.Cut(cut);
-            ASSERT_TRUE(Recovers(image, lba_size, workload.Allowed(cut), state))
+            const uint64_t cut = random() % (workload.Events() + 1);
+            medium = Cut(medium, cut, life);
+            ASSERT_TRUE(Recovers(Cut(medium, 0, 0), workload.Allowed(cut), state))
                 << "life " << life << ", LBA size " << lba_size << ", cut after event " << cut;
         }
     }

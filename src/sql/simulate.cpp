@@ -1,0 +1,93 @@
+//! nvme_simulate(target, ...): makes simulated devices, breaks them, and cuts their power.
+#include "filesystem/size.hpp"
+#include "sql/functions.hpp"
+#include "sql/row_function.hpp"
+
+#include "common/error.hpp"
+#include "io/engines/simulated.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+std::string SimulatedName(const std::string &target_name, const char *what) {
+    const Target target = ResolveTarget(target_name);
+    if (target.kind != TargetKind::SIMULATED) {
+        throw Error(ErrorCode::INVALID,
+                    target_name + ": " + what + " must be a simulated target, such as simulated:disk");
+    }
+    return target.path;
+}
+
+void Create(const std::string &name, const Arguments &arguments) {
+    SimulatedOptions options;
+    options.capacity_bytes = ParseSize(arguments.NamedText("size", "0"), "size");
+    options.lba_size = static_cast<uint32_t>(ParseSize(arguments.NamedText("lba_size", "4096"), "lba_size"));
+    options.atomic_write_bytes =
+        static_cast<uint32_t>(ParseSize(arguments.NamedText("atomic_write", "0"), "atomic_write"));
+    options.volatile_write_cache = arguments.NamedFlag("write_cache");
+    options.fua = arguments.NamedFlag("fua") ? SimulatedFua::HONOURED : SimulatedFua::NONE;
+    options.seed = arguments.Named("seed").GetValue<uint64_t>();
+    CreateSimulatedTarget(name, options);
+}
+
+Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
+    RequireExternalAccess(context, "nvme_simulate");
+    const std::string target = arguments.Text(0, "target");
+    const std::string name = SimulatedName(target, "the target");
+    if (!arguments.Named("size").IsNull()) {
+        Create(name, arguments);
+    }
+    std::shared_ptr<SimulatedMedium> medium = FindSimulatedTarget(name);
+    const Value &at_value = arguments.Named("at");
+    const uint64_t at = at_value.IsNull() ? medium->Events() : at_value.GetValue<uint64_t>();
+    const std::string fault = arguments.NamedText("fault", "");
+    const std::string survivor_name = arguments.NamedText("survivor", "");
+    if (!fault.empty()) {
+        medium->Inject(ParseSimulatedFault(fault), at);
+    }
+    const uint64_t events = medium->Events();
+    const bool power_is_on = medium->PowerIsOn();
+    PowerCutReport report;
+    if (!survivor_name.empty()) {
+        auto survivor = medium->PowerCut(at, arguments.Named("seed").GetValue<uint64_t>(), report);
+        medium.reset(); // it may be the one that is replaced
+        PutSimulatedTarget(SimulatedName(survivor_name, "survivor"), std::move(survivor));
+    }
+    return {{Value(target), Value::UBIGINT(events), Value(power_is_on ? "on" : "off"),
+             Value::UBIGINT(report.units_survived), Value::UBIGINT(report.units_lost),
+             Value::UBIGINT(report.units_garbage), Value::UBIGINT(report.writes_torn)}};
+}
+
+} // namespace
+
+void RegisterSimulateFunction(duckdb::ExtensionLoader &loader) {
+    duckdb::FunctionSignature signature = TargetSignature();
+    signature.AddKeywordOnly("size", LogicalType::ANY, Value(LogicalType::VARCHAR));
+    signature.AddKeywordOnly("lba_size", LogicalType::ANY, Value("4096"));
+    signature.AddKeywordOnly("atomic_write", LogicalType::ANY, Value("0"));
+    signature.AddKeywordOnly("write_cache", LogicalType::BOOLEAN, Value::BOOLEAN(true));
+    signature.AddKeywordOnly("fua", LogicalType::BOOLEAN, Value::BOOLEAN(true));
+    signature.AddKeywordOnly("seed", LogicalType::UBIGINT, Value::UBIGINT(0));
+    signature.AddKeywordOnly("fault", LogicalType::VARCHAR, Value(""));
+    signature.AddKeywordOnly("at", LogicalType::UBIGINT, Value(LogicalType::UBIGINT));
+    signature.AddKeywordOnly("survivor", LogicalType::VARCHAR, Value(""));
+    RegisterRowFunction(loader,
+                        {"nvme_simulate",
+                         "Makes a simulated device, lets it fail, or shows what a power cut leaves of "
+                         "it; for tests and research",
+                         "CALL nvme_simulate('simulated:a', at := 120, seed := 7, survivor := 'simulated:b')",
+                         signature,
+                         {{"target", LogicalType::VARCHAR},
+                          {"events", LogicalType::UBIGINT},
+                          {"power", LogicalType::VARCHAR},
+                          {"units_survived", LogicalType::UBIGINT},
+                          {"units_lost", LogicalType::UBIGINT},
+                          {"units_garbage", LogicalType::UBIGINT},
+                          {"writes_torn", LogicalType::UBIGINT}},
+                         SimulateRow});
+}
+
+} // namespace rawduck
