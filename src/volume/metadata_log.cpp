@@ -26,11 +26,11 @@ uint64_t SnapshotGrowth(const std::vector<Item> &items) {
 
 } // namespace
 
-MetadataLog::MetadataLog(BlockIo &io, const Superblock &superblock, std::unique_ptr<Catalog> catalog,
-                         FreeFunction free_extents)
-    : io_(io), superblock_(superblock), catalog_(std::move(catalog)), free_extents_(std::move(free_extents)),
-      snapshot_limit_(superblock.metadata_units * UNIT_SIZE / 4 * 3),
-      snapshot_bytes_(catalog_->SnapshotBytes()), epoch_(superblock.epoch) {}
+MetadataLog::MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction free_extents)
+    : io_(io), superblock_(image.superblock), catalog_(std::make_unique<Catalog>(*image.catalog)),
+      free_extents_(std::move(free_extents)), snapshot_limit_(superblock_.metadata_units * UNIT_SIZE / 4 * 3),
+      spare_superblock_(1 - image.superblock_copy), snapshot_bytes_(catalog_->SnapshotBytes()),
+      epoch_(superblock_.epoch), has_verify_(!image.last_verify.empty()), last_verify_(image.last_verify) {}
 
 uint64_t MetadataLog::Queue(std::vector<Item> items, bool data_flush, std::vector<Extent> freed) {
     std::lock_guard<std::mutex> guard(mutex_);
@@ -127,8 +127,9 @@ void MetadataLog::WriteRecord(const std::string &payload, size_t item_count, boo
     log_records_++;
 }
 
-// The area that is overwritten here is the one that no superblock on the device names any more: the
-// superblocks of the running epoch were durable before the first record of that epoch was acknowledged.
+// The area that is overwritten here is the one that the superblock in use does not name. The other copy may
+// still name it: it was not flushed before the power went, or is damaged. So the first copy that is written
+// here is that one, and the copy that a mount relies on is touched only when there is another to rely on.
 void MetadataLog::StartEpoch() {
     const std::string snapshot = catalog_->Snapshot();
     if (snapshot.size() > superblock_.metadata_units * UNIT_SIZE) {
@@ -148,9 +149,9 @@ void MetadataLog::StartEpoch() {
                   buffer.Size());
     }
     io_.Flush(); // the snapshot, and all data that it publishes
-    WriteSuperblock(0);
+    WriteSuperblock(spare_superblock_);
     io_.Flush(); // one copy is durable before the other one is touched
-    WriteSuperblock(1);
+    WriteSuperblock(1 - spare_superblock_);
     started_ = true;
     position_ = 0;
     epoch_ = superblock_.epoch;

@@ -28,9 +28,9 @@ class MetadataLog {
   public:
     using FreeFunction = std::function<void(const std::vector<Extent> &)>;
 
-    //! `free_extents` is called, without locks held, with what became free.
-    MetadataLog(BlockIo &io, const Superblock &superblock, std::unique_ptr<Catalog> catalog,
-                FreeFunction free_extents);
+    //! Goes on from what a mount has found. `free_extents` is called, without locks held, with what became
+    //! free.
+    MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction free_extents);
 
     //! Adds items to the pending record and returns the ticket to commit. `data_flush`: data written earlier
     //! is not covered by VERIFY items and must be flushed before the record. `freed` becomes free with the
@@ -71,6 +71,7 @@ class MetadataLog {
     std::unique_ptr<Catalog> catalog_; //!< touched only by the thread that writes
     FreeFunction free_extents_;
     const uint64_t snapshot_limit_; //!< bytes
+    const int spare_superblock_;    //!< the copy that this mount did not read: it is written first
     bool started_ = false;          //!< this mount has begun an epoch
     uint64_t position_ = 0;         //!< bytes behind LogStart
 

@@ -67,6 +67,7 @@ void ChooseSuperblock(BlockIo &io, const std::string &target_name, VolumeImage &
         }
     }
     image.superblock = copies[chosen];
+    image.superblock_copy = chosen;
     for (int i = 0; i < 2; i++) {
         if (!image.copies[i].valid) {
             image.warning = "superblock " + std::to_string(i) + " is damaged (" + image.copies[i].problem +
@@ -240,7 +241,11 @@ void ReplayLog(BlockIo &io, VolumeImage &image) {
         image.torn_tail = true;
         return;
     }
-    accept();
+    if (accept()) {
+        for (const Item &item : previous) {
+            image.last_verify.insert(image.last_verify.end(), item.verify.begin(), item.verify.end());
+        }
+    }
 }
 
 } // namespace

@@ -18,10 +18,12 @@ struct SuperblockState {
 
 struct VolumeImage {
     Superblock superblock;
+    int superblock_copy = 0; //!< where it was read from
     SuperblockState copies[2];
     std::unique_ptr<Catalog> catalog;
     uint64_t log_bytes = 0; //!< of whole records
     uint64_t log_records = 0;
+    std::vector<Verify> last_verify; //!< what the last record vouches for
     bool torn_tail = false; //!< an unfinished record lies behind the last whole one: normal after a crash
     //! What does not verify although it was durable once. Empty on a healthy volume. The catalog then holds
     //! the state before the damage.

@@ -27,8 +27,7 @@ VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> loc
                          std::unique_ptr<BlockIo> io_p, VolumeImage image)
     : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)), superblock(image.superblock),
       warning(image.warning), space(BuildAllocator(image)),
-      log(*io, image.superblock, std::make_unique<Catalog>(*image.catalog),
-          [this](const std::vector<Extent> &extents) { space.Free(extents); }),
+      log(*io, image, [this](const std::vector<Extent> &extents) { space.Free(extents); }),
       context{*io, space, log, image.superblock.lba_size} {
     for (const auto &[id, entry] : image.catalog->Entries()) {
         names[entry.name] = std::make_shared<File>(context, id, entry.name, entry.kind, &entry);

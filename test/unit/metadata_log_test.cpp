@@ -85,9 +85,9 @@ ErrorCode FailureOf(const std::function<void()> &action) {
 TEST_F(MetadataLogTest, FreedSpaceRestsUntilTheRecordIsDurable) {
     const std::unique_ptr<BlockIo> device = OpenIo();
     BlockIo &io = *device;
-    VolumeImage image = LoadVolumeImage(io, TARGET.name);
+    const VolumeImage image = LoadVolumeImage(io, TARGET.name);
     std::vector<Extent> freed;
-    MetadataLog log(io, image.superblock, std::move(image.catalog), [&](const std::vector<Extent> &extents) {
+    MetadataLog log(io, image, [&](const std::vector<Extent> &extents) {
         freed.insert(freed.end(), extents.begin(), extents.end());
     });
     Item create;
