@@ -11,10 +11,8 @@ INSTALLED := build/wheel/.installed
 TARGET ?=
 STOCK_DIR ?=
 SCALE ?= 1
-# make bench BENCH_TARGET=/dev/nvme1n1 BENCH_STOCK=/mnt/nvme1/stock.duckdb BENCH_SCALE=5
-BENCH_TARGET ?= build/bench/bench.rawduck
-BENCH_STOCK ?= build/bench/stock.duckdb
-BENCH_SCALE ?= 5
+# make bench BENCH=tpch TARGET=/dev/nvme1n1 STOCK_DIR=/mnt/nvme1 ARGS='--scale 10 --out results'
+BENCH ?= scan
 ARGS ?=
 
 .PHONY: help
@@ -26,8 +24,8 @@ demo: build ## TPC-H on a volume against stock DuckDB; TARGET=/dev/... for a dev
 	@$(RAWDUCK) demo --scale $(SCALE) $(if $(TARGET),--target $(TARGET)) $(if $(STOCK_DIR),--stock-dir $(STOCK_DIR)) $(ARGS)
 
 .PHONY: bench
-bench: build ## Scan benchmark; BENCH_TARGET=, BENCH_STOCK=, BENCH_SCALE=5, ARGS='--out scan.csv'
-	@$(RAWDUCK) bench scan --target $(BENCH_TARGET) --stock $(BENCH_STOCK) --scale $(BENCH_SCALE) $(ARGS)
+bench: build ## Benchmarks against stock DuckDB; BENCH=scan (or all), TARGET=/dev/..., STOCK_DIR=, ARGS=--quick
+	@$(RAWDUCK) bench $(BENCH) $(if $(TARGET),--target $(TARGET)) $(if $(STOCK_DIR),--stock-dir $(STOCK_DIR)) $(ARGS)
 
 .PHONY: build
 build: $(INSTALLED) ## Install what is missing, build the extension, install the package into .venv
@@ -66,6 +64,11 @@ fuzz: ## Mount mutated images; FUZZ_SECONDS=60
 test-sql: build ## SQL tests through the stock wheel; ARGS='-k wal'
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py sql -- $(ARGS)
+
+.PHONY: test-bench
+test-bench: build ## The benchmarks, with next to no data
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py bench
 
 .PHONY: test-nvme
 test-nvme: build ## Engines and SQL on emulated NVMe devices in a QEMU guest; installs QEMU where it is missing

@@ -156,6 +156,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "tsan": lambda: unit_tests("tsan", "RAWDUCK_SANITIZE=thread", **tsan),
         "fuzz": fuzz,
         "sql": lambda: pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
+        "bench": lambda: pytest("test/bench", arguments),
         "nvme": nvme,
     }
 

@@ -178,7 +178,7 @@ def _run_queries(
 
 def _task(settings: Settings, query: str, extension: bool) -> QueryTask:
     database = settings.volume_database if extension else str(settings.stock_database)
-    return QueryTask(database, query, extension)
+    return QueryTask(database, extension, query=query)
 
 
 def _make_cold(settings: Settings) -> None:

@@ -14,39 +14,13 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 
 import duckdb
 
 import rawduck
 from rawduck import paths
 from rawduck.direct_reader import read_ranges
-
-
-@dataclass
-class QueryTask:
-    """One query on one database, by stock DuckDB or with the extension loaded."""
-
-    database: str
-    query: str
-    extension: bool = False
-    config: dict[str, Any] = field(default_factory=dict)
-    attach_options: str = "READ_ONLY"
-
-
-@dataclass
-class ReadTask:
-    """Plain direct reads of byte ranges of a file or device, as a yardstick."""
-
-    path: str
-    ranges: list[tuple[int, int]]
-    depth: int
-    block_bytes: int
-
-
-@dataclass
-class StatsTask:
-    """The engine's counters over everything this worker has done."""
 
 
 @dataclass
@@ -58,16 +32,102 @@ class Result:
     #: By the engine's own count; 0 for stock DuckDB.
     bytes_read: int = 0
     bounce_bytes: int = 0
-    #: What the kernel fetched from storage for this process, whoever asked.
+    #: What the kernel fetched from storage, and was given for it, for this process, whoever asked.
     device_bytes: int = 0
+    written_bytes: int = 0
+    #: Pages that the process had to be given or mapped while it worked.
+    page_faults: int = 0
+    #: What only some tasks measure, by name.
+    values: dict[str, float] = field(default_factory=dict)
     error: str = ""
 
 
+class Task(Protocol):
+    """Work for a `Worker`. It travels as a pickle: its class must be found by its module's name."""
+
+    def perform(self) -> Result: ...
+
+
+@dataclass
+class Session:
+    """How to open DuckDB on one database: stock, or with the extension loaded. All of it is plain data."""
+
+    database: str
+    extension: bool = False
+    #: For `duckdb.connect`.
+    config: dict[str, Any] = field(default_factory=dict)
+    attach_options: str = "READ_ONLY"
+    #: `SET name = value` before the database is attached; the extension's own settings go here.
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def open(self) -> duckdb.DuckDBPyConnection:
+        """Opens it: the database is attached as `measured` and the default."""
+        connect = rawduck.connect if self.extension else duckdb.connect
+        connection = connect(config=self.config)
+        connection.execute("SET enable_progress_bar = false")
+        for name, value in self.settings.items():
+            connection.execute(f"SET {name} = {paths.quote(str(value))}")
+        options = f" ({self.attach_options})" if self.attach_options else ""
+        connection.execute(f"ATTACH {paths.quote(self.database)} AS measured{options}")
+        connection.execute("USE measured")
+        return connection
+
+
+@dataclass
+class QueryTask(Session):
+    """One query, or several statements, on one database."""
+
+    query: str = ""
+    #: Runs before the clock starts.
+    before: str = ""
+
+    def perform(self) -> Result:
+        with self.open() as connection:
+            if self.before:
+                connection.execute(self.before)
+            counted = _bytes_read(connection) if self.extension else (0, 0)
+            with Stopwatch() as watch:
+                rows = connection.execute(self.query).fetchall()
+            after = _bytes_read(connection) if self.extension else (0, 0)
+        read, bounced = after[0] - counted[0], after[1] - counted[1]
+        return watch.result(rows=rows, bytes_read=read, bounce_bytes=bounced)
+
+
+@dataclass
+class ReadTask:
+    """Plain direct reads of byte ranges of a file or device, as a yardstick."""
+
+    path: str
+    ranges: list[tuple[int, int]]
+    depth: int
+    block_bytes: int
+
+    def perform(self) -> Result:
+        with Stopwatch() as watch:
+            total = read_ranges(self.path, self.ranges, self.depth, self.block_bytes)
+        return watch.result(bytes_read=total)
+
+
+@dataclass
+class StatsTask:
+    """The engine's counters over everything this worker has done."""
+
+    def perform(self) -> Result:
+        with rawduck.connect() as connection:
+            cursor = connection.execute("SELECT * FROM nvme_stats()")
+            columns = [column[0] for column in cursor.description]
+            return Result(rows=cursor.fetchall(), columns=columns)
+
+
 class Worker:
-    """A fresh child process; a context manager."""
+    """A child process; a context manager. One that forks performs every task in a fresh child of its own,
+    which costs less than starting Python again."""
+
+    def __init__(self, fork: bool = False) -> None:
+        self._fork = fork
 
     def __enter__(self) -> Worker:
-        command = [sys.executable, "-m", "rawduck.measure"]
+        command = [sys.executable, "-m", "rawduck.measure", *(["--fork"] if self._fork else [])]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self
 
@@ -76,7 +136,7 @@ class Worker:
         self._process.stdout.close()
         self._process.wait()
 
-    def run(self, task: QueryTask | ReadTask | StatsTask) -> Result:
+    def run(self, task: Task) -> Result:
         """Runs one task. A failed query raises RawduckError with the engine's message."""
         pickle.dump(task, self._process.stdin)
         self._process.stdin.flush()
@@ -90,54 +150,32 @@ class Worker:
         return result
 
 
-def run_alone(task: QueryTask | ReadTask) -> Result:
-    """Runs one task in a process that does nothing else."""
-    with Worker() as worker:
-        return worker.run(task)
+class Stopwatch:
+    """Takes time, CPU and the kernel's counters of this process; a context manager."""
 
+    def __enter__(self) -> Stopwatch:
+        self._bytes = _storage_bytes()
+        self._usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._start = time.perf_counter()
+        return self
 
-def _serve() -> None:
-    # Results travel on the real standard output; anything a library prints goes to standard error instead.
-    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    while True:
-        try:
-            task = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            result = _perform(task)
-        except (duckdb.Error, rawduck.RawduckError, OSError) as error:
-            result = Result(error=str(error))
-        pickle.dump(result, output)
-        output.flush()
+    def __exit__(self, *_: object) -> None:
+        self._wall_seconds = time.perf_counter() - self._start
+        usage, before = resource.getrusage(resource.RUSAGE_SELF), self._usage
+        self._cpu_seconds = usage.ru_utime - before.ru_utime + usage.ru_stime - before.ru_stime
+        self._faults = usage.ru_minflt - before.ru_minflt + usage.ru_majflt - before.ru_majflt
+        read, written = _storage_bytes()
+        self._bytes = (read - self._bytes[0], written - self._bytes[1])
 
-
-def _perform(task: QueryTask | ReadTask | StatsTask) -> Result:
-    if isinstance(task, QueryTask):
-        return _query(task)
-    if isinstance(task, ReadTask):
-        return _read(task)
-    return _stats()
-
-
-def _query(task: QueryTask) -> Result:
-    with _open(task) as connection:
-        before = _bytes_read(connection) if task.extension else (0, 0)
-        with _Stopwatch() as watch:
-            rows = connection.execute(task.query).fetchall()
-        after = _bytes_read(connection) if task.extension else (0, 0)
-    read, bounced = after[0] - before[0], after[1] - before[1]
-    return watch.result(rows=rows, bytes_read=read, bounce_bytes=bounced)
-
-
-def _open(task: QueryTask) -> duckdb.DuckDBPyConnection:
-    connect = rawduck.connect if task.extension else duckdb.connect
-    connection = connect(config=task.config)
-    connection.execute("SET enable_progress_bar = false")
-    connection.execute(f"ATTACH {paths.quote(task.database)} AS measured ({task.attach_options})")
-    connection.execute("USE measured")
-    return connection
+    def result(self, **more: Any) -> Result:
+        return Result(
+            self._wall_seconds,
+            self._cpu_seconds,
+            device_bytes=self._bytes[0],
+            written_bytes=self._bytes[1],
+            page_faults=self._faults,
+            **more,
+        )
 
 
 def _bytes_read(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
@@ -147,47 +185,49 @@ def _bytes_read(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
     return int(total), int(bounced)
 
 
-def _read(task: ReadTask) -> Result:
-    with _Stopwatch() as watch:
-        total = read_ranges(task.path, task.ranges, task.depth, task.block_bytes)
-    return watch.result(bytes_read=total)
+def _storage_bytes() -> tuple[int, int]:
+    """Bytes that the kernel fetched from storage and was given for it by this process; see proc(5)."""
+    counters = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counters["read_bytes"]), int(counters["write_bytes"])
 
 
-def _stats() -> Result:
-    with rawduck.connect() as connection:
-        cursor = connection.execute("SELECT * FROM nvme_stats()")
-        columns = [column[0] for column in cursor.description]
-        return Result(rows=cursor.fetchall(), columns=columns)
+def _serve(fork: bool) -> None:
+    # Results travel on the real standard output; anything a library prints goes to standard error instead.
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    while True:
+        try:
+            task = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        if not fork:
+            _answer(task, output)
+            continue
+        # This process has imported everything and opened nothing, so that a child of it is as good as new.
+        child = os.fork()
+        if child == 0:
+            _answer(task, output)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status != 0:
+            _send(Result(error=f"the measuring process died with exit code {status}"), output)
 
 
-class _Stopwatch:
-    def __enter__(self) -> _Stopwatch:
-        self._bytes = _storage_bytes()
-        self._usage = resource.getrusage(resource.RUSAGE_SELF)
-        self._start = time.perf_counter()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._wall_seconds = time.perf_counter() - self._start
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        user = usage.ru_utime - self._usage.ru_utime
-        self._cpu_seconds = user + usage.ru_stime - self._usage.ru_stime
-        self._bytes = _storage_bytes() - self._bytes
-
-    def result(self, **more: Any) -> Result:
-        return Result(self._wall_seconds, self._cpu_seconds, device_bytes=self._bytes, **more)
+def _answer(task: Task, output: BinaryIO) -> None:
+    try:
+        result = task.perform()
+    except (duckdb.Error, rawduck.RawduckError, OSError) as error:
+        result = Result(error=str(error))
+    _send(result, output)
 
 
-def _storage_bytes() -> int:
-    """Bytes that the kernel fetched from storage for this process; see proc(5)."""
-    for line in Path("/proc/self/io").read_text().splitlines():
-        if line.startswith("read_bytes:"):
-            return int(line.split()[1])
-    return 0
+def _send(result: Result, output: BinaryIO) -> None:
+    pickle.dump(result, output)
+    output.flush()
 
 
 if __name__ == "__main__":
     # Pickled classes must be found under the module's real name, not under __main__.
     from rawduck import measure
 
-    measure._serve()
+    measure._serve(fork="--fork" in sys.argv[1:])

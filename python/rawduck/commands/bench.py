@@ -2,47 +2,155 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import rawduck
-from rawduck import bench_scan, paths
+from rawduck import disks, paths, render
+from rawduck.bench import EXPERIMENTS, report
+from rawduck.bench.bench import Bench, Outcome
+from rawduck.bench.options import Options
 
-_EXAMPLE = "Example: rawduck bench scan --target /dev/nvme0n1 --stock /mnt/nvme/stock.duckdb --scale 5"
+ALL = "all"
+EXIT_FAILED_RUNS = 1
+
+_EXAMPLE = "Example: rawduck bench scan tpch --target /dev/nvme0n1 --stock-dir /mnt/nvme --out results"
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Measure against stock DuckDB and the device.", no_args_is_help=True)
-    group.command("scan", epilog=_EXAMPLE)(scan)
-    app.add_typer(group, name="bench")
+    app.command("bench", epilog=_EXAMPLE)(bench)
 
 
-def scan(
-    target: Annotated[
-        str, typer.Option(help="A volume; a file that is missing is formatted.", show_default=False)
+def bench(
+    experiments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="EXPERIMENT...", help=f"{ALL}, or some of: {', '.join(EXPERIMENTS)}.", show_default=False
+        ),
     ],
-    stock: Annotated[Path, typer.Option(help="Stock DuckDB's file, on the same disk.", show_default=False)],
-    scale: Annotated[float, typer.Option(min=0.01, help="TPC-H scale factor of lineitem.")] = 5,
-    runs: Annotated[int, typer.Option(min=1, help="Measured runs of each mode.")] = 7,
-    work_dir: Annotated[Path, typer.Option(help="Where generated data goes.")] = Path("build/bench"),
+    target: Annotated[
+        str, typer.Option(help="A volume. By default a file in the work directory.", show_default=False)
+    ] = "",
+    stock_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where stock DuckDB's files go, on the same disk; the work directory by default.",
+            show_default=False,
+        ),
+    ] = None,
+    work_dir: Annotated[
+        Path, typer.Option(help="Where generated data goes, and stays for the next time.")
+    ] = Path("build/bench"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where each experiment's folder goes; by default results in the work directory.",
+            show_default=False,
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Little data, few runs: about a minute each.")
+    ] = False,
+    scale: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Scale factor, by default each experiment's own.", show_default=False),
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Measured runs of each configuration.", show_default=False)
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="DuckDB's threads.", show_default=False)] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(help="DuckDB's memory limit, such as 2GB.", show_default=False)
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the results that are there, run what is missing.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the results that are there.")
+    ] = False,
     format: Annotated[bool, typer.Option("--format", help="Format the target first.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Destroy what lies on the target or in the file.")
+        bool, typer.Option("--force", help="Destroy what lies on the target, or in files of stock DuckDB.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Write every measurement to this CSV file.", show_default=False)
-    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep what was put on the target.")] = False,
 ) -> None:
-    """Scan lineitem cold: on a volume, in file mode, by stock DuckDB in its modes, and the bare device.
+    """Measure against stock DuckDB and the device, and write raw numbers, plots and a report.
 
     Modes take turns, each measurement is a fresh process with nothing cached, and answers are compared.
+    The exit code is 0 when all was measured, 1 when runs failed or answers differed, 2 when it could not
+    begin.
     """
-    target = paths.absolute_target(target)
-    if target.startswith(paths.MEMORY_PREFIX):
-        raise rawduck.RawduckError("the benchmark measures disks; give it a file or a device")
-    stock.absolute().parent.mkdir(parents=True, exist_ok=True)
-    bench_scan.run(
-        bench_scan.Settings(target, stock.absolute(), scale, runs, work_dir.absolute(), format, force, out)
+    chosen = list(EXPERIMENTS) if ALL in experiments else list(dict.fromkeys(experiments))
+    unknown = [name for name in chosen if name not in EXPERIMENTS]
+    if unknown:
+        raise rawduck.RawduckError(
+            f"there is no experiment {unknown[0]}; there are: {', '.join([ALL, *EXPERIMENTS])}"
+        )
+    work_dir = work_dir.absolute()
+    options = Options(
+        target=paths.absolute_target(target or str(work_dir / "bench.rawduck")),
+        stock_dir=(stock_dir or work_dir).absolute(),
+        work_dir=work_dir,
+        out=(out or work_dir / "results").absolute(),
+        scale=scale,
+        runs=runs,
+        threads=threads,
+        memory_limit=memory_limit,
+        quick=quick,
+        resume=resume,
+        overwrite=overwrite,
+        format=format,
+        force=force,
+        keep=keep,
+        command=report.command_line(sys.argv[1:]),
     )
+    if options.target.startswith(paths.MEMORY_PREFIX):
+        raise rawduck.RawduckError("the benchmarks measure disks; give them a file or a device")
+    outcomes = _run(chosen, options)
+    if len(experiments) > 1 or ALL in experiments:
+        rows = [(outcome.experiment.name, outcome.bars, outcome.failed) for outcome in outcomes]
+        path = report.summary(rows, options.out)
+        render.console.print(f"\nAll of it: {path}", soft_wrap=True, markup=False)
+    if any(outcome.failed for outcome in outcomes):
+        render.print_error("some runs failed, see the reports")
+        raise typer.Exit(EXIT_FAILED_RUNS)
+
+
+def _run(chosen: list[str], options: Options) -> list[Outcome]:
+    outcomes = []
+    with Bench(options) as running:
+        if disks.is_block_device(options.target) and disks.disk_of(options.target) != disks.disk_of(
+            options.stock_dir
+        ):
+            running.say(
+                f"{options.stock_dir} lies on another disk than {options.target}: what follows compares the "
+                "disks too. Name a folder on the same disk with --stock-dir."
+            )
+        for name in chosen:
+            outcomes.append(running.run(EXPERIMENTS[name]))
+            _print(outcomes[-1])
+    return outcomes
+
+
+def _print(outcome: Outcome) -> None:
+    """The bars, and where the rest is."""
+    render.console.print(f"\n[bold]{outcome.experiment.title}[/]")
+    if outcome.bars:
+        table = render.table("work", ">bar", ">reached", "met")
+        for bar in outcome.bars:
+            if bar.reached is None:
+                table.add_row(bar.work, bar.wanted, "not measured", "")
+            else:
+                met = "[green]yes[/]" if bar.met else "[yellow]no[/]"
+                table.add_row(bar.work, bar.wanted, format(bar.reached, bar.format), met)
+        render.console.print(table)
+    for item in outcome.results.left_out:
+        render.console.print(f"Left out: {item.what}: {item.why}", soft_wrap=True, markup=False)
+    for row in outcome.results.failures():
+        render.console.print(
+            f"Failed: {row.case}, {row.mode}, run {row.run}: {row.error}", soft_wrap=True, markup=False
+        )
+    render.console.print(f"Report: {outcome.report}", soft_wrap=True, markup=False)

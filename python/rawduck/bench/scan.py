@@ -1,0 +1,113 @@
+"""`rawduck bench scan`: how fast cold data gets into DuckDB, by every way there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rawduck import direct_reader
+from rawduck.bench import modes
+from rawduck.bench.experiment import (
+    CPU,
+    WALL,
+    Bar,
+    Case,
+    Experiment,
+    Kind,
+    Measurement,
+    Mode,
+    at_least,
+    at_most,
+)
+from rawduck.bench.results import Results
+from rawduck.measure import ReadTask
+
+_QUERIES = {
+    "narrow": "SELECT sum(l_orderkey), sum(l_partkey), sum(l_suppkey) FROM lineitem",
+    "wide": "SELECT sum(l_orderkey), sum(l_partkey), sum(l_suppkey), sum(l_linenumber), sum(l_quantity), "
+    "sum(l_extendedprice), sum(l_discount), sum(l_tax), max(l_shipdate), sum(strlen(l_comment)) "
+    "FROM lineitem",
+}
+_TITLES = {
+    "narrow": "Narrow scan: three integer columns (bound by I/O)",
+    "wide": "Wide scan: ten columns, text among them",
+}
+_DEVICE = Mode(
+    "device",
+    f"bare device, depth {direct_reader.DEPTH}",
+    Kind.YARDSTICK,
+    {"depth": direct_reader.DEPTH, "block_bytes": direct_reader.BLOCK_BYTES},
+)
+
+
+class Scan(Experiment):
+    name = "scan"
+    title = "Cold scans of lineitem"
+    text = (
+        "TPC-H lineitem, the same bytes in stock DuckDB's file and on the volume, is scanned with nothing of "
+        "it cached. The bare device is a plain reader with direct I/O that fetches as many bytes of the same "
+        "place as the scan needs, and throws them away."
+    )
+
+    def cases(self) -> Iterator[Case]:
+        scale = self.bench.scale(self)
+        self._database = self.bench.database(scale, "lineitem")
+        for name, query in _QUERIES.items():
+            yield Case(
+                name,
+                f"{_TITLES[name]}, scale factor {scale:g}",
+                {"scale": scale, "query": query, "threads": self.bench.options.threads},
+                [*self._modes(), _DEVICE],
+                lambda mode, query=query: self._measure(mode, query),
+                self._prepare,
+            )
+
+    def _modes(self) -> list[modes.DuckMode]:
+        return modes.with_config([*modes.ours(), *modes.stock()], threads=self.bench.options.threads)
+
+    def _prepare(self) -> None:
+        self._database.prepare_volume(self.bench.volume)
+        self._ranges = self.bench.volume.file_ranges(self._database.volume_name)
+        self._wanted_bytes: dict[str, int] = {}
+
+    def _measure(self, mode: Mode, query: str) -> Measurement:
+        if mode is _DEVICE:
+            return self._read_device(query)
+        assert isinstance(mode, modes.DuckMode)
+        return self.bench.query(mode, self._database, query)
+
+    def _read_device(self, query: str) -> Measurement:
+        if query not in self._wanted_bytes:
+            volume = self._modes()[0]
+            self._wanted_bytes[query] = int(
+                self.bench.query(volume, self._database, query).values["read_bytes"]
+            )
+        ranges = direct_reader.take(self._ranges, self._wanted_bytes[query])
+        task = ReadTask(self.bench.options.target, ranges, direct_reader.DEPTH, direct_reader.BLOCK_BYTES)
+        return Measurement.of(self.bench.run_task(task))
+
+    def bars(self, results: Results) -> list[Bar]:
+        narrow, wide = results.case("narrow"), results.case("wide")
+        ours, stock = results.mode(narrow, modes.VOLUME), results.mode(narrow, modes.STOCK)
+        device = results.mode(narrow, _DEVICE.name)
+        best, best_cpu = results.best(narrow, WALL), results.best(narrow, CPU)
+        versus_stock, p_stock = results.compare(narrow, ours, stock, WALL)
+        versus_best, p_best = results.compare(narrow, ours, best, WALL)
+        share, _ = results.compare(narrow, ours, device, WALL)
+        cpu_stock, _ = results.compare(narrow, stock, ours, CPU)
+        cpu_best, _ = results.compare(narrow, best_cpu, ours, CPU)
+        wide_stock, p_wide = results.compare(
+            wide, results.mode(wide, modes.VOLUME), results.mode(wide, modes.STOCK), WALL
+        )
+        wide_best, p_wide_best = results.compare(
+            wide, results.mode(wide, modes.VOLUME), results.best(wide, WALL), WALL
+        )
+        best_name = best.title if best else "best stock"
+        return [
+            at_least("narrow scan, speed against stock default", 2.0, versus_stock, p_stock),
+            at_least(f"narrow scan, speed against best stock ({best_name})", 1.05, versus_best, p_best),
+            at_least("narrow scan, share of the device's bandwidth", 0.97, share),
+            at_most("narrow scan, CPU seconds against stock default", 0.6, cpu_stock),
+            at_most("narrow scan, CPU seconds against the stock mode with fewest", 0.7, cpu_best),
+            at_least("wide scan, speed against stock default", 1.4, wide_stock, p_wide),
+            at_least("wide scan, speed against best stock", 1.0, wide_best, p_wide_best),
+        ]

@@ -1,0 +1,256 @@
+"""The core of the benchmarks: statistics, configurations, resuming, answers, reports."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+
+import pytest
+import rawduck
+from rawduck.bench import report, stats
+from rawduck.bench.experiment import (
+    CPU,
+    WALL,
+    Bar,
+    Case,
+    Experiment,
+    Kind,
+    Measurement,
+    Mode,
+    at_least,
+    at_most,
+)
+from rawduck.bench.options import Options
+from rawduck.bench.results import Results, digest
+from rawduck.bench.runner import Runner
+
+MACHINE = {
+    "cpu": "test", "cores": 2, "usable_cores": 2, "memory_mib": 1024, "system": "Linux", "kernel": "1",
+    "architecture": "x", "target": "/t/bench.rawduck", "target_disk": {"name": "none"}, "root": False,
+    "stock_disk": {"name": "none"}, "stock_file_system": "none", "duckdb": "2", "rawduck": "0",
+    "rawduck_build": "b",
+}  # fmt: skip
+OURS = Mode("ours", "ours | new", Kind.OURS)
+STOCK = Mode("stock", "stock", Kind.STOCK)
+FRAGILE = Mode("fragile", "fragile", Kind.STOCK, optional=True)
+
+
+class Counting(Experiment):
+    """A real experiment in all but its work: the seconds come from a list, and every call is noted."""
+
+    name = "counting"
+    title = "Counting"
+    text = "Counts."
+    metrics = (WALL, CPU)
+
+    def __init__(self, modes=(OURS, STOCK), settings=None, answers=None, stop_after=None, warm_up=False):
+        super().__init__(bench=None)
+        self.modes, self.settings, self.warm_up = list(modes), settings or {"scale": 1}, warm_up
+        self.answers = answers or {}
+        self.stop_after = stop_after
+        self.calls: list[str] = []
+        self.prepared = 0
+
+    def cases(self):
+        yield Case(
+            "count", "Count", self.settings, self.modes, self.measure, self.prepare, warm_up=self.warm_up
+        )
+
+    def prepare(self):
+        self.prepared += 1
+
+    def measure(self, mode):
+        if len(self.calls) == self.stop_after:
+            raise KeyboardInterrupt
+        self.calls.append(mode.name)
+        if mode is FRAGILE:
+            raise rawduck.RawduckError("Invalid\nargument")
+        seconds = {"ours": 1.0, "stock": 2.0}[mode.name] + 0.01 * (len(self.calls) % 3)
+        return Measurement({"wall_s": seconds, "cpu_s": seconds / 2}, self.answers.get(mode.name))
+
+
+def run(folder, experiment, runs=3, resume=False, overwrite=False, machine=MACHINE) -> Results:
+    results = Results(folder, experiment.name, machine, experiment.metrics)
+    results.open(resume, overwrite)
+    Runner(experiment, results, runs).run()
+    return results
+
+
+def csv_rows(folder) -> list[dict[str, str]]:
+    with (folder / "results.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_median_and_standard_error():
+    values = [2, 4, 4, 4, 5, 5, 7, 9]
+    assert stats.median(values) == 4.5
+    assert stats.standard_error(values) == pytest.approx(math.sqrt(32 / 7) / math.sqrt(8))
+    assert math.isnan(stats.standard_error([1]))
+    assert stats.geometric_mean([1, 4]) == pytest.approx(2)
+
+
+def test_paired_t_test_against_the_closed_form():
+    """Student's distribution with 4 degrees of freedom has a closed form."""
+    smaller, larger = [10, 20, 30, 40, 50], [11, 22, 33, 44, 55]
+    t = -3 / (math.sqrt(2.5) / math.sqrt(5))
+    below = 0.5 + 3 / 8 * t / math.sqrt(1 + t * t / 4) * (1 - t * t / (12 * (1 + t * t / 4)))
+    assert stats.paired_t_test(smaller, larger) == pytest.approx(below)
+    assert stats.paired_t_test(larger, smaller) == pytest.approx(1 - below)
+
+
+def test_paired_t_test_that_says_nothing():
+    assert stats.paired_t_test([1], [2]) is None
+    assert stats.paired_t_test([1, 2], [2, 3]) is None
+
+
+def test_digest():
+    assert digest({"a": 1, "b": {"c": 2, "d": 3}}) == digest({"b": {"d": 3, "c": 2}, "a": 1})
+    assert digest({"a": 1}) != digest({"a": 2})
+    assert digest({"a": 1}) != digest({"b": 1})
+
+
+def test_one_row_per_run_joins_to_its_configuration(tmp_path):
+    run(tmp_path, Counting())
+    rows = csv_rows(tmp_path)
+    assert [(row["mode"], row["run"]) for row in rows] == [
+        ("ours", "1"), ("stock", "1"), ("stock", "2"), ("ours", "2"), ("ours", "3"), ("stock", "3"),
+    ]  # fmt: skip
+    known = json.loads((tmp_path / "configurations.json").read_text())
+    for row in rows:
+        configuration = known["configurations"][row["configuration"]]
+        assert configuration["mode"]["name"] == row["mode"]
+        assert configuration["case"]["scale"] == 1
+        assert known["machines"][configuration["machine"]] == MACHINE
+    assert float(rows[0]["wall_s"]) == 1.01
+    assert rows[0]["time_utc"].endswith("+00:00")
+
+
+def test_resuming_runs_only_what_is_missing(tmp_path):
+    first = Counting(stop_after=3)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, first)
+    assert len(csv_rows(tmp_path)) == 3
+    second = Counting()
+    run(tmp_path, second, resume=True)
+    assert second.calls == ["ours", "ours", "stock"]
+    assert len(csv_rows(tmp_path)) == 6
+    third = Counting()
+    results = run(tmp_path, third, resume=True)
+    assert (third.calls, third.prepared) == ([], 0)
+    assert len(results.series(results.cases[0], OURS, WALL)) == 3
+
+
+def test_a_half_written_row_is_run_again(tmp_path):
+    run(tmp_path, Counting())
+    path = tmp_path / "results.csv"
+    path.write_text(path.read_text()[:-8])
+    again = Counting()
+    run(tmp_path, again, resume=True)
+    assert again.calls == ["stock"]
+    assert len(csv_rows(tmp_path)) == 6
+
+
+@pytest.mark.parametrize("other", [{"settings": {"scale": 2}}, {"machine": MACHINE | {"rawduck_build": "c"}}])
+def test_another_configuration_is_not_mixed_in(tmp_path, other):
+    run(tmp_path, Counting(), runs=2)
+    again = Counting(settings=other.get("settings"))
+    results = run(tmp_path, again, runs=2, resume=True, machine=other.get("machine", MACHINE))
+    assert len(again.calls) == 4
+    assert len(csv_rows(tmp_path)) == 8
+    assert len(results.series(results.cases[0], OURS, WALL)) == 2
+    assert len(json.loads((tmp_path / "configurations.json").read_text())["configurations"]) == 4
+
+
+def test_results_are_not_lost_unasked(tmp_path):
+    run(tmp_path, Counting())
+    before = (tmp_path / "results.csv").read_text()
+    with pytest.raises(rawduck.RawduckError, match="--resume"):
+        run(tmp_path, Counting())
+    assert (tmp_path / "results.csv").read_text() == before
+    run(tmp_path, Counting(), runs=1, overwrite=True)
+    assert len(csv_rows(tmp_path)) == 2
+
+
+def test_results_with_other_columns_are_not_continued(tmp_path):
+    run(tmp_path, Counting())
+    other = Counting()
+    other.metrics = (WALL,)
+    with pytest.raises(rawduck.RawduckError, match="columns"):
+        run(tmp_path, other, resume=True)
+
+
+def test_a_different_answer_is_a_failed_run_and_tried_again(tmp_path):
+    wrong = Counting(answers={"ours": [(1, "a")], "stock": [(2, "a")]})
+    results = run(tmp_path, wrong)
+    assert wrong.calls == ["ours", "stock", "ours", "ours"]
+    assert [row.mode for row in results.failures()] == ["stock"]
+    assert "1" in results.failures()[0].error
+    right = Counting(answers={"ours": [(1, "a")], "stock": [(1, "a")]})
+    results = run(tmp_path, right, resume=True)
+    assert right.calls == ["stock"] * 3
+    assert results.failures() == []
+
+
+def test_answers_outlive_the_session(tmp_path):
+    run(tmp_path, Counting(answers={"ours": [(1,)], "stock": [(1,)]}), runs=1)
+    results = run(tmp_path, Counting(answers={"ours": [(3,)], "stock": [(3,)]}), runs=2, resume=True)
+    assert {row.mode for row in results.failures()} == {"ours", "stock"}
+
+
+def test_an_optional_mode_is_left_out_with_its_reason(tmp_path):
+    experiment = Counting(modes=(OURS, STOCK, FRAGILE))
+    results = run(tmp_path, experiment)
+    assert experiment.calls.count("fragile") == 1
+    assert [(item.what, item.why) for item in results.left_out] == [("fragile", "Invalid argument")]
+    assert results.failures() == []
+    assert [mode.name for mode in results.modes(results.cases[0])] == ["ours", "stock"]
+
+
+def test_warm_up_runs_do_not_count(tmp_path):
+    experiment = Counting(warm_up=True)
+    run(tmp_path, experiment, runs=1)
+    assert len(experiment.calls) == 4
+    assert len(csv_rows(tmp_path)) == 2
+
+
+def test_compare_and_best(tmp_path):
+    results = run(tmp_path, Counting(), runs=5)
+    case = results.case("count")
+    ratio, p_value = results.compare(case, OURS, STOCK, WALL)
+    assert ratio == results.median(case, STOCK, WALL) / results.median(case, OURS, WALL)
+    assert ratio == pytest.approx(2, rel=0.02)
+    assert p_value < stats.SIGNIFICANT
+    assert results.best(case, WALL) is STOCK
+    assert results.compare(case, None, STOCK, WALL) == (None, None)
+
+
+def test_bars():
+    assert at_least("x", 2.0, 2.0).met
+    assert not at_least("x", 2.0, 1.99).met
+    assert at_most("x", 0.6, 0.6).met
+    assert not at_most("x", 0.6, 0.61).met
+    assert not at_least("x", 2.0, None).met
+
+
+def test_report(tmp_path):
+    experiment = Counting(modes=(OURS, STOCK, FRAGILE))
+    results = run(tmp_path, experiment, runs=5)
+    bars = [at_least("speed", 1.5, 2.0, 0.0001), at_least("more", 3.0, 2.0), Bar("gone", "≥ 1", None, False)]
+    options = Options("t", tmp_path, tmp_path, tmp_path, command="rawduck bench counting")
+    text = report.write(experiment, results, bars, options).read_text()
+    assert "| speed | ≥ 1.50 | 2.00 | **< 0.001** | yes |" in text
+    assert "| more | ≥ 3.00 | 2.00 |  | **no** |" in text
+    assert "| gone | ≥ 1 | not measured |  |  |" in text
+    ours = next(line for line in text.splitlines() if line.startswith("| ours \\| new"))
+    cells = [cell.strip() for cell in ours.replace("\\|", "").split("|")]
+    values = list(results.series(results.cases[0], OURS, WALL).values())
+    median, error = stats.median(values), stats.standard_error(values)
+    assert cells[2:6] == [f"{median:.3f}", f"{error:.3f}", "5", f"{median / 2:.3f}"]
+    assert float(cells[6]) == pytest.approx(2, rel=0.02)
+    assert "| fragile | Invalid argument |" in text
+    assert "rawduck bench counting" in text
+    picture = tmp_path / "counting-1.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size < 100_000
+    assert f"({picture.name})" in text

@@ -1,0 +1,89 @@
+"""The experiments end to end, with little data, as a user starts them."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import duckdb
+import pytest
+from rawduck.bench import EXPERIMENTS
+from support import loop_device, run_cli
+
+
+def bench(folder, *arguments):
+    return run_cli("bench", *arguments, "--work-dir", str(folder))
+
+
+def rows_of(folder, experiment) -> list[dict[str, str]]:
+    with (folder / "results" / experiment / "results.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_scan_on_a_device_and_resumed(tmp_path):
+    with loop_device(tmp_path / "disk.img", 512, "512M") as device:
+        options = ["scan", "--target", device, "--scale", "0.05", "--runs", "2"]
+        unformatted = bench(tmp_path, *options)
+        assert unformatted.returncode == 2
+        assert "not a rawduck volume" in unformatted.stderr
+        first = bench(tmp_path, *options, "--format", "--overwrite", "--keep")
+        assert first.returncode == 0, first.stdout + first.stderr
+        files = json.loads(run_cli("ls", device, "--json").stdout)
+        stock = tmp_path / "lineitem-sf0.05.duckdb"
+        assert [(file["name"], file["size"]) for file in files] == [
+            ("bench-lineitem-sf0.05.duckdb", stock.stat().st_size)
+        ]
+        rows = rows_of(tmp_path, "scan")
+        resumed = bench(tmp_path, *options, "--resume")
+        assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+        assert rows_of(tmp_path, "scan") == rows
+    modes = {
+        "volume",
+        "volume_allocator",
+        "direct",
+        "stock",
+        "stock_prefetch",
+        "stock_allocator",
+        "stock_tuned",
+    }
+    for case in ("narrow", "wide"):
+        assert modes | {"device", "stock_mmap"} <= {row["mode"] for row in rows if row["case"] == case}
+    assert all(row["error"] == "" and int(row["read_bytes"]) > 100_000 for row in rows)
+    assert "## Bars" in (tmp_path / "results/scan/report.md").read_text()
+
+
+def test_everything_quickly(tmp_path):
+    result = bench(tmp_path, "all", "--quick", "--scale", "0.01", "--runs", "2")
+    assert result.returncode == 0, result.stdout + result.stderr
+    summary = (tmp_path / "results/report.md").read_text()
+    for name in EXPERIMENTS:
+        folder = tmp_path / "results" / name
+        assert (folder / "report.md").stat().st_size > 0
+        assert f"({name}/report.md)" in summary
+        rows = rows_of(tmp_path, name)
+        assert not [row for row in rows if row["error"]]
+        known = json.loads((folder / "configurations.json").read_text())["configurations"]
+        assert {row["configuration"] for row in rows} == set(known)
+    assert not (tmp_path / "bench.rawduck").exists()
+
+
+def test_it_does_not_replace_a_file_that_it_did_not_make(tmp_path):
+    precious = tmp_path / "lineitem-sf0.01.duckdb"
+    with duckdb.connect(str(precious)) as connection:
+        connection.execute("CREATE TABLE precious AS SELECT 1")
+    before = precious.read_bytes()
+    result = bench(tmp_path, "scan", "--scale", "0.01", "--runs", "1")
+    assert result.returncode == 2
+    assert "--force" in result.stderr
+    assert precious.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["fly"], "no experiment fly"), (["scan", "--target", "memory:x"], "measure disks")],
+)
+def test_bad_arguments(tmp_path, arguments, message):
+    result = bench(tmp_path, *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
