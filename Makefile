@@ -4,7 +4,7 @@ SHELL := /bin/bash
 
 PYTHON := .venv/bin/python
 RAWDUCK := .venv/bin/rawduck
-SOURCES := $(shell find src cmake python scripts -type f -not -name '*.pyc' 2>/dev/null) CMakeLists.txt pyproject.toml
+SOURCES := $(shell find src ceph cmake python scripts -type f -not -name '*.pyc' 2>/dev/null) CMakeLists.txt pyproject.toml
 INSTALLED := build/wheel/.installed
 
 # make demo TARGET=/dev/nvme1n1 STOCK_DIR=/mnt/nvme1 ARGS='--force --keep'
@@ -36,7 +36,7 @@ $(INSTALLED): $(SOURCES) requirements.txt
 	@touch $@
 
 .PHONY: test
-test: build ## Everything: style, unit tests (also under sanitizers), a minute of fuzzing, SQL tests, emulated NVMe
+test: build ## Everything: style, unit tests (also under sanitizers), a minute of fuzzing, SQL tests, emulated NVMe, Ceph
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py all
 
@@ -75,6 +75,11 @@ test-nvme: build ## Engines and SQL on emulated NVMe devices in a QEMU guest; in
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py nvme
 
+.PHONY: test-ceph
+test-ceph: build ## rados:// on a real Ceph cluster; installs Ceph's packages where they are missing; ARGS='-k copy'
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py ceph -- $(ARGS)
+
 .PHONY: static
 static: ## The self-contained extension, tested in a C++ host (takes long)
 	@scripts/bootstrap.sh build
@@ -83,7 +88,7 @@ static: ## The self-contained extension, tested in a C++ host (takes long)
 .PHONY: format
 format: ## Format C++ and Python
 	@scripts/bootstrap.sh build
-	@find src test bench -name '*.[ch]pp' -print0 | xargs -0r .venv/bin/clang-format -i
+	@find src ceph test bench -name '*.[ch]pp' -print0 | xargs -0r .venv/bin/clang-format -i
 	@.venv/bin/ruff format --quiet .
 	@.venv/bin/ruff check --quiet --fix .
 

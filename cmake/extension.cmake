@@ -30,11 +30,10 @@ file(GLOB RAWDUCK_EXTENSION_SOURCES CONFIGURE_DEPENDS src/extension.cpp src/file
      src/filesystem/duckdb_*.cpp src/sql/*.cpp)
 set(RAWDUCK_OUTPUT_DIR "${CMAKE_BINARY_DIR}/extension")
 
-# What both forms share. DuckDB's headers are not ours to warn about.
+# What all extensions share, in both forms. DuckDB's headers are not ours to warn about.
 function(rawduck_extension_target target)
   target_include_directories(${target} SYSTEM PRIVATE ${RAWDUCK_DUCKDB_DIR}/src/include
                              ${RAWDUCK_DUCKDB_DIR}/third_party/utf8proc/include)
-  target_link_libraries(${target} PRIVATE rawduck_core)
   target_compile_definitions(${target} PRIVATE RAWDUCK_DUCKDB_VERSION="${RAWDUCK_DUCKDB_VERSION}"
                                                RAWDUCK_VERSION="${PROJECT_VERSION}")
   # Most of the time of a compilation goes into reading DuckDB's headers: read them for several sources at once.
@@ -52,16 +51,28 @@ function(rawduck_stamp target file)
     BYPRODUCTS ${file} VERBATIM)
 endfunction()
 
+# The host form of an extension: <name>.duckdb_extension, which finds its host (src/loader.cpp), and beside it
+# lib<target>.so, the extension proper. `hint` ends the message when that cannot be loaded.
+function(rawduck_host_form name target hint)
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${RAWDUCK_OUTPUT_DIR})
+  set(loader ${name}_loader)
+  add_library(${loader} MODULE src/loader.cpp)
+  target_compile_definitions(${loader} PRIVATE RAWDUCK_DUCKDB_VERSION="${RAWDUCK_DUCKDB_VERSION}"
+    RAWDUCK_NAME="${name}" RAWDUCK_ENTRY_POINT=${name}_duckdb_cpp_init RAWDUCK_LOAD_HINT="${hint}")
+  target_link_libraries(${loader} PRIVATE ${CMAKE_DL_LIBS})
+  add_dependencies(${loader} ${target})
+  add_dependencies(rawduck_extensions ${loader})
+  rawduck_stamp(${loader} ${RAWDUCK_OUTPUT_DIR}/${name}.duckdb_extension)
+
+  # For the Python package: both objects lie inside it.
+  install(TARGETS ${target} LIBRARY DESTINATION rawduck COMPONENT extension)
+  install(PROGRAMS ${RAWDUCK_OUTPUT_DIR}/${name}.duckdb_extension DESTINATION rawduck COMPONENT extension)
+endfunction()
+
+# Everything that goes into the Python package.
+add_custom_target(rawduck_extensions)
+
 add_library(rawduck_host MODULE ${RAWDUCK_EXTENSION_SOURCES})
 rawduck_extension_target(rawduck_host)
-set_target_properties(rawduck_host PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${RAWDUCK_OUTPUT_DIR})
-
-add_library(rawduck_loader MODULE src/loader.cpp)
-target_compile_definitions(rawduck_loader PRIVATE RAWDUCK_DUCKDB_VERSION="${RAWDUCK_DUCKDB_VERSION}")
-target_link_libraries(rawduck_loader PRIVATE ${CMAKE_DL_LIBS})
-add_dependencies(rawduck_loader rawduck_host)
-rawduck_stamp(rawduck_loader ${RAWDUCK_OUTPUT_DIR}/rawduck.duckdb_extension)
-
-# For the Python package: both objects lie inside it.
-install(TARGETS rawduck_host LIBRARY DESTINATION rawduck COMPONENT extension)
-install(PROGRAMS ${RAWDUCK_OUTPUT_DIR}/rawduck.duckdb_extension DESTINATION rawduck COMPONENT extension)
+target_link_libraries(rawduck_host PRIVATE rawduck_core)
+rawduck_host_form(rawduck rawduck_host "")

@@ -14,7 +14,7 @@ endif()
 add_library(rawduck_static MODULE ${RAWDUCK_EXTENSION_SOURCES})
 rawduck_extension_target(rawduck_static)
 target_compile_options(rawduck_static PRIVATE -ffunction-sections -fdata-sections)
-target_link_libraries(rawduck_static PRIVATE ${RAWDUCK_LIBDUCKDB} ${CMAKE_DL_LIBS})
+target_link_libraries(rawduck_static PRIVATE rawduck_core ${RAWDUCK_LIBDUCKDB} ${CMAKE_DL_LIBS})
 # Only the entry point is visible: two copies of DuckDB in one process must not see each other's symbols.
 target_link_options(rawduck_static PRIVATE -Wl,--gc-sections -Wl,--exclude-libs,ALL
                     -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/static_exports.map $<$<CONFIG:Release>:-s>)

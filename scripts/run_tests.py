@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 REPORTS = BUILD / "reports"
 UNIT_TESTS = "rawduck_unit_tests"
+SKIPPED = 77  # exit status of a script that lacks something
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
 
 
@@ -145,6 +146,17 @@ def nvme() -> Counts:
     return at_least_one_failure(Counts(*map(int, found.groups())) if found else Counts(failed=1), status)
 
 
+def ceph(arguments: list[str]) -> Counts:
+    """Against a real cluster. Installs Ceph's packages, builds the extension again where it lacks Ceph."""
+    status = run(["scripts/bootstrap_ceph.sh"])
+    if status != 0:
+        return Counts(skipped=1) if status == SKIPPED else Counts(failed=1)
+    rawduck = str(Path(sys.executable).with_name("rawduck"))
+    if run([rawduck, "extension-path", "--ceph"]) != 0 and run(["scripts/build.sh"]) != 0:
+        return Counts(failed=1)
+    return pytest("test/ceph", arguments)
+
+
 def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
     # ThreadSanitizer's shadow memory collides with a highly randomised address space, and the long tests that
     # have one thread are nothing for it.
@@ -158,6 +170,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "sql": lambda: pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
         "bench": lambda: pytest("test/bench", arguments),
         "nvme": nvme,
+        "ceph": lambda: ceph(arguments),
     }
 
 

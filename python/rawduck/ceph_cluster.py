@@ -26,8 +26,9 @@ MONITOR = "mon.a"
 
 _PROGRAMS = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool")
 _STATE = "rawduck-ceph.json"
-_START_SECONDS = 60
-_COMMAND_SECONDS = 30
+_START_SECONDS = 120
+_COMMAND_SECONDS = 60
+_POLL_SECONDS = 5
 _SOCKET_PATH_MOST = 107
 
 
@@ -107,10 +108,12 @@ class Cluster:
         self._start(name)
         self.wait(lambda: self.osds_up() == self.options.osds, "every OSD is up")
 
-    def ceph(self, *arguments: str, text_input: str | None = None) -> str:
+    def ceph(
+        self, *arguments: str, text_input: str | None = None, connect_seconds: int = _COMMAND_SECONDS
+    ) -> str:
         """Runs the `ceph` command on this cluster. Returns what it printed."""
-        command = ["ceph", "--conf", str(self.conf), "--connect-timeout", str(_COMMAND_SECONDS), *arguments]
-        return _run(command, text_input=text_input, timeout=2 * _COMMAND_SECONDS)
+        command = ["ceph", "--conf", str(self.conf), "--connect-timeout", str(connect_seconds), *arguments]
+        return _run(command, text_input=text_input, timeout=connect_seconds + _COMMAND_SECONDS)
 
     def osds_up(self) -> int:
         return json.loads(self.ceph("osd", "stat", "--format", "json"))["num_up_osds"]
@@ -183,13 +186,24 @@ class Cluster:
             state = {"fsid": cluster_id, "options": asdict(options)}
             (self.directory / _STATE).write_text(json.dumps(state, indent=2) + "\n")
             self._start(MONITOR)
+            self.wait(self._monitor_answers, "the monitor answers")
             for osd in range(options.osds):
                 self._make_osd(osd)
-        except BaseException:
+        except BaseException as error:
+            said = _tail(self.directory / "log" / "mon.a.log")
             if self.exists:
                 self.daemon(MONITOR).stop()
             shutil.rmtree(self.directory)
+            if isinstance(error, RawduckError):
+                raise RawduckError(f"{error}; the monitor's log ends with: {said or 'nothing'}") from None
             raise
+
+    def _monitor_answers(self) -> bool:
+        try:
+            self.ceph("mon", "stat", connect_seconds=_POLL_SECONDS)
+        except RawduckError:
+            return False
+        return True
 
     def _make_monitor(self, cluster_id: str, ports: list[int]) -> None:
         keyring, monitor_keyring = str(self.keyring), str(self.directory / "mon.keyring")

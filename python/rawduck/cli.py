@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import Annotated
 
 import duckdb
 import typer
@@ -33,9 +34,11 @@ ceph.register(app)
 
 
 @app.command("extension-path", epilog="Example: LOAD the printed path in DuckDB started with -unsigned.")
-def extension_path() -> None:
+def extension_path(
+    ceph: Annotated[bool, typer.Option("--ceph", help="The extension for rados:// paths.")] = False,
+) -> None:
     """Print where the loadable extension is."""
-    print(rawduck.extension_path())
+    print(rawduck.extension_path(ceph=ceph))
 
 
 @app.command(epilog="Example: rawduck version")

@@ -11,19 +11,25 @@ import duckdb
 from rawduck import paths
 from rawduck.errors import RawduckError
 
-EXTENSION_FILE = "rawduck.duckdb_extension"
+
+def extension_path(*, ceph: bool = False) -> Path:
+    """The loadable extension inside the installed package: the main one, or the one for Ceph."""
+    path = Path(__file__).with_name("rawduck_ceph.duckdb_extension" if ceph else "rawduck.duckdb_extension")
+    if path.exists():
+        return path
+    if ceph:
+        raise RawduckError(
+            "this rawduck was built without Ceph, since librados was missing; on Debian and Ubuntu run "
+            "apt-get install librados-dev (in a clone: scripts/bootstrap_ceph.sh), then install it again"
+        )
+    raise RawduckError(f"{path} is missing; install the package with: pip install .")
 
 
-def extension_path() -> Path:
-    """The loadable extension inside the installed package."""
-    path = Path(__file__).with_name(EXTENSION_FILE)
-    if not path.exists():
-        raise RawduckError(f"{path} is missing; install the package with: pip install .")
-    return path
+def load(connection: duckdb.DuckDBPyConnection, *, ceph: bool = False) -> duckdb.DuckDBPyConnection:
+    """Loads the extension into a connection that was opened with `allow_unsigned_extensions`; returns it.
 
-
-def load(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Loads the extension into a connection that was opened with `allow_unsigned_extensions`; returns it."""
+    With `ceph` also the extension that understands rados:// paths.
+    """
     unsigned = connection.execute("SELECT current_setting('allow_unsigned_extensions')").fetchone()
     if not unsigned[0]:
         raise RawduckError(
@@ -31,6 +37,8 @@ def load(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
             "duckdb.connect(config={'allow_unsigned_extensions': True}), or use rawduck.connect()"
         )
     connection.execute(f"LOAD {paths.quote(str(extension_path()))}")
+    if ceph:
+        connection.execute(f"LOAD {paths.quote(str(extension_path(ceph=True)))}")
     return connection
 
 
@@ -39,8 +47,9 @@ def connect(
     *,
     read_only: bool = False,
     config: dict[str, Any] | None = None,
+    ceph: bool = False,
 ) -> duckdb.DuckDBPyConnection:
-    """Opens an ordinary DuckDB connection that understands nvme:// and direct:// paths.
+    """Opens an ordinary DuckDB connection that understands nvme:// and direct:// paths, with `ceph` also rados://.
 
     `database` is attached under the stem of its file name and made the default (`USE`):
     nvme://<target>/<file> on a volume, direct://<file> for an ordinary DuckDB file through the same engines,
@@ -51,7 +60,7 @@ def connect(
     """
     connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": True, **(config or {})})
     try:
-        load(connection)
+        load(connection, ceph=ceph)
         if database is not None:
             attach(connection, os.fspath(database), read_only=read_only)
     except BaseException:

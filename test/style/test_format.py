@@ -8,7 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = Path(sys.executable).parent
-CPP_FILES = sorted(str(p) for folder in ("src", "test", "bench") for p in (ROOT / folder).rglob("*.[ch]pp"))
+CPP_FILES = sorted(
+    str(p) for folder in ("src", "ceph", "test", "bench") for p in (ROOT / folder).rglob("*.[ch]pp")
+)
 
 
 def run(*command: str) -> None:

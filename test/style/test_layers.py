@@ -55,10 +55,33 @@ def test_core_is_free_of_duckdb():
 
 def test_files_are_short():
     lengths = {
-        path: len(path.read_text().splitlines()) for path in source_files("src", "python", "scripts", "test")
+        path: len(path.read_text().splitlines())
+        for path in source_files("src", "ceph", "python", "scripts", "test")
     }
     for path, lines in lengths.items():
         if LINES_GOOD < lines <= LINES_MOST:
             print(f"warning: {path.relative_to(ROOT)} has {lines} lines; is it still one concept?")
     long = {str(path.relative_to(ROOT)): lines for path, lines in lengths.items() if lines > LINES_MOST}
     assert not long, f"longer than {LINES_MOST} lines: {long}"
+
+
+CEPH_LAYERS = ["client", "filesystem", "sql", ""]
+CEPH_BORROWS = re.compile(r"^(common|filesystem|sql)/")
+
+
+def test_ceph_stands_beside_the_rest():
+    """Nothing below src knows of Ceph. Below ceph includes point down, and the client is free of DuckDB."""
+    assert not [f"src/{path} includes {name}" for path, name in includes() if name.startswith("ceph/")]
+    files = {path.relative_to(ROOT / "ceph"): path.read_text() for path in source_files("ceph")}
+    found = [
+        (str(path.parent).strip("."), name) for path, text in files.items() for name in INCLUDE.findall(text)
+    ]
+    assert found
+    for folder, name in found:
+        if name.startswith("ceph/"):
+            other = str(Path(name).parent.relative_to("ceph")).strip(".")
+            assert CEPH_LAYERS.index(other) <= CEPH_LAYERS.index(folder), f"ceph/{folder} includes {name}"
+        elif name.startswith("duckdb"):
+            assert folder != "client", f"ceph/client includes {name}"
+        else:
+            assert CEPH_BORROWS.match(name), f"ceph/{folder} includes {name}"

@@ -1,0 +1,17 @@
+//! The entry point of rawduck_ceph: registers everything, does nothing else.
+#include "ceph/filesystem/rados_file_system.hpp"
+#include "ceph/sql/functions.hpp"
+
+#include "duckdb/common/virtual_file_system.hpp"
+#include "duckdb/main/database.hpp"
+#include "duckdb/main/extension/extension_loader.hpp"
+
+extern "C" __attribute__((visibility("default"))) void
+rawduck_ceph_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
+    loader.SetDescription("DuckDB on objects of a Ceph cluster (rados://)");
+    loader.GetDatabaseInstance().GetFileSystem().RegisterSubSystem(
+        duckdb::make_uniq<rawduck::RadosFileSystem>());
+    rawduck::RegisterRadosSecret(loader);
+    rawduck::RegisterRadosCopy(loader);
+    rawduck::RegisterRadosStats(loader);
+}

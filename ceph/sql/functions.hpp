@@ -1,0 +1,15 @@
+//! What the extension adds to SQL.
+#pragma once
+
+#include "duckdb/main/extension/extension_loader.hpp"
+
+namespace rawduck {
+
+//! CREATE SECRET (TYPE rados, ...), and the settings.
+void RegisterRadosSecret(duckdb::ExtensionLoader &loader);
+//! COPY ... TO 'rados://<pool>/<prefix>' writes objects of a good size.
+void RegisterRadosCopy(duckdb::ExtensionLoader &loader);
+//! rados_stats() and rados_reset_stats().
+void RegisterRadosStats(duckdb::ExtensionLoader &loader);
+
+} // namespace rawduck

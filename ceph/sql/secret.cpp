@@ -1,0 +1,73 @@
+//! Secrets of TYPE rados: which cluster, and as whom.
+#include "ceph/sql/functions.hpp"
+
+#include "ceph/client/rados_path.hpp"
+#include "ceph/filesystem/rados_connections.hpp"
+
+#include "duckdb/main/config.hpp"
+#include "duckdb/main/database.hpp"
+#include "duckdb/main/secret/secret.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::Identifier;
+using duckdb::LogicalType;
+using duckdb::Value;
+
+constexpr const char *PARAMETERS[] = {"conf", "cluster", "user", "keyring", "key", "mon_host"};
+
+duckdb::unique_ptr<duckdb::BaseSecret> CreateRadosSecret(duckdb::ClientContext &,
+                                                         duckdb::CreateSecretInput &input) {
+    auto scope = input.scope;
+    if (scope.empty()) {
+        scope.push_back(RADOS_SCHEME);
+    }
+    for (auto &prefix : scope) {
+        if (!IsRadosPath(prefix)) {
+            throw duckdb::InvalidInputException(
+                "%s: the scope of a secret of TYPE rados is rados://, rados://<pool>/ or more of a path",
+                prefix);
+        }
+    }
+    auto secret = duckdb::make_uniq<duckdb::KeyValueSecret>(scope, input.type, input.provider, input.name);
+    for (auto *parameter : PARAMETERS) {
+        secret->TrySetValue(Identifier(parameter), input);
+    }
+    secret->redact_keys.insert(Identifier("key"));
+    return std::move(secret);
+}
+
+void CheckTimeout(duckdb::ClientContext &, duckdb::SetScope, Value &value) {
+    if (value.IsNull() || value.GetValue<uint32_t>() == 0) {
+        throw duckdb::InvalidInputException("%s: name a number of seconds, 1 or more", SETTING_RADOS_TIMEOUT);
+    }
+}
+
+} // namespace
+
+void RegisterRadosSecret(duckdb::ExtensionLoader &loader) {
+    duckdb::SecretType type;
+    type.name = Identifier(RADOS_SECRET);
+    type.deserializer = duckdb::KeyValueSecret::Deserialize<duckdb::KeyValueSecret>;
+    type.default_provider = "config";
+    type.extension = "rawduck_ceph";
+    loader.RegisterSecretType(type);
+
+    duckdb::CreateSecretFunction function;
+    function.secret_type = RADOS_SECRET;
+    function.provider = Identifier("config");
+    function.function = CreateRadosSecret;
+    for (auto *parameter : PARAMETERS) {
+        function.named_parameters[Identifier(parameter)] = LogicalType::VARCHAR;
+    }
+    loader.RegisterFunction(function);
+
+    auto &config = duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance());
+    config.AddExtensionOption(SETTING_RADOS_TIMEOUT,
+                              "Seconds to wait for a Ceph cluster, when connecting and for every operation",
+                              LogicalType::UINTEGER, Value::UINTEGER(RADOS_TIMEOUT_DEFAULT_S), CheckTimeout,
+                              duckdb::SetScope::GLOBAL);
+}
+
+} // namespace rawduck

@@ -1,0 +1,56 @@
+//! rados_stats() and rados_reset_stats(): what this process has asked of Ceph.
+#include "ceph/sql/functions.hpp"
+
+#include "ceph/client/rados_stats.hpp"
+#include "sql/row_function.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+Rows StatsRows(duckdb::ClientContext &, const Arguments &) {
+    Rows rows;
+    for (auto &pool : AllRadosStats()) {
+        for (int i = 0; i < RADOS_OPERATION_COUNT; i++) {
+            const auto operation = static_cast<RadosOperation>(i);
+            auto &counters = pool.stats->Of(operation);
+            rows.push_back({Value::UUID(pool.cluster), Value(pool.pool), Value(RadosOperationName(operation)),
+                            Value::UBIGINT(counters.requests), Value::UBIGINT(counters.bytes),
+                            Value::UBIGINT(counters.errors)});
+        }
+    }
+    return rows;
+}
+
+Rows ResetRow(duckdb::ClientContext &, const Arguments &) {
+    for (auto &pool : AllRadosStats()) {
+        pool.stats->Reset();
+    }
+    return {{Value::BOOLEAN(true)}};
+}
+
+} // namespace
+
+void RegisterRadosStats(duckdb::ExtensionLoader &loader) {
+    RegisterRowFunction(loader, {"rados_stats",
+                                 "Requests to Ceph and bytes moved by this process, per pool and operation",
+                                 "SELECT * FROM rados_stats() WHERE requests > 0",
+                                 duckdb::FunctionSignature(),
+                                 {{"cluster", LogicalType::UUID},
+                                  {"pool", LogicalType::VARCHAR},
+                                  {"operation", LogicalType::VARCHAR},
+                                  {"requests", LogicalType::UBIGINT},
+                                  {"bytes", LogicalType::UBIGINT},
+                                  {"errors", LogicalType::UBIGINT}},
+                                 StatsRows});
+    RegisterRowFunction(loader, {"rados_reset_stats",
+                                 "Sets the counters of rados_stats() to zero",
+                                 "CALL rados_reset_stats()",
+                                 duckdb::FunctionSignature(),
+                                 {{"reset", LogicalType::BOOLEAN}},
+                                 ResetRow});
+}
+
+} // namespace rawduck

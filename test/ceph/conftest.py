@@ -1,0 +1,46 @@
+"""Fixtures: one real cluster for the whole run, and connections that know it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import rawduck
+from ceph_support import connect
+from rawduck.ceph_cluster import Cluster, Options
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """Three OSDs, two copies of everything, and clients that need a key."""
+    made = Cluster(tmp_path_factory.mktemp("c"))
+    try:
+        rawduck.extension_path(ceph=True)
+        made.up(Options(osds=3, copies=2, cephx=True))
+    except rawduck.RawduckError as error:
+        pytest.skip(f"no Ceph cluster: {error}")
+    made.create_pool("data")
+    made.create_pool("coded", erasure_coded=True)
+    yield made
+    made.down()
+
+
+@pytest.fixture
+def con(cluster):
+    """A connection whose rados:// paths lead to the cluster, as its administrator."""
+    with connect(cluster) as connection:
+        yield connection
+
+
+@pytest.fixture(params=["data", "coded"])
+def prefix(request):
+    """Where a test may put objects, in a replicated and in an erasure-coded pool."""
+    return f"rados://{request.param}/test{next(_numbers)}"
+
+
+@pytest.fixture
+def data_prefix():
+    """The same in the replicated pool, for what does not depend on the pool."""
+    return f"rados://data/test{next(_numbers)}"

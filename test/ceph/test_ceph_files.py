@@ -1,0 +1,171 @@
+"""rados:// as a file system of DuckDB: reading, writing, listing, replacing."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from ceph_support import names, one, rados, requests
+
+ROWS = 1_500_000
+TABLE = f"(SELECT i, hash(i) AS h, 'row ' || i AS s FROM range({ROWS}) t(i))"
+SUMS = "count(*), sum(i), sum(length(s)), bit_xor(h)"
+
+
+def sums(con, source: str) -> tuple:
+    return con.execute(f"SELECT {SUMS} FROM {source}").fetchone()
+
+
+def test_a_table_becomes_objects_of_a_good_size(con, prefix):
+    con.execute(f"COPY {TABLE} TO '{prefix}' (FORMAT parquet)")
+    sizes = [row[0] for row in con.execute(f"SELECT size FROM read_blob('{prefix}/*')").fetchall()]
+    assert len(sizes) >= 3
+    assert max(sizes) <= 16_000_000
+    assert sum(size >= 4_000_000 for size in sizes) >= len(sizes) - 2, sizes
+    assert sums(con, f"read_parquet('{prefix}/*')") == sums(con, TABLE)
+    # Every object is a Parquet file by itself.
+    rows = [one(con, f"SELECT count(*) FROM read_parquet('{name}')") for name in names(con, f"{prefix}/*")]
+    assert sum(rows) == ROWS
+    assert min(rows) > 0
+
+
+def test_the_prefix_alone_is_read_too(con, data_prefix):
+    con.execute(f"COPY (SELECT 42 AS a) TO '{data_prefix}' (FORMAT parquet)")
+    assert con.execute(f"FROM read_parquet('{data_prefix}')").fetchall() == [(42,)]
+
+
+def test_one_object_where_a_file_is_named(con, prefix):
+    con.execute(f"COPY {TABLE} TO '{prefix}/one.parquet'")
+    assert names(con, f"{prefix}/**") == [f"{prefix}/one.parquet"]
+    assert sums(con, f"'{prefix}/one.parquet'") == sums(con, TABLE)
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+def test_formats(con, prefix, format):
+    con.execute(f"COPY (SELECT i, i * i AS j FROM range(1000) t(i)) TO '{prefix}/x.{format}'")
+    assert con.execute(f"SELECT count(*), sum(j) FROM '{prefix}/x.{format}'").fetchone() == (1000, 332833500)
+
+
+def test_own_file_size(con, data_prefix):
+    options = "(FORMAT parquet, FILE_SIZE_BYTES '1MB', ROW_GROUP_SIZE 20480)"
+    con.execute(f"COPY {TABLE} TO '{data_prefix}' {options}")
+    sizes = [row[0] for row in con.execute(f"SELECT size FROM read_blob('{data_prefix}/*')").fetchall()]
+    assert max(sizes) < 2_000_000
+    assert sums(con, f"read_parquet('{data_prefix}/*')") == sums(con, TABLE)
+
+
+def test_partitions(con, data_prefix):
+    query = "(SELECT i, i % 3 AS part FROM range(1000) t(i))"
+    con.execute(f"COPY {query} TO '{data_prefix}' (FORMAT parquet, PARTITION_BY part)")
+    assert len(names(con, f"{data_prefix}/part=*/*.parquet")) == 3
+    assert one(con, f"SELECT sum(i) FROM read_parquet('{data_prefix}/**') WHERE part = 2") == sum(
+        range(2, 1000, 3)
+    )
+
+
+def test_what_ceph_itself_sees(con, cluster, prefix):
+    """No striping and no metadata: an object has the bytes of the file."""
+    pool, _, folder = prefix.removeprefix("rados://").partition("/")
+    con.execute(f"COPY (SELECT 'hello' AS a) TO '{prefix}/a.csv' (HEADER false)")
+    assert rados(cluster, "-p", pool, "get", f"{folder}/a.csv", "-") == b"hello\n"
+    rados(cluster, "-p", pool, "put", f"{folder}/b.csv", "-", data=b"1\n2\n")
+    assert one(con, f"SELECT sum(a) FROM read_csv('{prefix}/b.csv', names=['a'], header=false)") == 3
+
+
+def test_patterns(con, data_prefix):
+    for name in ("a.csv", "b.csv", "deep/c.csv", "deep/er/d.csv", "[odd].csv"):
+        con.execute(f"COPY (SELECT 1) TO '{data_prefix}/{name}'")
+    found = {pattern: names(con, f"{data_prefix}/{pattern}") for pattern in ("*", "?.csv", "**", "d*/*.csv")}
+    short = {key: [name.removeprefix(data_prefix + "/") for name in value] for key, value in found.items()}
+    assert short["*"] == ["[odd].csv", "a.csv", "b.csv"]
+    assert short["?.csv"] == ["a.csv", "b.csv"]
+    assert short["**"] == ["[odd].csv", "a.csv", "b.csv", "deep/c.csv", "deep/er/d.csv"]
+    assert short["d*/*.csv"] == ["deep/c.csv"]
+
+
+def test_an_existing_prefix_is_not_mixed_with_new_objects(con, data_prefix):
+    copy = f"COPY (SELECT {{}} AS a) TO '{data_prefix}' (FORMAT parquet{{}})"
+    con.execute(copy.format(1, ""))
+    with pytest.raises(duckdb.IOException, match="not empty"):
+        con.execute(copy.format(2, ""))
+    assert one(con, f"FROM read_parquet('{data_prefix}/*')") == 1
+    con.execute(copy.format(3, ", OVERWRITE"))
+    assert one(con, f"FROM read_parquet('{data_prefix}/*')") == 3
+
+
+FAILING = "(SELECT CASE WHEN i = 1400000 THEN error('stop') ELSE i END AS i FROM range(1500000) t(i))"
+
+
+def test_a_failed_copy_leaves_nothing(con, prefix):
+    for target in (prefix, f"{prefix}/one.parquet", f"{prefix}/one.csv"):
+        with pytest.raises(duckdb.Error, match="stop"):
+            con.execute(f"COPY {FAILING} TO '{target}' (FORMAT {'csv' if 'csv' in target else 'parquet'})")
+        assert names(con, f"{prefix}/**") == []
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+def test_a_failed_copy_leaves_the_old_object(con, prefix, format):
+    con.execute(f"COPY (SELECT 7 AS i) TO '{prefix}/x.{format}'")
+    with pytest.raises(duckdb.Error, match="stop"):
+        con.execute(f"COPY {FAILING} TO '{prefix}/x.{format}'")
+    assert con.execute(f"SELECT i FROM '{prefix}/x.{format}'").fetchall() == [(7,)]
+
+
+def test_a_replaced_object_is_read_anew(con, prefix):
+    """Also where DuckDB caches what it has read of files."""
+    con.execute("SET cache_local_files = true")
+    for value in (1, 2):
+        con.execute(f"COPY (SELECT {value} AS a FROM range(100000)) TO '{prefix}/x.parquet'")
+        before = requests(con, "read", "bytes")
+        for _ in range(2):
+            assert one(con, f"SELECT sum(a) FROM '{prefix}/x.parquet'") == value * 100000
+        first = requests(con, "read", "bytes") - before
+        assert one(con, f"SELECT sum(a) FROM '{prefix}/x.parquet'") == value * 100000
+        assert requests(con, "read", "bytes") - before == first, "the second reading came from the cache"
+
+
+def test_versions_are_not_mixed(con, cluster, data_prefix):
+    """An object that is replaced while it is read is an error, not half of each."""
+    con.execute("SET threads = 1")
+    path = f"{data_prefix}/x.csv"
+    pool, _, name = path.removeprefix("rados://").partition("/")
+    con.execute(f"COPY (SELECT 'old' AS a, repeat('x', 1000) AS b FROM range(75000)) TO '{path}'")
+
+    # The result is fetched while the scan goes on, a little ahead of the fetching.
+    con.execute("SET streaming_buffer_size = '100KB'")
+    source = f"read_csv('{path}', header=true, parallel=false, buffer_size=3000000)"
+    reader = con.execute(f"SELECT a, b FROM {source}")
+    assert reader.fetchone()[0] == "old"
+    rados(cluster, "-p", pool, "put", name, "-", data=b"a,b\n" + b"new,y\n" * 9_000_000)
+    with pytest.raises(duckdb.IOException, match=r"rados://data/.*replaced since it was opened"):
+        reader.fetchall()
+
+
+def test_an_object_that_is_too_large_is_refused(con, data_prefix):
+    query = "(SELECT repeat(uuid()::VARCHAR, 30) AS a FROM range(100000))"
+    with pytest.raises(duckdb.IOException, match=r"larger than 80 MiB.*FILE_SIZE_BYTES"):
+        con.execute(f"COPY {query} TO '{data_prefix}/x.parquet' (COMPRESSION uncompressed)")
+    assert names(con, f"{data_prefix}/**") == []
+
+
+def test_a_database_is_read_but_not_written(con, cluster, data_prefix, tmp_path):
+    con.execute(f"ATTACH '{tmp_path}/x.duckdb' AS x; CREATE TABLE x.t AS FROM range(100000) t(i); DETACH x")
+    pool, _, folder = data_prefix.removeprefix("rados://").partition("/")
+    data = (tmp_path / "x.duckdb").read_bytes()
+    rados(cluster, "-p", pool, "put", f"{folder}/x.duckdb", "-", data=data)
+    con.execute(f"ATTACH '{data_prefix}/x.duckdb' AS y (READ_ONLY)")
+    assert one(con, "SELECT sum(i) FROM y.t") == 4999950000
+    with pytest.raises(duckdb.Error, match="READ_ONLY"):
+        con.execute(f"ATTACH '{data_prefix}/z.duckdb' AS z")
+
+
+def test_only_the_columns_that_are_asked_for_are_moved(con, prefix):
+    con.execute(f"COPY {TABLE} TO '{prefix}' (FORMAT parquet)")
+    con.execute("CALL rados_reset_stats()")
+    con.execute(f"SELECT count(*) FROM read_parquet('{prefix}/*')").fetchall()
+    footers = requests(con, "read", "bytes")
+    con.execute("CALL rados_reset_stats()")
+    sums(con, f"read_parquet('{prefix}/*')")
+    everything = requests(con, "read", "bytes")
+    size = one(con, f"SELECT sum(size)::BIGINT FROM read_blob('{prefix}/*')")
+    assert footers < size / 50
+    assert size * 0.9 < everything < size * 1.2
