@@ -2,8 +2,11 @@
 find_package(GTest REQUIRED)
 enable_testing()
 file(GLOB RAWDUCK_UNIT_SOURCES CONFIGURE_DEPENDS test/unit/*.cpp)
-add_executable(rawduck_unit_tests ${RAWDUCK_UNIT_SOURCES})
-target_include_directories(rawduck_unit_tests PRIVATE test/unit)
+# Of what runs inside Ceph, what needs neither Ceph nor DuckDB.
+file(GLOB RAWDUCK_CEPH_BYTES_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp)
+list(APPEND RAWDUCK_CEPH_BYTES_SOURCES ceph/class/footer.cpp)
+add_executable(rawduck_unit_tests ${RAWDUCK_UNIT_SOURCES} ${RAWDUCK_CEPH_BYTES_SOURCES})
+target_include_directories(rawduck_unit_tests PRIVATE test/unit ${CMAKE_SOURCE_DIR})
 target_link_libraries(rawduck_unit_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)
 add_test(NAME unit COMMAND rawduck_unit_tests)
 

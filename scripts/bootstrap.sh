@@ -40,6 +40,10 @@ find_missing_packages() {
     [ "$purpose" = test ] || return 0
     [ -e /usr/include/gtest/gtest.h ] || missing_packages+=(libgtest-dev)
     command -v clang++ >/dev/null || missing_packages+=(clang)
+    # DuckDB's Python module, when a program other than Python has it inside.
+    local libpython
+    libpython=libpython$("$python" -c 'import sys; print(*sys.version_info[:2], sep=".")')
+    /sbin/ldconfig -p | grep -q "$libpython.so.1.0" || missing_packages+=("$libpython")
     PATH=$PATH:/usr/sbin:/sbin command -v mkfs.ext4 >/dev/null || missing_packages+=(e2fsprogs)
     PATH=$PATH:/usr/sbin:/sbin command -v losetup >/dev/null || missing_packages+=(mount)
     PATH=$PATH:/usr/sbin:/sbin command -v mkswap >/dev/null || missing_packages+=(util-linux)

@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 REPORTS = BUILD / "reports"
 UNIT_TESTS = "rawduck_unit_tests"
+# The object class's engine, over objects in memory: needs DuckDB but no Ceph.
+ENGINE_TESTS = "rawduck_engine_tests"
 SKIPPED = 77  # exit status of a script that lacks something
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
 
@@ -63,22 +65,30 @@ def configure_and_build(name: str, target: str, *definitions: str) -> int:
     return run(configure, stdout=subprocess.DEVNULL) or run(["cmake", "--build", folder, "--target", target])
 
 
-def unit_tests(name: str, *definitions: str, wrapper: tuple[str, ...] = (), leave_out: str = "") -> Counts:
+def unit_tests(
+    name: str,
+    *definitions: str,
+    wrapper: tuple[str, ...] = (),
+    leave_out: str = "",
+    target: str = UNIT_TESTS,
+) -> Counts:
     """Builds the unit tests in build/<name> and runs them, one share per core at the same time."""
-    if configure_and_build(name, UNIT_TESTS, "RAWDUCK_TESTS=ON", *definitions) != 0:
+    if configure_and_build(name, target, "RAWDUCK_TESTS=ON", *definitions) != 0:
         return Counts(failed=1)
     shards = os.cpu_count() or 1
     with ThreadPoolExecutor(shards) as pool:
-        run_one = functools.partial(run_shard, name, shards, wrapper, leave_out)
+        run_one = functools.partial(run_shard, name, target, shards, wrapper, leave_out)
         return sum(pool.map(run_one, range(shards)), Counts())
 
 
-def run_shard(name: str, shards: int, wrapper: tuple[str, ...], leave_out: str, shard: int) -> Counts:
+def run_shard(
+    name: str, target: str, shards: int, wrapper: tuple[str, ...], leave_out: str, shard: int
+) -> Counts:
     report = REPORTS / f"{name}-{shard}.json"
     report.unlink(missing_ok=True)
     options = ["--gtest_brief=1", f"--gtest_output=json:{report}", f"--gtest_filter=-{leave_out}"]
     share = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
-    command = [*wrapper, str(BUILD / name / UNIT_TESTS), *options]
+    command = [*wrapper, str(BUILD / name / target), *options]
     status = run(command, env={**os.environ, **share, "UBSAN_OPTIONS": "print_stacktrace=1"})
     return at_least_one_failure(read_gtest(report), status)
 
@@ -166,6 +176,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "unit": lambda: unit_tests("core"),
         "asan": lambda: unit_tests("asan", "RAWDUCK_SANITIZE=address,undefined"),
         "tsan": lambda: unit_tests("tsan", "RAWDUCK_SANITIZE=thread", **tsan),
+        "engine": lambda: unit_tests("host", "RAWDUCK_EXTENSION=ON", target=ENGINE_TESTS),
         "fuzz": fuzz,
         "sql": lambda: pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
         "bench": lambda: pytest("test/bench", arguments),

@@ -1,0 +1,53 @@
+//! The DuckDB inside the OSD: one instance for the whole process, without threads, files or extensions, with
+//! its configuration locked. It answers one request at a time per calling thread.
+#pragma once
+
+#include "ceph/class/object_file_system.hpp"
+#include "ceph/protocol/messages.hpp"
+
+#include "duckdb/main/database.hpp"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+namespace rawduck {
+
+struct EngineLimits {
+    uint64_t memory_bytes = 256ull * 1024 * 1024; //!< of DuckDB's buffers, for all requests together
+    uint32_t running_max =
+        2; //!< requests at a time; more are told that the OSD is busy, so that reads get through
+    uint64_t object_bytes_max = 128ull * 1024 * 1024; //!< larger objects are refused
+    uint32_t time_ms_max = 30000;                     //!< whatever a request allows itself
+};
+
+class Engine {
+  public:
+    explicit Engine(const EngineLimits &limits);
+
+    //! Answers an encoded request over `object`. Thread-safe; all reading happens on the calling thread.
+    //! Never throws: what goes wrong is the status and the text of the reply.
+    Reply Answer(const char *request, size_t length, ObjectSource &object);
+
+    //! "rawduck object class, protocol 1, DuckDB v2.0.0".
+    static std::string Version();
+
+  private:
+    struct Instance {
+        std::unique_ptr<duckdb::DuckDB> database;
+        ObjectFileSystem *files = nullptr; //!< owned by the database
+    };
+
+    //! The instance to use now: a new one when DuckDB has declared the last one unusable, as it does after an
+    //! internal error.
+    std::shared_ptr<Instance> Current();
+    Reply Guarded(const char *request, size_t length, ObjectSource &object);
+    void Execute(const Request &request, ObjectSource &object, Reply &reply);
+
+    const EngineLimits limits_;
+    std::mutex mutex_; //!< guards instance_
+    std::shared_ptr<Instance> instance_;
+    std::atomic<uint32_t> running_{0};
+};
+
+} // namespace rawduck

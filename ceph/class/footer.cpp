@@ -1,0 +1,360 @@
+#include "ceph/class/footer.hpp"
+
+#include "volume/format/crc32c.hpp"
+
+#include <cstring>
+#include <functional>
+#include <vector>
+
+namespace rawduck {
+
+namespace {
+
+constexpr char PARQUET_MAGIC[4] = {'P', 'A', 'R', '1'};
+constexpr uint64_t TAIL_BYTES = 8; //!< length of the metadata, magic
+constexpr int DEPTH_MAX = 24;
+
+struct Unsound {
+    const char *why;
+};
+
+//! Thrift's compact types, as in a field's or list's header.
+enum ThriftType : uint8_t {
+    STOP = 0,
+    TRUE_VALUE = 1,
+    FALSE_VALUE = 2,
+    BYTE = 3,
+    I16 = 4,
+    I32 = 5,
+    I64 = 6,
+    DOUBLE = 7,
+    BINARY = 8,
+    LIST = 9,
+    SET = 10,
+    MAP = 11,
+    STRUCT = 12
+};
+
+class ThriftReader {
+  public:
+    ThriftReader(const char *data, size_t length) : data_(data), end_(data + length) {}
+
+    //! Calls `field(id, type)` for each field of a struct; what it does not want it skips.
+    void Struct(const std::function<void(int16_t, uint8_t)> &field) {
+        Descend();
+        int16_t id = 0;
+        for (;;) {
+            uint8_t header = Byte();
+            uint8_t type = header & 0x0f;
+            if (type == STOP) {
+                break;
+            }
+            uint8_t delta = header >> 4;
+            id = static_cast<int16_t>(delta != 0 ? id + delta : Signed());
+            field(id, type);
+        }
+        depth_--;
+    }
+
+    //! Calls `item()` for each item of a list of structs.
+    void StructList(uint8_t type, const std::function<void()> &item) {
+        uint8_t item_type = 0;
+        uint64_t count = ListHeader(type, item_type);
+        if (count > 0 && item_type != STRUCT) {
+            throw Unsound{"a list of structures holds something else"};
+        }
+        for (uint64_t i = 0; i < count; i++) {
+            item();
+        }
+    }
+
+    int64_t Number(uint8_t type) {
+        if (type != I16 && type != I32 && type != I64) {
+            throw Unsound{"a number is not encoded as one"};
+        }
+        return Signed();
+    }
+
+    void Skip(uint8_t type) {
+        switch (type) {
+        case TRUE_VALUE:
+        case FALSE_VALUE:
+            return;
+        case BYTE:
+            Take(1);
+            return;
+        case I16:
+        case I32:
+        case I64:
+            Signed();
+            return;
+        case DOUBLE:
+            Take(8);
+            return;
+        case BINARY:
+            Take(Varint());
+            return;
+        case LIST:
+        case SET:
+            SkipList(type);
+            return;
+        case MAP:
+            SkipMap();
+            return;
+        case STRUCT:
+            Struct([this](int16_t, uint8_t inner) { Skip(inner); });
+            return;
+        default:
+            throw Unsound{"an unknown type"};
+        }
+    }
+
+    bool AtEnd() const { return data_ == end_; }
+
+  private:
+    void Descend() {
+        if (++depth_ > DEPTH_MAX) {
+            throw Unsound{"it is nested too deep"};
+        }
+    }
+
+    void SkipList(uint8_t type) {
+        Descend();
+        uint8_t item_type = 0;
+        for (uint64_t left = ListHeader(type, item_type); left > 0; left--) {
+            // In lists a boolean is a byte.
+            Skip(item_type == TRUE_VALUE || item_type == FALSE_VALUE ? static_cast<uint8_t>(BYTE)
+                                                                     : item_type);
+        }
+        depth_--;
+    }
+
+    void SkipMap() {
+        Descend();
+        uint64_t count = Varint();
+        CheckCount(count);
+        uint8_t types = count > 0 ? Byte() : 0;
+        for (; count > 0; count--) {
+            Skip(types >> 4);
+            Skip(types & 0x0f);
+        }
+        depth_--;
+    }
+
+    uint64_t ListHeader(uint8_t type, uint8_t &item_type) {
+        if (type != LIST && type != SET) {
+            throw Unsound{"a list is not encoded as one"};
+        }
+        uint8_t header = Byte();
+        item_type = header & 0x0f;
+        uint64_t count = header >> 4;
+        if (count == 15) {
+            count = Varint();
+        }
+        CheckCount(count);
+        return count;
+    }
+
+    //! Whatever the items are, each takes a byte.
+    void CheckCount(uint64_t count) const {
+        if (count > static_cast<uint64_t>(end_ - data_)) {
+            throw Unsound{"a list is longer than the footer"};
+        }
+    }
+
+    uint8_t Byte() { return static_cast<uint8_t>(*Take(1)); }
+
+    const char *Take(uint64_t length) {
+        if (length > static_cast<uint64_t>(end_ - data_)) {
+            throw Unsound{"it ends too early"};
+        }
+        const char *start = data_;
+        data_ += length;
+        return start;
+    }
+
+    uint64_t Varint() {
+        uint64_t value = 0;
+        for (int shift = 0; shift < 64; shift += 7) {
+            uint8_t byte = Byte();
+            value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+            if ((byte & 0x80) == 0) {
+                return value;
+            }
+        }
+        throw Unsound{"a number is too long"};
+    }
+
+    int64_t Signed() {
+        uint64_t value = Varint();
+        return static_cast<int64_t>((value >> 1) ^ (~(value & 1) + 1));
+    }
+
+    const char *data_;
+    const char *end_;
+    int depth_ = 0;
+};
+
+//! What of FileMetaData has to add up.
+class MetadataCheck {
+  public:
+    MetadataCheck(const char *data, size_t length, uint64_t data_end)
+        : reader_(data, length), data_end_(data_end) {}
+
+    void Run() {
+        reader_.Struct([this](int16_t id, uint8_t type) {
+            if (id == 2) {
+                reader_.StructList(type, [this] { SchemaElement(); });
+            } else if (id == 3) {
+                file_rows_ = reader_.Number(type);
+            } else if (id == 4) {
+                reader_.StructList(type, [this] { RowGroup(); });
+            } else {
+                reader_.Skip(type);
+            }
+        });
+        Require(reader_.AtEnd(), "bytes follow the metadata");
+        Require(elements_ > 1, "it has no schema");
+        Require(children_ == elements_ - 1, "its schema's elements do not add up");
+        Require(file_rows_ == group_rows_, "its row groups do not add up to its number of rows");
+        Require(used_bytes_ <= data_end_, "its column chunks are larger than the object");
+    }
+
+  private:
+    static void Require(bool condition, const char *otherwise) {
+        if (!condition) {
+            throw Unsound{otherwise};
+        }
+    }
+
+    void SchemaElement() {
+        int64_t children = 0;
+        int64_t repetition = 0;
+        reader_.Struct([&](int16_t id, uint8_t type) {
+            if (id == 3) {
+                repetition = reader_.Number(type);
+            } else if (id == 5) {
+                children = reader_.Number(type);
+            } else {
+                reader_.Skip(type);
+            }
+        });
+        Require(children >= 0 && children < INT32_MAX, "a schema element has a negative number of children");
+        elements_++;
+        children_ += children;
+        leaves_ += children == 0 ? 1 : 0;
+        // Below the root, anything repeated or with children of its own means values are not rows.
+        flat_ = flat_ && (elements_ == 1 || (children == 0 && repetition != 2));
+    }
+
+    void RowGroup() {
+        int64_t rows = -1;
+        std::vector<int64_t> values;
+        reader_.Struct([&](int16_t id, uint8_t type) {
+            if (id == 1) {
+                reader_.StructList(type, [&] { values.push_back(ColumnChunk()); });
+            } else if (id == 3) {
+                rows = reader_.Number(type);
+            } else {
+                reader_.Skip(type);
+            }
+        });
+        Require(rows >= 0 && rows < INT64_MAX / 2 - group_rows_, "a row group's number of rows is absurd");
+        Require(static_cast<int64_t>(values.size()) == leaves_,
+                "a row group has not one chunk for each column");
+        for (int64_t value_count : values) {
+            Require(!flat_ || value_count == rows, "a column chunk has not one value for each row");
+        }
+        group_rows_ += rows;
+    }
+
+    //! Returns the number of values.
+    int64_t ColumnChunk() {
+        int64_t values = -1;
+        reader_.Struct([&](int16_t id, uint8_t type) {
+            Require(id != 1, "a column chunk lies in another file");
+            if (id == 3) {
+                Require(type == STRUCT, "a column chunk's metadata is not a structure");
+                values = ColumnMetadata();
+            } else {
+                reader_.Skip(type);
+            }
+        });
+        Require(values >= 0, "a column chunk has no metadata");
+        return values;
+    }
+
+    int64_t ColumnMetadata() {
+        int64_t values = -1, raw = -1, stored = -1, data_page = -1, dictionary = -1;
+        reader_.Struct([&](int16_t id, uint8_t type) {
+            int64_t *number = id == 5    ? &values
+                              : id == 6  ? &raw
+                              : id == 7  ? &stored
+                              : id == 9  ? &data_page
+                              : id == 11 ? &dictionary
+                                         : nullptr;
+            if (number) {
+                *number = reader_.Number(type);
+            } else {
+                reader_.Skip(type);
+            }
+        });
+        // Some writers put a dictionary offset of 0 where there is none.
+        int64_t start = dictionary > 0 && dictionary < data_page ? dictionary : data_page;
+        Require(values >= 0 && raw >= 0 && stored >= 0, "a column chunk has a negative size");
+        Require(start >= 4 && stored <= static_cast<int64_t>(data_end_) &&
+                    start <= static_cast<int64_t>(data_end_) - stored,
+                "a column chunk lies outside the object");
+        Require(data_page < start + stored || stored == 0, "a data page lies outside its column chunk");
+        used_bytes_ += static_cast<uint64_t>(stored);
+        return values;
+    }
+
+    ThriftReader reader_;
+    uint64_t data_end_;
+    int64_t elements_ = 0, children_ = 0, leaves_ = 0;
+    bool flat_ = true;
+    int64_t file_rows_ = -1;
+    int64_t group_rows_ = 0;
+    uint64_t used_bytes_ = 0;
+};
+
+} // namespace
+
+std::string CheckMetadata(const char *data, size_t length, uint64_t data_end) {
+    try {
+        MetadataCheck(data, length, data_end).Run();
+        return {};
+    } catch (const Unsound &unsound) {
+        return std::string("its Parquet footer is damaged: ") + unsound.why;
+    }
+}
+
+std::string CheckFooter(ObjectSource &object, uint64_t &read_bytes) {
+    const uint64_t size = object.Size();
+    if (size < 4 + TAIL_BYTES) {
+        return "it is too short for a Parquet file";
+    }
+    char tail[TAIL_BYTES];
+    object.Read(size - TAIL_BYTES, TAIL_BYTES, tail);
+    uint32_t length;
+    std::memcpy(&length, tail, sizeof(length));
+    if (std::memcmp(tail + 4, PARQUET_MAGIC, sizeof(PARQUET_MAGIC)) != 0) {
+        return "it does not end as a Parquet file does";
+    }
+    if (length > FOOTER_BYTES_MAX || length > size - TAIL_BYTES - 4) {
+        return "its Parquet footer is longer than the object or than " + std::to_string(FOOTER_BYTES_MAX) +
+               " bytes";
+    }
+    const uint64_t start = size - TAIL_BYTES - length;
+    std::string footer(length + TAIL_BYTES, '\0');
+    object.Read(start, footer.size(), &footer[0]);
+    read_bytes += TAIL_BYTES + footer.size();
+    uint32_t recorded;
+    if (object.RecordedFooterCrc(recorded) && recorded != Crc32c(0, footer.data(), footer.size())) {
+        return "its Parquet footer does not match the checksum that its writer recorded";
+    }
+    return CheckMetadata(footer.data(), length, start);
+}
+
+} // namespace rawduck

@@ -1,0 +1,240 @@
+#include "ceph/query/statement.hpp"
+
+#include "duckdb/common/exception.hpp"
+#include "duckdb/common/string_util.hpp"
+#include "duckdb/parser/expression/cast_expression.hpp"
+#include "duckdb/parser/expression/columnref_expression.hpp"
+#include "duckdb/parser/expression/constant_expression.hpp"
+#include "duckdb/parser/expression/function_expression.hpp"
+#include "duckdb/parser/parsed_expression_iterator.hpp"
+#include "duckdb/parser/parser.hpp"
+#include "duckdb/parser/query_node/select_node.hpp"
+#include "duckdb/parser/tableref/subqueryref.hpp"
+#include "duckdb/parser/tableref/table_function_ref.hpp"
+
+#include <unordered_set>
+
+namespace rawduck {
+
+namespace {
+
+using duckdb::ExpressionClass;
+using duckdb::ExpressionType;
+using duckdb::Identifier;
+using duckdb::make_uniq;
+using duckdb::ParsedExpression;
+using duckdb::unique_ptr;
+
+//! Deterministic, without access to anything but their arguments, and with results that are about as long as
+//! their arguments at most: a request cannot blow up a row.
+const std::unordered_set<std::string> ALLOWED_FUNCTIONS = {
+    // operators
+    "+", "-", "*", "/", "//", "%", "~~", "!~~", "~~~", "~~*", "!~~*", "like_escape", "not_like_escape",
+    "ilike_escape", "not_ilike_escape",
+    // text
+    "prefix", "suffix", "contains", "starts_with", "ends_with", "substring", "substr", "left", "right",
+    "length", "strlen", "lower", "upper", "trim", "ltrim", "rtrim", "regexp_matches", "regexp_full_match",
+    // numbers
+    "abs", "sign", "round", "floor", "ceil", "ceiling", "trunc", "greatest", "least", "isnan", "isfinite",
+    // dates
+    "year", "month", "day", "hour", "minute", "second", "quarter", "week", "dayofweek", "dayofyear",
+    "date_part", "datepart", "date_trunc", "datetrunc", "epoch", "to_days", "to_months", "to_years",
+    // aggregates
+    "sum", "sum_no_overflow", "count", "count_star", "min", "max", "bool_and", "bool_or"};
+
+const std::unordered_set<std::string> ALLOWED_TYPES = {
+    "boolean",  "tinyint",   "smallint",    "integer",      "bigint",       "hugeint",
+    "utinyint", "usmallint", "uinteger",    "ubigint",      "float",        "double",
+    "real",     "decimal",   "varchar",     "date",         "time",         "timestamp",
+    "blob",     "bool",      "timestamp_s", "timestamp_ms", "timestamp_ns", "interval"};
+
+//! Deeper expressions are refused before they are parsed: the parser and the binder recurse.
+constexpr int NESTING_MAX = 200;
+
+void CheckNesting(const std::string &sql) {
+    int depth = 0;
+    for (char c : sql) {
+        depth += c == '(' || c == '[' || c == '{' ? 1 : c == ')' || c == ']' || c == '}' ? -1 : 0;
+        if (depth > NESTING_MAX) {
+            throw duckdb::PermissionException("an expression is nested more than %d deep", NESTING_MAX);
+        }
+    }
+}
+
+void CheckTypeName(const duckdb::TypeExpression &type) {
+    std::string name = duckdb::StringUtil::Lower(type.GetTypeName().GetIdentifierName());
+    if (ALLOWED_TYPES.count(name) == 0) {
+        throw duckdb::PermissionException("type %s may not be used in a pushed query", name);
+    }
+}
+
+void CheckFunction(const duckdb::FunctionExpression &function) {
+    const auto &name = function.GetQualifiedName();
+    std::string text = duckdb::StringUtil::Lower(name.Name().GetIdentifierName());
+    const bool built_in = (name.Catalog().empty() || name.Catalog() == Identifier("system")) &&
+                          (name.Schema().empty() || name.Schema() == Identifier("main"));
+    if (!built_in || ALLOWED_FUNCTIONS.count(text) == 0) {
+        throw duckdb::PermissionException("function %s may not be used in a pushed query", text);
+    }
+    const bool ordered = function.OrderBy() && !function.OrderBy()->orders.empty();
+    if (function.Distinct() || ordered || function.ExportState()) {
+        throw duckdb::PermissionException(
+            "aggregates with DISTINCT, ORDER BY or EXPORT_STATE may not be used in a pushed query");
+    }
+}
+
+//! The expression that `sql` is, and nothing else: no second one, and no clause behind it.
+unique_ptr<ParsedExpression> ParseOne(duckdb::Parser &parser, const std::string &sql) {
+    CheckNesting(sql);
+    parser.statements.clear();
+    parser.ParseQuery("SELECT " + sql);
+    duckdb::SelectNode *select = nullptr;
+    if (parser.statements.size() == 1 &&
+        parser.statements[0]->type == duckdb::StatementType::SELECT_STATEMENT) {
+        auto &node = *parser.statements[0]->Cast<duckdb::SelectStatement>().node;
+        const bool plain = node.type == duckdb::QueryNodeType::SELECT_NODE && node.modifiers.empty();
+        select = plain && node.cte_map.map.empty() ? &node.Cast<duckdb::SelectNode>() : nullptr;
+    }
+    const bool only =
+        select && select->select_list.size() == 1 && !select->where_clause && !select->having &&
+        !select->qualify && !select->sample && select->groups.group_expressions.empty() &&
+        (!select->from_table || select->from_table->type == duckdb::TableReferenceType::EMPTY_FROM);
+    if (!only) {
+        throw duckdb::PermissionException("a pushed query needs one expression, not '%s'", sql);
+    }
+    auto expression = std::move(select->select_list[0]);
+    CheckExpression(*expression);
+    return expression;
+}
+
+unique_ptr<duckdb::TableRef> ReadParquet(const std::string &path) {
+    duckdb::vector<unique_ptr<ParsedExpression>> arguments;
+    arguments.push_back(duckdb::ConstantExpression::String(path));
+    auto source = make_uniq<duckdb::TableFunctionRef>();
+    source->function =
+        make_uniq<duckdb::FunctionExpression>(Identifier("read_parquet"), std::move(arguments));
+    return std::move(source);
+}
+
+//! SELECT CAST(c AS t) AS c, … FROM read_parquet(path)
+unique_ptr<duckdb::TableRef> Source(duckdb::Parser &parser, const Request &request, const std::string &path) {
+    if (request.columns.empty()) {
+        return ReadParquet(path);
+    }
+    auto node = make_uniq<duckdb::SelectNode>();
+    node->from_table = ReadParquet(path);
+    for (const RequestColumn &column : request.columns) {
+        auto typed = ParseOne(parser, "CAST(NULL AS " + column.type + ")");
+        if (typed->GetExpressionClass() != ExpressionClass::CAST) {
+            throw duckdb::PermissionException("'%s' is not a type", column.type);
+        }
+        auto reference = make_uniq<duckdb::ColumnRefExpression>(Identifier(column.name));
+        typed->Cast<duckdb::CastExpression>().ChildMutable() = std::move(reference);
+        typed->SetAlias(Identifier(column.name));
+        node->select_list.push_back(std::move(typed));
+    }
+    auto statement = make_uniq<duckdb::SelectStatement>();
+    statement->node = std::move(node);
+    return make_uniq<duckdb::SubqueryRef>(std::move(statement), Identifier("object"));
+}
+
+unique_ptr<ParsedExpression> OutputPosition(uint64_t output) {
+    return duckdb::ConstantExpression::Integer(static_cast<int64_t>(output) + 1);
+}
+
+void AddModifiers(duckdb::SelectNode &node, const Request &request) {
+    if (!request.order.empty()) {
+        auto order = make_uniq<duckdb::OrderModifier>();
+        for (const RequestOrder &key : request.order) {
+            order->orders.emplace_back(
+                key.descending ? duckdb::OrderType::DESCENDING : duckdb::OrderType::ASCENDING,
+                key.nulls_first ? duckdb::OrderByNullType::NULLS_FIRST : duckdb::OrderByNullType::NULLS_LAST,
+                OutputPosition(key.output));
+        }
+        node.modifiers.push_back(std::move(order));
+    }
+    if (request.limit < static_cast<uint64_t>(INT64_MAX)) {
+        auto limit = make_uniq<duckdb::LimitModifier>();
+        limit->limit = duckdb::ConstantExpression::Integer(static_cast<int64_t>(request.limit));
+        node.modifiers.push_back(std::move(limit));
+    }
+}
+
+} // namespace
+
+bool IsPushableType(const duckdb::LogicalType &type) {
+    if (type.HasAlias() ||
+        (type.id() == duckdb::LogicalTypeId::VARCHAR && type != duckdb::LogicalType::VARCHAR)) {
+        return false; // an alias or a collation changes what comparisons mean
+    }
+    std::string name = duckdb::StringUtil::Lower(type.ToString());
+    return ALLOWED_TYPES.count(name.substr(0, name.find('('))) != 0;
+}
+
+void CheckExpression(const ParsedExpression &expression) {
+    switch (expression.GetExpressionClass()) {
+    case ExpressionClass::COLUMN_REF:
+        if (expression.Cast<duckdb::ColumnRefExpression>().IsQualified()) {
+            throw duckdb::PermissionException("a pushed query names its columns without their table");
+        }
+        break;
+    case ExpressionClass::CAST:
+        CheckTypeName(expression.Cast<duckdb::CastExpression>().TargetType());
+        CheckExpression(expression.Cast<duckdb::CastExpression>().Child());
+        return;
+    case ExpressionClass::FUNCTION:
+        CheckFunction(expression.Cast<duckdb::FunctionExpression>());
+        break;
+    case ExpressionClass::OPERATOR:
+        switch (expression.GetExpressionType()) {
+        case ExpressionType::OPERATOR_NOT:
+        case ExpressionType::OPERATOR_IS_NULL:
+        case ExpressionType::OPERATOR_IS_NOT_NULL:
+        case ExpressionType::COMPARE_IN:
+        case ExpressionType::COMPARE_NOT_IN:
+        case ExpressionType::OPERATOR_COALESCE:
+        case ExpressionType::OPERATOR_NULLIF:
+            break;
+        default:
+            throw duckdb::PermissionException("operator %s may not be used in a pushed query",
+                                              duckdb::ExpressionTypeToString(expression.GetExpressionType()));
+        }
+        break;
+    case ExpressionClass::BETWEEN:
+    case ExpressionClass::CASE:
+    case ExpressionClass::COMPARISON:
+    case ExpressionClass::CONJUNCTION:
+    case ExpressionClass::CONSTANT:
+        break;
+    default:
+        throw duckdb::PermissionException("'%s' may not be used in a pushed query", expression.ToString());
+    }
+    duckdb::ParsedExpressionIterator::EnumerateChildren(
+        expression, [](const ParsedExpression &child) { CheckExpression(child); });
+}
+
+unique_ptr<duckdb::SelectStatement> BuildStatement(const Request &request, const std::string &path) {
+    auto parser = duckdb::Parser::GetBuiltinParser();
+    auto node = make_uniq<duckdb::SelectNode>();
+    node->from_table = Source(parser, request, path);
+    if (!request.filter.empty()) {
+        node->where_clause = ParseOne(parser, request.filter);
+    }
+    duckdb::GroupingSet groups;
+    for (size_t i = 0; i < request.outputs.size(); i++) {
+        node->select_list.push_back(ParseOne(parser, request.outputs[i]));
+        if (i < request.group_count) {
+            groups.insert(duckdb::ProjectionIndex(i));
+            node->groups.group_expressions.push_back(OutputPosition(i));
+        }
+    }
+    if (!groups.empty()) {
+        node->groups.grouping_sets.push_back(std::move(groups));
+    }
+    AddModifiers(*node, request);
+    auto statement = make_uniq<duckdb::SelectStatement>();
+    statement->node = std::move(node);
+    return statement;
+}
+
+} // namespace rawduck
