@@ -55,7 +55,7 @@ qemu_options() {
     drive "$images/fdp.img" d0
     printf -- '-device nvme-subsys,id=s0,fdp=on,fdp.runs=96M,fdp.nrg=1,fdp.nruh=4 '
     printf -- '-device nvme,id=n0,serial=fdp,subsys=s0,mdts=7 '
-    printf -- '-device nvme-ns,bus=n0,drive=d0,nsid=1,fdp.ruhs=1:2:3,logical_block_size=4096,physical_block_size=4096 '
+    printf -- '-device nvme-ns,bus=n0,drive=d0,nsid=1,fdp.ruhs=1\\;2\\;3,logical_block_size=4096,physical_block_size=4096 '
     # Commands of up to 16 KiB, two namespaces, LBAs of 512 and of 4096 bytes.
     drive "$images/small1.img" d1
     drive "$images/small2.img" d2

@@ -18,6 +18,13 @@ def volume_info(connection: duckdb.DuckDBPyConnection, target: str) -> Row:
     return rows(connection, "SELECT * FROM nvme_info(?)", [target])[0]
 
 
+def placement(connection: duckdb.DuckDBPyConnection, info: Row) -> list[Row]:
+    """What nvme_fdp says of a volume; nothing where its writes cannot be placed."""
+    if info["placement"].startswith("off"):
+        return []
+    return rows(connection, "SELECT * FROM nvme_fdp(?)", [info["target"]])
+
+
 def volume_files(connection: duckdb.DuckDBPyConnection, target: str) -> list[Row]:
     return rows(connection, "SELECT * FROM nvme_files(?) ORDER BY name", [target])
 

@@ -2,6 +2,7 @@
 
 #include "common/aligned_buffer.hpp"
 #include "common/error.hpp"
+#include "device/little_endian.hpp"
 #include "device/nvme_status.hpp"
 
 #include <cerrno>
@@ -17,14 +18,6 @@ constexpr uint32_t FEATURE_FDP = 0x1D;
 constexpr uint32_t IDENTIFY_BYTES = 4096;
 //! Of MDTS: CAP.MPSMIN is not visible from here, and 4 KiB is the least that it can be.
 constexpr uint64_t MDTS_UNIT = 4096;
-
-uint64_t Little(const uint8_t *bytes, int count) {
-    uint64_t value = 0;
-    for (int i = count - 1; i >= 0; i--) {
-        value = value << 8 | bytes[i];
-    }
-    return value;
-}
 
 //! ASCII, padded with spaces. It comes from the device and goes to a terminal.
 std::string Text(const uint8_t *bytes, size_t length) {
@@ -112,6 +105,7 @@ void ParseIdentify(const uint8_t *controller, const uint8_t *name_space, NvmeInf
     info.capacity_lbas = Little(name_space, 8);
     info.metadata_size = static_cast<uint32_t>(Little(lba_format, 2));
     info.lba_size = lba_format[2] < 32 ? uint64_t(1) << lba_format[2] : 0;
+    info.endurance_group = static_cast<uint16_t>(Little(name_space + 102, 2));
     info.protection_information = (name_space[29] & 7) != 0;
     info.atomic_write_bytes = ((own_atomic ? namespace_atomic : controller_atomic) + 1) * info.lba_size;
 }
@@ -132,7 +126,7 @@ NvmeInfo IdentifyNvme(int fd, const std::string &target_name) {
     ParseIdentify(controller_bytes, namespace_bytes, info);
     info.command_set = AskCommandSet(fd, info.namespace_id);
     const bool knows_fdp = (Little(controller_bytes + 96, 4) & 1 << 19) != 0;
-    info.fdp = knows_fdp && AskFdp(fd, static_cast<uint16_t>(Little(namespace_bytes + 102, 2)));
+    info.fdp = knows_fdp && AskFdp(fd, info.endurance_group);
     return info;
 }
 

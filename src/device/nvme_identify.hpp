@@ -19,6 +19,7 @@ struct NvmeInfo {
     bool volatile_write_cache = true;
     bool deallocate = false;
     bool write_zeroes = false;
+    uint16_t endurance_group = 0;
     bool fdp = false; //!< flexible data placement is enabled where the namespace lies
     std::string model, serial, firmware;
 };

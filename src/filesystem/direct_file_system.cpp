@@ -47,6 +47,7 @@ DirectFileOptions OptionsOf(const OpenIntent &intent, const std::string &path, F
     options.kind = KindFromName(path.substr(path.rfind('/') + 1),
                                 intent.is_database ? FileKind::DATABASE : FileKind::OTHER);
     options.io = MountOptionsOf(opener);
+    options.io.io.placement = PlacementRequest(); // a file system decides for itself where it puts a file
     return options;
 }
 

@@ -67,6 +67,9 @@ MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
     if (Lookup(opener, SETTING_MEMORY_SIZE, value)) {
         options.memory_target_bytes = ParseMemorySize(value.ToString());
     }
+    if (Lookup(opener, SETTING_PLACEMENT, value)) {
+        options.io.placement = ParsePlacement(value.ToString());
+    }
     return options;
 }
 

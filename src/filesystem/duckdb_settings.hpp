@@ -12,6 +12,7 @@ constexpr const char *SETTING_QUEUE_MODE = "nvme_queue_mode";
 constexpr const char *SETTING_QUEUE_DEPTH = "nvme_queue_depth";
 constexpr const char *SETTING_MAX_TRANSFER = "nvme_max_transfer";
 constexpr const char *SETTING_MEMORY_SIZE = "nvme_memory_size";
+constexpr const char *SETTING_PLACEMENT = "nvme_placement";
 constexpr const char *SETTING_PREFETCH = "nvme_prefetch";
 
 constexpr uint64_t QUEUE_DEPTH_MAX = 4096;

@@ -46,6 +46,14 @@ std::shared_ptr<QueueStrategy> MakeStrategy(std::unique_ptr<Device> device, cons
     return std::make_shared<ThreadQueues>(std::move(device), depth);
 }
 
+uint64_t TotalBytes(const Segment *segments, size_t segment_count) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < segment_count; i++) {
+        bytes += segments[i].length;
+    }
+    return bytes;
+}
+
 //! Counts one command of an operation that has no queue, however it ends.
 class TimedCommand {
   public:
@@ -99,7 +107,9 @@ struct BlockIo::State {
     State(std::unique_ptr<Device> device, const BlockIoOptions &options, std::string name,
           std::shared_ptr<IoStats> io_stats)
         : caps(device->Caps()), queues(MakeStrategy(std::move(device), options)),
-          target_name(std::move(name)), stats(std::move(io_stats)), fork_generation(ForkGeneration()) {}
+          target_name(std::move(name)), stats(std::move(io_stats)), fork_generation(ForkGeneration()),
+          placement_mode(options.placement.mode),
+          placement(MapPlacement(options.placement, caps.placements, caps.placement_obstacle, target_name)) {}
 
     void CheckFork() const {
         if (fork_generation != ForkGeneration()) {
@@ -138,6 +148,8 @@ struct BlockIo::State {
     const std::string target_name;
     const std::shared_ptr<IoStats> stats;
     const uint64_t fork_generation;
+    const PlacementRequest::Mode placement_mode;
+    const PlacementMap placement;
 };
 
 BlockIo::BlockIo(std::unique_ptr<Device> device, BlockIoOptions options, std::string target_name,
@@ -166,16 +178,16 @@ void BlockIo::Execute(const Request &request) {
 
 void BlockIo::Read(uint64_t device_offset, void *data, uint64_t length) {
     Segment segment{device_offset, static_cast<char *>(data), length};
-    Run(Opcode::READ, PlacementId::NONE, &segment, 1);
+    Run(Opcode::READ, PlacementClass::DATABASE, &segment, 1);
 }
 
-void BlockIo::Write(uint64_t device_offset, const void *data, uint64_t length, PlacementId placement) {
+void BlockIo::Write(uint64_t device_offset, const void *data, uint64_t length, PlacementClass placement) {
     // A write command only reads from its memory.
     Segment segment{device_offset, static_cast<char *>(const_cast<void *>(data)), length};
     Run(Opcode::WRITE, placement, &segment, 1);
 }
 
-void BlockIo::Run(Opcode opcode, PlacementId placement, const Segment *segments, size_t segment_count) {
+void BlockIo::Run(Opcode opcode, PlacementClass placement, const Segment *segments, size_t segment_count) {
     State &state = *state_;
     state.CheckFork();
     const bool reads = opcode == Opcode::READ;
@@ -193,13 +205,16 @@ void BlockIo::Run(Opcode opcode, PlacementId placement, const Segment *segments,
     QueueLease lease = state.queues->Acquire();
     try {
         RequestRun(*lease.queue, state.caps, *state.stats, state.target_name,
-                   {opcode, placement, segments, segment_count})
+                   {opcode, reads ? PlacementId::NONE : state.placement[placement], segments, segment_count})
             .Run();
     } catch (...) {
         if (lease.queue->broken) {
             state.queues->Discard(lease);
         }
         throw;
+    }
+    if (!reads) {
+        state.stats->AddPlaced(placement, TotalBytes(segments, segment_count));
     }
 }
 
@@ -225,6 +240,18 @@ bool BlockIo::Deallocate(uint64_t device_offset, uint64_t length) {
 
 const Capabilities &BlockIo::Caps() const {
     return state_->caps;
+}
+
+const PlacementMap &BlockIo::Placement() const {
+    return state_->placement;
+}
+
+std::string BlockIo::PlacementText() const {
+    if (state_->placement_mode == PlacementRequest::Mode::OFF) {
+        return "off: nvme_placement says so";
+    }
+    const std::string text = state_->placement.Text();
+    return text.empty() ? "off: " + state_->caps.placement_obstacle : text;
 }
 
 const std::string &BlockIo::TargetName() const {

@@ -5,6 +5,7 @@
 
 #include "io/device.hpp"
 #include "io/io_stats.hpp"
+#include "io/placement.hpp"
 
 #include <memory>
 #include <vector>
@@ -20,7 +21,7 @@ struct Segment {
 
 struct Request {
     Opcode opcode = Opcode::READ;
-    PlacementId placement = PlacementId::NONE;
+    PlacementClass placement = PlacementClass::DATABASE;
     std::vector<Segment> segments;
 };
 
@@ -38,6 +39,7 @@ const char *QueueModeName(QueueMode mode);
 struct BlockIoOptions {
     QueueMode queue_mode = QueueMode::THREAD;
     uint32_t queue_depth = 32; //!< commands in flight per queue
+    PlacementRequest placement;
 };
 
 //! Thread-safe. In a child made by fork() every call throws Error UNSUPPORTED: queues do not survive a fork.
@@ -45,7 +47,8 @@ struct BlockIoOptions {
 //! owner only has to make sure that no call is running.
 class BlockIo {
   public:
-    //! `target_name` is what messages call the device.
+    //! `target_name` is what messages call the device. Throws Error INVALID or UNSUPPORTED when the options
+    //! do not suit it.
     BlockIo(std::unique_ptr<Device> device, BlockIoOptions options, std::string target_name,
             std::shared_ptr<IoStats> stats);
     ~BlockIo();
@@ -59,18 +62,21 @@ class BlockIo {
     //! One contiguous range.
     void Read(uint64_t device_offset, void *data, uint64_t length);
     void Write(uint64_t device_offset, const void *data, uint64_t length,
-               PlacementId placement = PlacementId::NONE);
+               PlacementClass placement = PlacementClass::DATABASE);
     //! See Device::Flush. Skipped (and not counted) on a device without a volatile write cache.
     void Flush();
     bool Deallocate(uint64_t device_offset, uint64_t length);
 
     const Capabilities &Caps() const;
+    const PlacementMap &Placement() const;
+    //! The map in words, or "off: " and why.
+    std::string PlacementText() const;
     const std::string &TargetName() const;
     IoStats &Stats();
 
   private:
     struct State;
-    void Run(Opcode opcode, PlacementId placement, const Segment *segments, size_t segment_count);
+    void Run(Opcode opcode, PlacementClass placement, const Segment *segments, size_t segment_count);
     std::unique_ptr<State> state_;
 };
 

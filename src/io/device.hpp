@@ -46,6 +46,9 @@ struct Capabilities {
     bool fua = false;
     bool deallocate = false;
     bool read_only = false;
+    //! What writes may carry as Command::placement; empty when nothing, and then a clause that says why.
+    std::vector<PlacementId> placements;
+    std::string placement_obstacle = "this engine has no flexible data placement";
 };
 
 //! Who will use a queue.
@@ -88,6 +91,8 @@ struct DeviceOptions {
     bool growing_file = false;
     //! Command size limit asked for by the user, bytes; 0 keeps the default.
     uint32_t max_transfer_bytes = 0;
+    //! Whether `auto` may take passthrough on a block device for the sake of placement.
+    bool placement = true;
 };
 
 //! The engines a user can ask for, best first.

@@ -96,6 +96,14 @@ void IoStats::AddBounce(IoOperation operation, uint64_t bytes) {
     slots_[static_cast<size_t>(operation)].bounce_bytes.fetch_add(bytes, RELAXED);
 }
 
+void IoStats::AddPlaced(PlacementClass placement_class, uint64_t bytes) {
+    placed_[static_cast<size_t>(placement_class)].fetch_add(bytes, RELAXED);
+}
+
+uint64_t IoStats::Placed(PlacementClass placement_class) const {
+    return placed_[static_cast<size_t>(placement_class)].load(RELAXED);
+}
+
 IoCounters IoStats::Snapshot(IoOperation operation) const {
     const Slot &slot = slots_[static_cast<size_t>(operation)];
     IoCounters counters;
@@ -118,6 +126,9 @@ void IoStats::Reset() {
             counter->store(0, RELAXED);
         }
         slot.latency.Reset();
+    }
+    for (auto &bytes : placed_) {
+        bytes.store(0, RELAXED);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Counters of one target: what was asked of the device and how long it took. Thread-safe, never blocking.
 #pragma once
 
+#include "io/placement.hpp"
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -46,6 +48,9 @@ class IoStats {
     void AddCommand(IoOperation operation, uint64_t bytes, uint64_t depth, uint64_t latency_ns);
     //! Of the bytes of a command, those that were copied through an aligned buffer.
     void AddBounce(IoOperation operation, uint64_t bytes);
+    //! Bytes that were written for a class, whether or not the device can place them.
+    void AddPlaced(PlacementClass placement_class, uint64_t bytes);
+    uint64_t Placed(PlacementClass placement_class) const;
     IoCounters Snapshot(IoOperation operation) const;
     void Reset();
 
@@ -55,6 +60,7 @@ class IoStats {
         LatencyHistogram latency;
     };
     std::array<Slot, IO_OPERATION_COUNT> slots_;
+    std::array<std::atomic<uint64_t>, PLACEMENT_CLASS_COUNT> placed_{};
 };
 
 } // namespace rawduck

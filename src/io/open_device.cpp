@@ -91,21 +91,55 @@ std::unique_ptr<Device> OpenPassthrough(const Target &target, const DeviceOption
     return OpenNvmeIoctlDevice(target, options, "auto: no io_uring_cmd: " + obstacle);
 }
 
+//! `auto` on a block device takes passthrough when that is what placement needs. Null otherwise; `obstacle`
+//! then becomes a clause that says why, where the namespace does have flexible data placement.
+std::unique_ptr<Device> TryPlacement(const Target &target, const DeviceOptions &options,
+                                     std::string &obstacle) {
+    struct stat status;
+    if (target.kind != TargetKind::BLOCK_DEVICE || stat(target.path.c_str(), &status) != 0 ||
+        NvmeGenericPath(status.st_rdev).empty()) {
+        return nullptr;
+    }
+    const TargetInfo info = InspectTarget(target);
+    if (!info.nvme || !info.nvme->fdp) {
+        return nullptr;
+    }
+    obstacle = WhyNoIoUringCmd();
+    if (!obstacle.empty()) {
+        return nullptr;
+    }
+    try {
+        return OpenIoUringCmdDevice(GenericDeviceOf(target), options,
+                                    "auto: the namespace has flexible data placement, which needs NVMe "
+                                    "commands");
+    } catch (const Error &error) {
+        obstacle = error.what();
+        return nullptr;
+    }
+}
+
 std::unique_ptr<Device> OpenFileOrBlock(const Target &target, const DeviceOptions &options) {
     const std::string &engine = options.engine;
+    std::string no_placement;
+    if (engine == "auto" && options.placement) {
+        if (std::unique_ptr<Device> device = TryPlacement(target, options, no_placement)) {
+            return device;
+        }
+    }
+    const std::string but = no_placement.empty() ? "" : "; no placement: " + no_placement;
     if (engine == "posix") {
         return OpenPosixDevice(target, options, "asked for");
     }
     const std::string obstacle = WhyNoIoUring();
     if (obstacle.empty()) {
         return OpenIoUringDevice(target, options,
-                                 engine == "auto" ? "auto: the kernel offers it" : "asked for");
+                                 engine == "auto" ? "auto: the kernel offers it" + but : "asked for");
     }
     if (engine == "io_uring") {
         throw Error(ErrorCode::UNSUPPORTED, target.name + ": engine 'io_uring' is not available: " +
                                                 obstacle + ", or use engine 'posix'");
     }
-    return OpenPosixDevice(target, options, "auto: no io_uring: " + obstacle);
+    return OpenPosixDevice(target, options, "auto: no io_uring: " + obstacle + but);
 }
 
 } // namespace

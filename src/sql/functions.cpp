@@ -9,6 +9,7 @@ void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterFormatFunction(loader);
     RegisterCheckFunction(loader);
     RegisterDeviceFunction(loader);
+    RegisterFdpFunction(loader);
     RegisterCopyFunction(loader);
     RegisterSimulateFunction(loader);
 }

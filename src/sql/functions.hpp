@@ -13,6 +13,7 @@ void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);   //!< nvme_stats,
 void RegisterFormatFunction(duckdb::ExtensionLoader &loader);   //!< nvme_format
 void RegisterCheckFunction(duckdb::ExtensionLoader &loader);    //!< nvme_check
 void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);   //!< nvme_devices
+void RegisterFdpFunction(duckdb::ExtensionLoader &loader);      //!< nvme_fdp
 void RegisterCopyFunction(duckdb::ExtensionLoader &loader);     //!< nvme_copy
 void RegisterSimulateFunction(duckdb::ExtensionLoader &loader); //!< nvme_simulate
 

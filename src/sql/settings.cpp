@@ -29,6 +29,9 @@ void OnSetQueueDepth(ClientContext &, SetScope, Value &value) {
 void OnSetMaxTransfer(ClientContext &, SetScope, Value &value) {
     Translated([&] { ParseMaxTransfer(value.ToString()); });
 }
+void OnSetPlacement(ClientContext &, SetScope, Value &value) {
+    Translated([&] { ParsePlacement(value.ToString()); });
+}
 void OnSetMemorySize(ClientContext &, SetScope, Value &value) {
     Translated([&] { ParseMemorySize(value.ToString()); });
 }
@@ -60,6 +63,11 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
     add(SETTING_MEMORY_SIZE,
         "Size of a volume nvme://memory:<name> that is made by being used, such as '4 GiB'.",
         LogicalType::VARCHAR, Value("1 GiB"), OnSetMemorySize);
+    add(SETTING_PLACEMENT,
+        "Where NVMe namespaces with flexible data placement (FDP) put what is written: auto, off, or a "
+        "placement identifier per class, such as 'database=0,wal=1,temporary=2,metadata=3'; nvme_fdp() shows "
+        "what there is.",
+        LogicalType::VARCHAR, Value("auto"), OnSetPlacement);
     add(SETTING_PREFETCH,
         "Whether scans of nvme:// and direct:// databases read ahead in runs of up to 32 MiB.",
         LogicalType::BOOLEAN, Value::BOOLEAN(true), nullptr);

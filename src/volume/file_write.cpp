@@ -91,6 +91,7 @@ void File::WriteDevice(const char *data, uint64_t length, uint64_t offset) {
 void File::WriteVerified(const char *data, uint64_t length, uint64_t offset) {
     Request request;
     request.opcode = Opcode::WRITE;
+    request.placement = PlacementOf(kind_);
     // The device only reads from this memory.
     request.segments = Segments(const_cast<char *>(data), length, offset);
     for (const Segment &segment : request.segments) {
@@ -283,7 +284,7 @@ Unit File::WriteFreshPage(const AlignedBuffer &content) {
                                              Name() + "\"; remove files from it");
     }
     try {
-        context_.io.Write(ToBytes(fresh.start), content.Data(), content.Size());
+        context_.io.Write(ToBytes(fresh.start), content.Data(), content.Size(), PlacementOf(kind_));
     } catch (...) {
         context_.space.Free({Extent{0, Index(fresh.start), 1}});
         throw;

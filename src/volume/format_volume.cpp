@@ -58,7 +58,7 @@ void RefuseOccupied(const Target &target, bool force) {
 void WriteUnit(BlockIo &io, uint64_t unit, const void *content) {
     AlignedBuffer buffer(UNIT_SIZE);
     memcpy(buffer.Data(), content, UNIT_SIZE);
-    io.Write(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE);
+    io.Write(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE, PlacementClass::METADATA);
 }
 
 void FormatMemory(const std::string &target_name, const FormatOptions &options) {

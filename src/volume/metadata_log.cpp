@@ -120,7 +120,7 @@ void MetadataLog::WriteRecord(const std::string &payload, size_t item_count, boo
                    static_cast<uint32_t>(item_count), superblock_.lba_size);
     AlignedBuffer buffer;
     buffer.Append(record.data(), record.size());
-    io_.Write(LogStart(superblock_) + position_, buffer.Data(), buffer.Size());
+    io_.Write(LogStart(superblock_) + position_, buffer.Data(), buffer.Size(), PlacementClass::METADATA);
     io_.Flush();
     position_ += record.size();
     log_bytes_ = position_;
@@ -146,7 +146,7 @@ void MetadataLog::StartEpoch() {
         buffer.Append(snapshot.data(), snapshot.size());
         buffer.AppendZeros(AlignUp(snapshot.size(), UNIT_SIZE) - snapshot.size());
         io_.Write(superblock_.metadata_start[superblock_.active_area] * UNIT_SIZE, buffer.Data(),
-                  buffer.Size());
+                  buffer.Size(), PlacementClass::METADATA);
     }
     io_.Flush(); // the snapshot, and all data that it publishes
     WriteSuperblock(spare_superblock_);
@@ -163,7 +163,7 @@ void MetadataLog::WriteSuperblock(int copy) {
     AlignedBuffer buffer(UNIT_SIZE);
     memcpy(buffer.Data(), &superblock_, sizeof(superblock_));
     const uint64_t unit = copy == 0 ? 0 : superblock_.capacity_units - 1;
-    io_.Write(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE);
+    io_.Write(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE, PlacementClass::METADATA);
 }
 
 void MetadataLog::ApplyToCatalog(const std::vector<Item> &items) {

@@ -29,6 +29,20 @@ const char *FileKindName(FileKind kind) {
     return "other";
 }
 
+PlacementClass PlacementOf(FileKind kind) {
+    switch (kind) {
+    case FileKind::WAL:
+        return PlacementClass::WAL;
+    case FileKind::TEMP:
+        return PlacementClass::TEMPORARY;
+    case FileKind::DATABASE:
+    case FileKind::DIRECTORY:
+    case FileKind::OTHER:
+        break;
+    }
+    return PlacementClass::DATABASE;
+}
+
 FileKind KindFromName(const std::string &name, FileKind otherwise) {
     const std::string base = name.substr(name.rfind('/') + 1);
     if (base.rfind("duckdb_temp_", 0) == 0) {

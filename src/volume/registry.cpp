@@ -10,7 +10,7 @@ namespace rawduck {
 
 namespace {
 
-struct MountedVolume {
+struct Mount {
     std::shared_ptr<Volume> volume;
     uint64_t pins = 0;
 };
@@ -19,7 +19,7 @@ struct MountedVolume {
 struct Registry {
     const uint64_t fork_generation = ForkGeneration();
     std::mutex mutex;
-    std::map<std::string, MountedVolume> volumes; //!< by identity
+    std::map<std::string, Mount> volumes; //!< by identity
     std::map<const Volume *, std::string> identities;
     std::mutex stats_mutex;
     std::map<std::string, TargetStats> stats; //!< by identity
@@ -58,7 +58,7 @@ void DropPin(std::shared_ptr<Volume> volume) {
     if (identity == registry.identities.end()) {
         return; // inherited through a fork
     }
-    MountedVolume &mounted = registry.volumes.at(identity->second);
+    Mount &mounted = registry.volumes.at(identity->second);
     if (--mounted.pins == 0 && volume->Idle()) {
         unmounted = std::move(mounted.volume);
         registry.volumes.erase(identity->second);
@@ -106,7 +106,18 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
         std::shared_ptr<Volume> volume =
             Volume::Mount(target, options, StatsFor(target.identity, target.name));
         registry.identities[volume.get()] = target.identity;
-        mounted = registry.volumes.emplace(target.identity, MountedVolume{std::move(volume), 0}).first;
+        mounted = registry.volumes.emplace(target.identity, Mount{std::move(volume), 0}).first;
+    }
+    mounted->second.pins++;
+    return VolumePin(mounted->second.volume);
+}
+
+VolumePin MountedVolume(const std::string &identity) {
+    Registry &registry = TheRegistry();
+    std::lock_guard<std::mutex> guard(registry.mutex);
+    auto mounted = registry.volumes.find(identity);
+    if (mounted == registry.volumes.end()) {
+        return VolumePin();
     }
     mounted->second.pins++;
     return VolumePin(mounted->second.volume);

@@ -29,6 +29,8 @@ class VolumePin {
 //! mounted stay as they are. Throws what ResolveTarget and Volume::Mount throw.
 VolumePin PinVolume(const std::string &target_name, const MountOptions &options);
 
+//! The volume on this target; an empty pin when it is not mounted right now. `identity` as in Target.
+VolumePin MountedVolume(const std::string &identity);
 //! The volumes mounted right now.
 std::vector<VolumePin> MountedVolumes();
 

@@ -36,12 +36,17 @@ void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
 Volume::Volume(std::unique_ptr<VolumeState> state) : state_(std::move(state)) {}
 Volume::~Volume() = default;
 
+DeviceOptions DeviceOptionsOf(const MountOptions &options) {
+    DeviceOptions device;
+    device.engine = options.engine;
+    device.max_transfer_bytes = options.max_transfer_bytes;
+    device.placement = options.io.placement.mode != PlacementRequest::Mode::OFF;
+    return device;
+}
+
 std::shared_ptr<Volume> Volume::Mount(const Target &target, const MountOptions &options,
                                       std::shared_ptr<IoStats> stats) {
-    DeviceOptions device_options;
-    device_options.engine = options.engine;
-    device_options.max_transfer_bytes = options.max_transfer_bytes;
-    return MountDevice(target, OpenDevice(target, device_options), options, std::move(stats));
+    return MountDevice(target, OpenDevice(target, DeviceOptionsOf(options)), options, std::move(stats));
 }
 
 std::shared_ptr<Volume> Volume::MountDevice(const Target &target, std::unique_ptr<Device> device,
@@ -193,6 +198,7 @@ VolumeInfo Volume::Info() const {
     info.log_records = state_->log.LogRecords();
     info.volatile_write_cache = caps.volatile_write_cache;
     info.mount_ms = state_->mount_ms;
+    info.placement = state_->io->PlacementText();
     info.poisoned = state_->log.Poisoned();
     info.warning = state_->warning;
     {
@@ -206,6 +212,10 @@ VolumeInfo Volume::Info() const {
         info.extents += file->Info().extents.size();
     }
     return info;
+}
+
+const PlacementMap &Volume::Placement() const {
+    return state_->io->Placement();
 }
 
 std::vector<FileInfo> Volume::Files() const {

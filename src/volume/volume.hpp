@@ -36,6 +36,8 @@ enum class FileKind : uint8_t {
 };
 const char *FileKindName(FileKind kind);
 
+PlacementClass PlacementOf(FileKind kind);
+
 //! What a name says of a file's kind: ".wal", ".wal.checkpoint", ".wal.recovery" and "duckdb_temp_*".
 //! Anything else is `otherwise`.
 FileKind KindFromName(const std::string &name, FileKind otherwise);
@@ -54,6 +56,8 @@ struct MountOptions {
     uint32_t max_transfer_bytes = 0;        //!< 0: the default
     uint64_t memory_target_bytes = 1 * GIB; //!< size of a memory target that is created by being used
 };
+//! How a target is opened for a mount.
+DeviceOptions DeviceOptionsOf(const MountOptions &options);
 
 struct VolumeInfo {
     std::string target, uuid, label, engine, engine_reason, queue_mode;
@@ -65,8 +69,9 @@ struct VolumeInfo {
     bool writable = false; //!< holds the exclusive lock
     bool volatile_write_cache = false;
     double mount_ms = 0;
-    std::string poisoned; //!< why it refuses writes; empty when healthy
-    std::string warning;  //!< such as "superblock 1 is damaged; superblock 0 is in use"
+    std::string placement; //!< see BlockIo::PlacementText
+    std::string poisoned;  //!< why it refuses writes; empty when healthy
+    std::string warning;   //!< such as "superblock 1 is damaged; superblock 0 is in use"
 };
 
 struct ExtentInfo {
@@ -161,6 +166,7 @@ class Volume : public std::enable_shared_from_this<Volume> {
               const std::function<void(const std::string &, bool)> &visit) const;
 
     VolumeInfo Info() const;
+    const PlacementMap &Placement() const;
     std::vector<FileInfo> Files() const;
     //! True when nothing is open and no temporary file holds data: unmounting would lose nothing.
     bool Idle() const;

@@ -66,8 +66,9 @@ TEST_F(NvmeTest, BothNodesSayTheSame) {
 
 TEST_F(NvmeTest, AutoTakesPassthroughOnTheCharacterDeviceAndSaysWhy) {
     auto device = OpenDevice(target_, DeviceOptions());
-    const bool generic = target_.kind == TargetKind::NVME_CHARACTER_DEVICE;
-    const std::string expected = !generic                    ? "io_uring"
+    const bool passthrough =
+        target_.kind == TargetKind::NVME_CHARACTER_DEVICE || InspectTarget(target_).nvme->fdp;
+    const std::string expected = !passthrough                ? "io_uring"
                                  : WhyNoIoUringCmd().empty() ? "io_uring_cmd"
                                                              : "nvme_ioctl";
     EXPECT_EQ(device->Caps().engine, expected);

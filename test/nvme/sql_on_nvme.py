@@ -8,13 +8,14 @@ prints the failures.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+import fdp_on_nvme
 import rawduck
+from fdp_on_nvme import nvme_cli
 
 TABLES = ("customer", "orders")
 QUERIES = (
@@ -94,13 +95,6 @@ def connect(engine: str, mode: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def nvme_cli(*arguments: str) -> dict:
-    output = subprocess.run(
-        ["nvme", *arguments, "-o", "json"], capture_output=True, text=True, check=True
-    ).stdout
-    return json.loads(output)
-
-
 def devices(results: Results) -> None:
     with rawduck.connect() as connection:
         query = "SELECT path, serial, capacity, lba_size, nvme FROM nvme_devices() WHERE nvme IS NOT NULL"
@@ -143,6 +137,9 @@ def main() -> None:
     devices(results)
     for target, engines, modes in plan["tpch"]:
         tpch(results, plan["data"], target, engines, modes)
+    for target, engine, placement in plan["fdp"]:
+        fdp_on_nvme.check(results, target, engine, placement)
+    fdp_on_nvme.check_settings(results, *plan["fdp_settings"])
     for target, text in plan["refusals"]:
         results.check(f"{target} is refused: {text}", lambda t=target, x=text: refused(t, x))
 

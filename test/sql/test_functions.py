@@ -17,6 +17,7 @@ SETTINGS = {
     "nvme_max_transfer",
     "nvme_memory_size",
     "nvme_prefetch",
+    "nvme_placement",
 }
 
 

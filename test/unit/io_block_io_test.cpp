@@ -234,15 +234,6 @@ TEST_F(BlockIoTest, RefusesAnImpossibleDepth) {
     }
 }
 
-TEST_F(BlockIoTest, PlacementReachesEveryCommand) {
-    auto placement = static_cast<PlacementId>(3);
-    Io().Write(0, buffer_, 16384, placement);
-    for (const auto &command : state_.log) {
-        EXPECT_EQ(command.placement, placement);
-        EXPECT_EQ(command.opcode, Opcode::WRITE);
-    }
-}
-
 TEST_F(BlockIoTest, FlushIsCountedAndItsFailureIsPassedOn) {
     Io().Flush();
     EXPECT_EQ(state_.flushes, 1);

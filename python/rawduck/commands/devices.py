@@ -25,7 +25,7 @@ def list_devices(json: Json = False) -> None:
         render.console.print("No block device found.")
         return
     table = render.table(
-        "device", "model", ">capacity", ">LBA", ">alignment", ">max transfer", "write cache", "state"
+        "device", "model", ">capacity", ">LBA", ">alignment", ">max transfer", "write cache", "FDP", "state"
     )
     for device in found:
         table.add_row(
@@ -36,6 +36,7 @@ def list_devices(json: Json = False) -> None:
             str(device["memory_alignment"] or "-"),
             render.size(device["max_transfer"]) if device["max_transfer"] else "-",
             "volatile" if device["volatile_write_cache"] else "none",
+            "yes" if device["nvme"] and device["nvme"]["fdp"] else "-",
             _state(device),
         )
     render.console.print(table)

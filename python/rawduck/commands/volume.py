@@ -53,10 +53,15 @@ def info(target: Target, json: Json = False) -> None:
     """Show a volume: identity, space, engine, and the state of its metadata."""
     with rawduck.connect() as connection:
         row = volumes.volume_info(connection, paths.absolute_target(target))
+        fdp = volumes.placement(connection, row)
     if json:
-        render.print_json(row)
-    else:
-        render.console.print(render.fields(_info_fields(row)))
+        render.print_json({**row, "fdp": fdp})
+        return
+    render.console.print(render.fields(_info_fields(row)))
+    if fdp:
+        render.console.print()
+        render.console.print(placement_table(fdp))
+        render.console.print(_device_statistics(fdp[0]))
 
 
 def _info_fields(row: render.Row) -> list[tuple[str, str]]:
@@ -71,6 +76,7 @@ def _info_fields(row: render.Row) -> list[tuple[str, str]]:
         ("LBA size", f"{row['lba_size']} bytes"),
         ("buffer alignment", f"{row['memory_alignment']} bytes"),
         ("write cache", "volatile" if row["volatile_write_cache"] else "none"),
+        ("placement", row["placement"]),
         ("engine", f"{row['engine']} ({row['engine_reason']})"),
         ("queues", f"{row['queue_mode']}, depth {row['queue_depth']}"),
         (
@@ -82,6 +88,27 @@ def _info_fields(row: render.Row) -> list[tuple[str, str]]:
     pairs += [("warning", row["warning"])] if row["warning"] else []
     pairs += [("refuses writes", row["poisoned"])] if row["poisoned"] else []
     return pairs
+
+
+def placement_table(handles: list[render.Row]):
+    table = render.table(
+        "placement", "reclaim unit handle", "classes", ">left in its reclaim unit", title="FDP"
+    )
+    for handle in handles:
+        classes = ", ".join(handle["classes"]) or "-"
+        numbers = (str(handle["placement"]), str(handle["reclaim_unit_handle"]))
+        table.add_row(*numbers, classes, render.size(handle["remaining"]))
+    return table
+
+
+def _device_statistics(row: render.Row) -> str:
+    amplification = row["write_amplification"]
+    written = (
+        f"{render.size(row['device_host_bytes'])} by hosts, {render.size(row['device_media_bytes'])} to media"
+    )
+    return f"device: {written}, {render.size(row['device_erased_bytes'])} erased" + (
+        f", write amplification {amplification:.3f}" if amplification else ""
+    )
 
 
 def list_files(

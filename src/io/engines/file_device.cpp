@@ -40,6 +40,11 @@ FileDevice::FileDevice(const Target &target, const DeviceOptions &options)
     caps_.max_transfer_bytes = CommandSizeLimit(name_, options, info.max_transfer_bytes, info.lba_size);
     caps_.volatile_write_cache = info.volatile_write_cache;
     caps_.deallocate = !caps_.read_only && (kind_ == TargetKind::REGULAR_FILE || CanDiscard(fd_.Get()));
+    caps_.placement_obstacle =
+        kind_ == TargetKind::REGULAR_FILE
+            ? "only NVMe namespaces can have flexible data placement"
+            : "this kernel's block layer passes no placement on; use an NVMe namespace "
+              "and engine io_uring_cmd or nvme_ioctl";
     if (caps_.capacity_bytes == 0 && !options.growing_file) {
         throw Error(ErrorCode::INVALID, name_ + ": it has no room at all (" +
                                             std::to_string(info.capacity_bytes) +

@@ -1,6 +1,7 @@
 #include "io/engines/nvme_device.hpp"
 
 #include "common/error.hpp"
+#include "device/nvme_fdp.hpp"
 #include "device/nvme_status.hpp"
 #include "device/open_target.hpp"
 #include "io/engines/command_size.hpp"
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <set>
 #include <sys/ioctl.h>
 
 namespace rawduck {
@@ -16,6 +18,9 @@ namespace {
 //! Opcodes of the NVM command set.
 constexpr uint8_t NVME_FLUSH = 0x00, NVME_WRITE = 0x01, NVME_READ = 0x02, NVME_DATASET_MANAGEMENT = 0x09;
 constexpr uint32_t ATTRIBUTE_DEALLOCATE = 1 << 2;
+//! Directive type of a write, in bits 20-23 of its command dword 12; what it says is in bits 16-31 of the
+//! next.
+constexpr uint32_t DIRECTIVE_DATA_PLACEMENT = 2;
 constexpr uint64_t MAX_RANGE_LBAS = UINT32_MAX;
 
 //! One range of Dataset Management.
@@ -43,6 +48,10 @@ nvme_passthru_cmd64 MakeNvmeTransfer(const Command &command, uint32_t namespace_
     transfer.cdw10 = static_cast<uint32_t>(first_lba);
     transfer.cdw11 = static_cast<uint32_t>(first_lba >> 32);
     transfer.cdw12 = command.length / lba_size - 1; // the number of LBAs counts from 0
+    if (command.opcode == Opcode::WRITE && command.placement != PlacementId::NONE) {
+        transfer.cdw12 |= DIRECTIVE_DATA_PLACEMENT << 20;
+        transfer.cdw13 = static_cast<uint32_t>(command.placement) << 16;
+    }
     return transfer;
 }
 
@@ -77,6 +86,26 @@ NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : nam
     max_deallocate_bytes_ =
         AlignDown(std::min(info.max_deallocate_bytes, MAX_RANGE_LBAS * info.lba_size), info.lba_size);
     caps_.deallocate = !caps_.read_only && max_deallocate_bytes_ > 0;
+    FindPlacements(*info.nvme);
+}
+
+//! The first reclaim group serves: others hold the same handles once more.
+void NvmeDevice::FindPlacements(const NvmeInfo &nvme) {
+    if (!nvme.fdp) {
+        caps_.placement_obstacle = "flexible data placement is not enabled on this namespace";
+        return;
+    }
+    try {
+        std::set<uint16_t> seen;
+        for (const PlacementHandle &handle : AskPlacementHandles(fd_.Get(), nvme, name_)) {
+            if (handle.placement != PlacementId::NONE && seen.insert(handle.reclaim_unit_handle).second) {
+                caps_.placements.push_back(handle.placement);
+            }
+        }
+        caps_.placement_obstacle = caps_.placements.empty() ? "the namespace has no reclaim unit handle" : "";
+    } catch (const Error &error) {
+        caps_.placement_obstacle = error.what(); // everything else works without
+    }
 }
 
 void NvmeDevice::Open(const Target &target, bool read_only) {

@@ -35,6 +35,7 @@ class NvmeDevice : public Device {
 
   private:
     void Open(const Target &target, bool read_only);
+    void FindPlacements(const NvmeInfo &nvme);
 
     uint64_t max_deallocate_bytes_ = 0;
 };
