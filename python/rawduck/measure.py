@@ -61,16 +61,25 @@ class Session:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def open(self) -> duckdb.DuckDBPyConnection:
-        """Opens it: the database is attached as `measured` and the default."""
+        """Connects and attaches."""
+        connection = self.connect()
+        self.attach(connection)
+        return connection
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """A new DuckDB instance with everything set."""
         connect = rawduck.connect if self.extension else duckdb.connect
         connection = connect(config=self.config)
         connection.execute("SET enable_progress_bar = false")
         for name, value in self.settings.items():
             connection.execute(f"SET {name} = {paths.quote(str(value))}")
+        return connection
+
+    def attach(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """The database becomes `measured`, and the default."""
         options = f" ({self.attach_options})" if self.attach_options else ""
         connection.execute(f"ATTACH {paths.quote(self.database)} AS measured{options}")
         connection.execute("USE measured")
-        return connection
 
 
 @dataclass
@@ -78,8 +87,9 @@ class QueryTask(Session):
     """One query, or several statements, on one database."""
 
     query: str = ""
-    #: Runs before the clock starts.
+    #: Run before the clock starts and after it has stopped; the latter gives the answer instead of the query.
     before: str = ""
+    after: str = ""
 
     def perform(self) -> Result:
         with self.open() as connection:
@@ -88,8 +98,10 @@ class QueryTask(Session):
             counted = _bytes_read(connection) if self.extension else (0, 0)
             with Stopwatch() as watch:
                 rows = connection.execute(self.query).fetchall()
-            after = _bytes_read(connection) if self.extension else (0, 0)
-        read, bounced = after[0] - counted[0], after[1] - counted[1]
+            now = _bytes_read(connection) if self.extension else (0, 0)
+            if self.after:
+                rows = connection.execute(self.after).fetchall()
+        read, bounced = now[0] - counted[0], now[1] - counted[1]
         return watch.result(rows=rows, bytes_read=read, bounce_bytes=bounced)
 
 

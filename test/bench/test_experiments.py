@@ -52,6 +52,7 @@ def test_scan_on_a_device_and_resumed(tmp_path):
     assert "## Bars" in (tmp_path / "results/scan/report.md").read_text()
 
 
+@pytest.mark.timeout(900)
 def test_everything_quickly(tmp_path):
     result = bench(tmp_path, "all", "--quick", "--scale", "0.01", "--runs", "2")
     assert result.returncode == 0, result.stdout + result.stderr

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from rawduck.bench.art import Art
+from rawduck.bench.commits import Commits
 from rawduck.bench.experiment import Experiment
+from rawduck.bench.fdp import Fdp
+from rawduck.bench.grouping import Grouping
+from rawduck.bench.load import Load
+from rawduck.bench.paper import Passthrough, Strategies
+from rawduck.bench.scaling import Scaling
 from rawduck.bench.scan import Scan
+from rawduck.bench.spill import Spill
+from rawduck.bench.tpch import Tpch
+from rawduck.bench.warm import Warm
 
-EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in (Scan,)}
+EXPERIMENTS: dict[str, type[Experiment]] = {
+    kind.name: kind
+    for kind in (Scan, Passthrough, Strategies, Tpch, Grouping, Spill, Load, Commits, Fdp, Art, Scaling, Warm)
+}

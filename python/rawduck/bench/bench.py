@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rawduck import render, tpch
 from rawduck.bench import machine, report
@@ -14,8 +17,11 @@ from rawduck.bench.modes import ON_FILE, ON_FILE_DIRECTLY, ON_VOLUME, DuckMode
 from rawduck.bench.options import Options
 from rawduck.bench.results import Results
 from rawduck.bench.runner import Runner
-from rawduck.measure import QueryTask, Result, Task, Worker
+from rawduck.measure import QueryTask, Result, Session, Task, Worker
 from rawduck.paths import file_path
+
+_LEAST_MEMORY_MIB = 128
+_LEAST_GIB = 1
 
 
 @dataclass
@@ -35,21 +41,31 @@ class Outcome:
 class Bench:
     """A context manager: what was put on the target goes away at its end."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, kinds: list[type[Experiment]], options: Options) -> None:
         self.options = options
-        self.volume = Volume(options)
+        self._kinds = kinds
+        needs = [kind.gib_per_scale * self.scale(kind) for kind in kinds]
+        self.volume = Volume(options.target, options, _LEAST_GIB + math.ceil(max(needs)))
+        self._own_volumes: dict[int, Volume] = {}
 
     def __enter__(self) -> Bench:
         for folder in (self.options.work_dir, self.options.stock_dir, self.options.out):
             folder.mkdir(parents=True, exist_ok=True)
+        #: For stock DuckDB's databases and temporary files that live no longer than this.
+        self.scratch = Path(tempfile.mkdtemp(prefix="rawduck-bench-", dir=self.options.stock_dir))
         self._worker = Worker(fork=True).__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._worker.__exit__()
-        self.volume.clean_up()
+        shutil.rmtree(self.scratch)
+        for volume in (self.volume, *self._own_volumes.values()):
+            volume.clean_up()
 
-    def run(self, kind: type[Experiment]) -> Outcome:
+    def run_all(self) -> Iterator[Outcome]:
+        return map(self._run, self._kinds)
+
+    def _run(self, kind: type[Experiment]) -> Outcome:
         """Measures what is missing and writes the report."""
         experiment = kind(self)
         # The machine is described anew each time: the target exists from the first experiment on.
@@ -62,11 +78,34 @@ class Bench:
         path = report.write(experiment, results, bars, self.options)
         return Outcome(experiment, results, bars, path)
 
+    def new_database(self, mode: DuckMode, name: str) -> str:
+        """The path of a database that a mode may create; one of this name is gone."""
+        self.remove_database(mode, name)
+        if mode.place != ON_VOLUME:
+            path = str(self.scratch / name)
+            return file_path(path) if mode.place == ON_FILE_DIRECTLY else path
+        self.volume.will_make(self.volume.path(name))
+        return self.volume.path(name)
+
+    def remove_database(self, mode: DuckMode, name: str) -> None:
+        if mode.place == ON_VOLUME:
+            self.volume.remove(self.volume.path(name))
+            return
+        for path in (self.scratch / name, self.scratch / f"{name}.wal"):
+            path.unlink(missing_ok=True)
+
+    def own_volume(self, number: int, gib: int) -> Volume:
+        """Another volume in a file of the benchmark's own, beside the first."""
+        if number not in self._own_volumes:
+            target = str(self.options.own_target_path(number))
+            self._own_volumes[number] = Volume(target, self.options, gib)
+        return self._own_volumes[number]
+
     def run_task(self, task: Task) -> Result:
         """Performs a task in a fresh process."""
         return self._worker.run(task)
 
-    def scale(self, experiment: Experiment) -> float:
+    def scale(self, experiment: Experiment | type[Experiment]) -> float:
         chosen = self.options.scale
         default = experiment.quick_scale if self.options.quick else experiment.scale
         return default if chosen is None else chosen
@@ -78,20 +117,26 @@ class Bench:
     def database(self, scale: float, *tables: str) -> Database:
         return Database(tables or tpch.TABLES, scale, self.options)
 
-    def query(
-        self, mode: DuckMode, database: Database, query: str, settings: dict[str, Any] | None = None
-    ) -> Measurement:
-        """Runs a query cold, in a fresh process."""
+    def query(self, mode: DuckMode, database: Database, query: str, before: str = "") -> Measurement:
+        """Runs a query cold, in a fresh process. What it spills goes to the disk of its database."""
         database.make_cold()
-        task = QueryTask(
-            database_of(mode, database),
-            mode.extension,
-            dict(mode.config),
-            mode.attach_options,
-            dict(mode.engine) | (settings or {}),
-            query=query,
-        )
-        return Measurement.of(self.run_task(task))
+        session = self.session(mode, database_of(mode, database))
+        return Measurement.of(self.run_task(QueryTask(**vars(session), query=query, before=before)))
+
+    def session(self, mode: DuckMode, database: str) -> Session:
+        """How a mode opens a database."""
+        settings = dict(mode.engine) | {"temp_directory": self.temp_directory(mode)}
+        return Session(database, mode.extension, dict(mode.config), mode.attach_options, settings)
+
+    def temp_directory(self, mode: DuckMode) -> str:
+        if mode.place == ON_VOLUME:
+            return self.volume.path("bench-tmp")
+        return str(self.scratch / "tmp")
+
+    def memory_limit(self, database: Database) -> str:
+        """What was chosen, or a quarter of the database, at least what small ones need to work at all."""
+        quarter = database.stock_path.stat().st_size // 4 // 1024**2
+        return self.options.memory_limit or f"{max(_LEAST_MEMORY_MIB, quarter)}MiB"
 
     def say(self, text: str) -> None:
         render.error_console.print(text, soft_wrap=True, markup=False)

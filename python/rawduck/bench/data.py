@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -102,27 +101,32 @@ def _made_for(stock: Path) -> str | None:
 
 
 class Volume:
-    """The volume that is measured. What experiments put on it goes away at the end."""
+    """A volume that is measured. What experiments put on it goes away at the end."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, target: str, options: Options, gib: int) -> None:
+        self.target = target
+        #: Of a regular file that is formatted here; all of it is reserved on the disk.
+        self._gib = gib
         self._options = options
+        self._own = options.is_own(target)
         self._ready = False
         self._made: set[str] = set()
+
+    def path(self, name: str) -> str:
+        return paths.volume_path(self.target, name)
 
     def prepare(self) -> None:
         """Formats the benchmark's own file or what --format names; otherwise there must be a volume."""
         if self._ready:
             return
-        target, options = self._options.target, self._options
-        with rawduck.connect() as connection:
-            if options.own_target or options.format:
-                settings = {"force": options.force or options.own_target}
-                if not Path(target).is_block_device() and not Path(target).is_char_device():
-                    # A sparse file takes no more than what is written to it.
-                    settings["size"] = f"{max(1, _free_bytes(Path(target).parent) // 1024**3)}G"
-                volumes.format_volume(connection, target, **settings)
-            volumes.volume_info(connection, target)
         self._ready = True
+        with rawduck.connect() as connection:
+            if self._own or self._options.format:
+                settings = {"force": self._options.force or self._own}
+                if not Path(self.target).is_block_device() and not Path(self.target).is_char_device():
+                    settings["size"] = f"{self._gib}G"
+                volumes.format_volume(connection, self.target, **settings)
+            volumes.volume_info(connection, self.target)
 
     def copy(self, source: Path, destination: str) -> None:
         self.prepare()
@@ -138,7 +142,7 @@ class Volume:
     def remove(self, path: str) -> None:
         """Removes a database and its log, if they are there."""
         with rawduck.connect() as connection:
-            there = {row["name"] for row in volumes.volume_files(connection, self._options.target)}
+            there = {row["name"] for row in volumes.volume_files(connection, self.target)}
             for suffix in ("", ".wal"):
                 if PurePosixPath(path).name + suffix in there:
                     connection.execute("SELECT * FROM nvme_remove(?)", [path + suffix]).fetchall()
@@ -147,21 +151,22 @@ class Volume:
     def file_ranges(self, name: str) -> list[tuple[int, int]]:
         """Where a file lies on the target: (offset, length) in bytes."""
         with rawduck.connect() as connection:
-            info = volumes.volume_info(connection, self._options.target)
-            files = volumes.volume_files(connection, self._options.target)
-        file = next(file for file in files if file["name"] == name)
-        return volumes.byte_ranges(file, info["lba_size"])
+            info = volumes.volume_info(connection, self.target)
+        return volumes.byte_ranges(self._file(name), info["lba_size"])
+
+    def file_size(self, name: str) -> int:
+        return self._file(name)["size"]
+
+    def _file(self, name: str) -> render.Row:
+        with rawduck.connect() as connection:
+            files = volumes.volume_files(connection, self.target)
+        return next(file for file in files if file["name"] == name)
 
     def clean_up(self) -> None:
         if not self._ready or self._options.keep:
             return
-        if self._options.own_target:
-            Path(self._options.target).unlink(missing_ok=True)
+        if self._own:
+            Path(self.target).unlink(missing_ok=True)
             return
         for path in sorted(self._made):
             self.remove(path)
-
-
-def _free_bytes(folder: Path) -> int:
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize

@@ -133,6 +133,8 @@ class Experiment:
     quick_scale = 1.0
     runs = 7
     quick_runs = 3
+    #: Room that it needs on the volume, by scale factor; the copies of its databases by default.
+    gib_per_scale = 0.5
     metrics: tuple[Metric, ...] = QUERY_METRICS
     #: The metric that the modes are compared by.
     main_metric: Metric = WALL
@@ -141,6 +143,12 @@ class Experiment:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
+        #: What could not be measured here, and why.
+        self.left_out: list[tuple[str, str]] = []
+
+    def leave_out(self, what: str, why: str) -> None:
+        if (what, why) not in self.left_out:
+            self.left_out.append((what, why))
 
     def cases(self) -> Iterable[Case]:
         raise NotImplementedError

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+OWN_TARGET = "bench.rawduck"
+_OWN_NAME = r"bench(-\d+)?\.rawduck"
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,9 @@ class Options:
     #: The command that was typed, for the reports.
     command: str = "rawduck bench"
 
-    @property
-    def own_target(self) -> bool:
-        """Whether the volume is the benchmark's own file, which it may overwrite and remove."""
-        return Path(self.target) == self.work_dir / "bench.rawduck"
+    def own_target_path(self, number: int = 1) -> Path:
+        return self.work_dir / (f"bench-{number}.rawduck" if number > 1 else OWN_TARGET)
+
+    def is_own(self, target: str) -> bool:
+        """Whether a target is a file of the benchmark's own, which it may overwrite and remove."""
+        return Path(target).parent == self.work_dir and re.fullmatch(_OWN_NAME, Path(target).name) is not None

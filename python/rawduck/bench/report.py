@@ -34,9 +34,8 @@ def write(experiment: Experiment, results: Results, bars: list[Bar], options: Op
     for case in results.cases:
         parts += [f"### {case.title}", case_table(experiment, results, case)]
     parts.append(_how_to_read(experiment))
-    if results.left_out:
-        left_out = sorted({(item.what, item.why) for item in results.left_out})
-        parts += ["## Left out", table(("what", "why"), left_out)]
+    if experiment.left_out:
+        parts += ["## Left out", table(("what", "why"), experiment.left_out)]
     if results.failures():
         rows = [(row.case, row.mode, str(row.run), row.error) for row in results.failures()]
         parts += ["## Failed runs", table(("case", "mode", "run", "error"), rows)]
@@ -48,7 +47,7 @@ def write(experiment: Experiment, results: Results, bars: list[Bar], options: Op
 
 def _plots(experiment: Experiment, results: Results) -> list[Path]:
     if importlib.util.find_spec("matplotlib") is None:
-        results.leave_out("plots", f"matplotlib is not installed: {INSTALL}")
+        experiment.leave_out("plots", f"matplotlib is not installed: {INSTALL}")
         return []
     return experiment.plots(results, results.folder)
 
@@ -72,7 +71,8 @@ def bars_table(bars: list[Bar]) -> str:
 def case_table(experiment: Experiment, results: Results, case: Case) -> str:
     """One row per mode: medians and standard errors, and how it compares with stock's default."""
     main = experiment.main_metric
-    others = [metric for metric in experiment.metrics if metric is not main]
+    shown = [m for m in experiment.metrics if any(results.series(case, mode, m) for mode in case.modes)]
+    others = [metric for metric in shown if metric is not main]
     base = _base(results, case)
     header = ["mode", f">{main.title}", ">± SE", ">runs", *(f">{metric.title}" for metric in others)]
     header += [f">times {base.title}", ">p"] if base else []

@@ -43,12 +43,6 @@ class Row:
 
 
 @dataclass
-class LeftOut:
-    what: str
-    why: str
-
-
-@dataclass
 class Results:
     """Rows of this session's configurations, with those of earlier sessions where they are the same."""
 
@@ -58,7 +52,6 @@ class Results:
     metrics: tuple[Metric, ...]
     cases: list[Case] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
     _configurations: dict[str, dict[str, Any]] = field(default_factory=dict)
     _machines: dict[str, Any] = field(default_factory=dict)
 
@@ -151,9 +144,6 @@ class Results:
     def has(self, case: Case, mode: Mode, run: int) -> bool:
         key = self.configuration(case, mode)
         return any(row.configuration == key and row.run == run and not row.error for row in self.rows)
-
-    def leave_out(self, what: str, why: str) -> None:
-        self.left_out.append(LeftOut(what, why))
 
     def failures(self) -> list[Row]:
         """Runs that went wrong and were not repeated with success."""

@@ -71,7 +71,7 @@ class Runner:
             except rawduck.RawduckError as error:
                 # Another mode's failure is met again, and written down, in its first run that counts.
                 if mode.optional:
-                    self._results.leave_out(mode.title, one_line(error))
+                    self._experiment.leave_out(mode.title, one_line(error))
                     self._impossible.add(mode.name)
 
     def _measure(self, case: Case, mode: Mode, run: int) -> bool:

@@ -12,7 +12,7 @@ import rawduck
 from rawduck import disks, paths, render
 from rawduck.bench import EXPERIMENTS, report
 from rawduck.bench.bench import Bench, Outcome
-from rawduck.bench.options import Options
+from rawduck.bench.options import OWN_TARGET, Options
 
 ALL = "all"
 EXIT_FAILED_RUNS = 1
@@ -91,7 +91,7 @@ def bench(
         )
     work_dir = work_dir.absolute()
     options = Options(
-        target=paths.absolute_target(target or str(work_dir / "bench.rawduck")),
+        target=paths.absolute_target(target or str(work_dir / OWN_TARGET)),
         stock_dir=(stock_dir or work_dir).absolute(),
         work_dir=work_dir,
         out=(out or work_dir / "results").absolute(),
@@ -121,7 +121,7 @@ def bench(
 
 def _run(chosen: list[str], options: Options) -> list[Outcome]:
     outcomes = []
-    with Bench(options) as running:
+    with Bench([EXPERIMENTS[name] for name in chosen], options) as running:
         if disks.is_block_device(options.target) and disks.disk_of(options.target) != disks.disk_of(
             options.stock_dir
         ):
@@ -129,9 +129,9 @@ def _run(chosen: list[str], options: Options) -> list[Outcome]:
                 f"{options.stock_dir} lies on another disk than {options.target}: what follows compares the "
                 "disks too. Name a folder on the same disk with --stock-dir."
             )
-        for name in chosen:
-            outcomes.append(running.run(EXPERIMENTS[name]))
-            _print(outcomes[-1])
+        for outcome in running.run_all():
+            outcomes.append(outcome)
+            _print(outcome)
     return outcomes
 
 
@@ -147,8 +147,8 @@ def _print(outcome: Outcome) -> None:
                 met = "[green]yes[/]" if bar.met else "[yellow]no[/]"
                 table.add_row(bar.work, bar.wanted, format(bar.reached, bar.format), met)
         render.console.print(table)
-    for item in outcome.results.left_out:
-        render.console.print(f"Left out: {item.what}: {item.why}", soft_wrap=True, markup=False)
+    for what, why in outcome.experiment.left_out:
+        render.console.print(f"Left out: {what}: {why}", soft_wrap=True, markup=False)
     for row in outcome.results.failures():
         render.console.print(
             f"Failed: {row.case}, {row.mode}, run {row.run}: {row.error}", soft_wrap=True, markup=False
