@@ -9,7 +9,7 @@ endif()
 file(GLOB RAWDUCK_CEPH_SOURCES CONFIGURE_DEPENDS ceph/extension.cpp ceph/client/*.cpp ceph/filesystem/*.cpp
      ceph/sql/*.cpp)
 # Of the main extension, what knows nothing of volumes.
-list(APPEND RAWDUCK_CEPH_SOURCES src/common/error.cpp src/filesystem/duckdb_errors.cpp src/filesystem/path.cpp
+list(APPEND RAWDUCK_CEPH_SOURCES src/common/error.cpp src/filesystem/duckdb_errors.cpp src/filesystem/pattern.cpp
      src/sql/row_function.cpp)
 add_library(rawduck_ceph_host MODULE ${RAWDUCK_CEPH_SOURCES})
 rawduck_extension_target(rawduck_ceph_host)

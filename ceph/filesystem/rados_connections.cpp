@@ -6,6 +6,8 @@
 #include "duckdb/main/secret/secret.hpp"
 #include "duckdb/storage/object_cache.hpp"
 
+#include <set>
+
 namespace rawduck {
 namespace {
 
@@ -23,15 +25,12 @@ class OpenClusters final : public duckdb::ObjectCacheEntry {
 
     void Keep(std::shared_ptr<RadosCluster> cluster) {
         std::lock_guard<std::mutex> guard(mutex_);
-        auto &place = clusters_[cluster->Id()];
-        if (place != cluster) {
-            place = std::move(cluster); // of two users of a cluster, the one that came last
-        }
+        clusters_.insert(std::move(cluster));
     }
 
   private:
     std::mutex mutex_;
-    std::map<std::string, std::shared_ptr<RadosCluster>> clusters_;
+    std::set<std::shared_ptr<RadosCluster>> clusters_;
 };
 
 uint32_t TimeoutOf(optional_ptr<FileOpener> opener) {

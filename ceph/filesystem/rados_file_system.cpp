@@ -4,7 +4,7 @@
 #include "ceph/filesystem/rados_connections.hpp"
 #include "ceph/filesystem/rados_file.hpp"
 #include "filesystem/duckdb_errors.hpp"
-#include "filesystem/path.hpp"
+#include "filesystem/pattern.hpp"
 
 #include "duckdb/common/multi_file/multi_file_list.hpp"
 #include "duckdb/common/string_util.hpp"

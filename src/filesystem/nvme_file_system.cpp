@@ -3,6 +3,7 @@
 #include "filesystem/duckdb_errors.hpp"
 #include "filesystem/duckdb_settings.hpp"
 #include "filesystem/path.hpp"
+#include "filesystem/pattern.hpp"
 #include "filesystem/volume_file.hpp"
 
 #include "volume/registry.hpp"

@@ -35,12 +35,6 @@ VolumePath SplitVolumePath(const std::string &path);
 //! as it is.
 std::string CanonicalTarget(const std::string &target);
 
-//! Whether `name` matches `pattern` component by component; "**" stands for any number of components. The
-//! matching of one component is left to the caller, who uses DuckDB's own.
-using ComponentMatcher = bool (*)(const std::string &component, const std::string &pattern);
-bool MatchesPattern(const std::vector<std::string> &name, const std::vector<std::string> &pattern,
-                    ComponentMatcher matches);
-
 //! direct://<path> without its scheme; "~" and relative paths are left as they are. Throws Error INVALID for
 //! anything else and for an empty path.
 std::string StripDirectScheme(const std::string &path);

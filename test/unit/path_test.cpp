@@ -1,4 +1,5 @@
 #include "filesystem/path.hpp"
+#include "filesystem/pattern.hpp"
 
 #include "common/error.hpp"
 
