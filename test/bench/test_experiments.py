@@ -65,7 +65,20 @@ def test_everything_quickly(tmp_path):
         assert not [row for row in rows if row["error"]]
         known = json.loads((folder / "configurations.json").read_text())["configurations"]
         assert {row["configuration"] for row in rows} == set(known)
-    assert not (tmp_path / "bench.rawduck").exists()
+    assert not [path.name for path in tmp_path.iterdir() if "rawduck" in path.name]
+    one_connection = [row for row in rows_of(tmp_path, "commits") if row["case"] == "connections-1"]
+    for row in one_connection:
+        if row["mode"] == "volume":
+            assert 0.9 <= float(row["flushes_per_commit"]) <= 1.1, row
+    kept = {row["indexes_kept"] for row in rows_of(tmp_path, "art") if row["case"] == "constraints"}
+    assert kept == {"6"}
+
+
+def test_spilling_goes_to_the_volume(tmp_path):
+    result = bench(tmp_path, "spill", "--scale", "0.1", "--memory-limit", "80MB", "--runs", "1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    written = {(row["case"], row["mode"]): int(row["written_bytes"]) for row in rows_of(tmp_path, "spill")}
+    assert written["sort", "volume"] > 20_000_000
 
 
 def test_it_does_not_replace_a_file_that_it_did_not_make(tmp_path):

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from rawduck import direct_reader
 from rawduck.bench import modes
 from rawduck.bench.experiment import (
+    COPIED,
     CPU,
+    FAULTS,
+    READ,
     WALL,
     Bar,
     Case,
@@ -18,6 +21,7 @@ from rawduck.bench.experiment import (
     at_least,
     at_most,
 )
+from rawduck.bench.report import table
 from rawduck.bench.results import Results
 from rawduck.measure import ReadTask
 
@@ -85,6 +89,15 @@ class Scan(Experiment):
         task = ReadTask(self.bench.options.target, ranges, direct_reader.DEPTH, direct_reader.BLOCK_BYTES)
         return Measurement.of(self.bench.run_task(task))
 
+    def notes(self, results: Results) -> list[str]:
+        """What was spent on each GiB that came from the device."""
+        parts = []
+        for case in results.cases:
+            rows = [row for mode in results.modes(case) if (row := _per_gib(results, case, mode))]
+            header = ("mode", ">CPU s / GiB", ">page faults / GiB", ">copied by the engine / read")
+            parts += [f"## Cost per GiB: {_TITLES[case.name]}", table(header, rows)]
+        return parts
+
     def bars(self, results: Results) -> list[Bar]:
         narrow, wide = results.case("narrow"), results.case("wide")
         ours, stock = results.mode(narrow, modes.VOLUME), results.mode(narrow, modes.STOCK)
@@ -111,3 +124,14 @@ class Scan(Experiment):
             at_least("wide scan, speed against stock default", 1.4, wide_stock, p_wide),
             at_least("wide scan, speed against best stock", 1.0, wide_best, p_wide_best),
         ]
+
+
+def _per_gib(results: Results, case: Case, mode: Mode) -> tuple[str, ...] | None:
+    read = results.median(case, mode, READ)
+    if not read:
+        return None
+    gib = read / 1024**3
+    cpu, faults = results.median(case, mode, CPU) / gib, results.median(case, mode, FAULTS) / gib
+    # Stock's copies are the kernel's, out of the page cache, and are not counted anywhere.
+    copied = f"{results.median(case, mode, COPIED) / read:.2f}" if mode.kind is Kind.OURS else ""
+    return mode.title, f"{cpu:.2f}", f"{faults:,.0f}", copied

@@ -1,0 +1,100 @@
+"""The measuring processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+
+import pytest
+import rawduck
+from rawduck.measure import QueryTask, Result, Stopwatch, Worker
+from support import make_target
+
+_BUSY_SECONDS = 0.1
+
+
+@dataclass
+class WhoTask:
+    """Tells its process from others, and whether another task was there before."""
+
+    def perform(self) -> Result:
+        before = os.environ.get("RAWDUCK_TEST_WAS_HERE", "")
+        os.environ["RAWDUCK_TEST_WAS_HERE"] = "yes"
+        return Result(rows=[(os.getpid(), before)])
+
+
+@dataclass
+class DyingTask:
+    def perform(self) -> Result:
+        os._exit(3)
+
+
+@dataclass
+class BusyTask:
+    path: str
+
+    def perform(self) -> Result:
+        with Stopwatch() as watch:
+            until = time.perf_counter() + _BUSY_SECONDS
+            while time.perf_counter() < until:
+                pass
+            with open(self.path, "wb") as file:
+                file.write(b"x" * 1024**2)
+                os.fsync(file.fileno())
+        return watch.result(values={"extra": 7.0})
+
+
+@pytest.fixture
+def importable(monkeypatch):
+    """The child must find the classes of this module."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+
+
+def test_every_task_of_a_forking_worker_is_alone(importable):
+    with Worker(fork=True) as worker:
+        first, second = (worker.run(WhoTask()).rows[0] for _ in range(2))
+    assert first[0] != second[0]
+    assert (first[1], second[1]) == ("", "")
+    with Worker() as worker:
+        first, second = (worker.run(WhoTask()).rows[0] for _ in range(2))
+    assert first[0] == second[0]
+    assert second[1] == "yes"
+
+
+def test_a_task_that_dies_is_an_error_and_the_next_one_works(importable):
+    with Worker(fork=True) as worker:
+        with pytest.raises(rawduck.RawduckError, match="exit code 3"):
+            worker.run(DyingTask())
+        assert worker.run(WhoTask()).rows
+
+
+def test_what_is_measured(importable, tmp_path):
+    with Worker(fork=True) as worker:
+        result = worker.run(BusyTask(str(tmp_path / "file")))
+    assert _BUSY_SECONDS <= result.wall_seconds < 30
+    assert result.cpu_seconds >= _BUSY_SECONDS / 2
+    assert result.written_bytes >= 1024**2
+    assert result.values == {"extra": 7.0}
+
+
+def test_a_query_with_settings_before_and_after(tmp_path):
+    with make_target("file-4096", tmp_path) as target:
+        database = target.path("x.duckdb")
+        with rawduck.connect(database) as connection:
+            connection.execute("CREATE TABLE t AS SELECT range AS v FROM range(1000)")
+        task = QueryTask(
+            database,
+            extension=True,
+            config={"threads": 1},
+            attach_options="",
+            settings={"nvme_queue_mode": "single"},
+            before="CREATE TABLE made AS SELECT 1 AS one",
+            query="INSERT INTO made SELECT sum(v) FROM t",
+            after="SELECT one, current_setting('nvme_queue_mode'), current_setting('threads') FROM made",
+        )
+        with Worker(fork=True) as worker:
+            assert worker.run(task).rows == [(1, "single", 1), (499500, "single", 1)]
+            with pytest.raises(rawduck.RawduckError, match="missing"):
+                worker.run(QueryTask(database, extension=True, query="FROM missing"))
