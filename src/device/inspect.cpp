@@ -151,6 +151,7 @@ void InspectFile(const Target &target, int fd, const std::string &directory, Tar
     info.lba_size = below.lba_size;
     info.physical_block_size = below.physical_block_size;
     info.memory_alignment = below.memory_alignment;
+    info.native_fua = below.native_fua;
     // A file's durability also depends on its file system's metadata, so it is always flushed.
     info.volatile_write_cache = true;
 }
@@ -197,6 +198,7 @@ TargetInfo InfoFromSysfs(const std::string &sysfs_directory) {
     info.max_transfer_bytes = static_cast<uint32_t>(
         std::min<uint64_t>(uint64_t(SysfsUint32(disk + "/queue/max_sectors_kb")) * KIB, GIB));
     info.volatile_write_cache = ReadAttribute(disk + "/queue/write_cache") != "write through";
+    info.native_fua = ReadAttribute(disk + "/queue/fua") == "1";
     info.memory_alignment = SysfsMemoryAlignment(disk);
     info.read_only = ReadAttribute(sysfs_directory + "/ro") == "1";
     DescribeHardware(disk, info);

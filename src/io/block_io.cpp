@@ -46,14 +46,6 @@ std::shared_ptr<QueueStrategy> MakeStrategy(std::unique_ptr<Device> device, cons
     return std::make_shared<ThreadQueues>(std::move(device), depth);
 }
 
-uint64_t TotalBytes(const Segment *segments, size_t segment_count) {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < segment_count; i++) {
-        bytes += segments[i].length;
-    }
-    return bytes;
-}
-
 //! Counts one command of an operation that has no queue, however it ends.
 class TimedCommand {
   public:
@@ -173,27 +165,31 @@ BlockIo::~BlockIo() {
 }
 
 void BlockIo::Execute(const Request &request) {
-    Run(request.opcode, request.placement, request.segments.data(), request.segments.size());
+    Run(request.opcode, request.fua, request.segments.data(), request.segments.size());
 }
 
 void BlockIo::Read(uint64_t device_offset, void *data, uint64_t length) {
     Segment segment{device_offset, static_cast<char *>(data), length};
-    Run(Opcode::READ, PlacementClass::DATABASE, &segment, 1);
+    Run(Opcode::READ, false, &segment, 1);
 }
 
 void BlockIo::Write(uint64_t device_offset, const void *data, uint64_t length, PlacementClass placement) {
     // A write command only reads from its memory.
-    Segment segment{device_offset, static_cast<char *>(const_cast<void *>(data)), length};
-    Run(Opcode::WRITE, placement, &segment, 1);
+    Segment segment{device_offset, static_cast<char *>(const_cast<void *>(data)), length, placement};
+    Run(Opcode::WRITE, false, &segment, 1);
 }
 
-void BlockIo::Run(Opcode opcode, PlacementClass placement, const Segment *segments, size_t segment_count) {
+void BlockIo::Run(Opcode opcode, bool fua, const Segment *segments, size_t segment_count) {
     State &state = *state_;
     state.CheckFork();
     const bool reads = opcode == Opcode::READ;
     const char *name = reads ? "read" : "write";
     if (!reads) {
         state.CheckWritable(name);
+    }
+    if (fua && !state.caps.fua) {
+        throw Error(ErrorCode::INVALID, state.target_name + ": engine '" + state.caps.engine +
+                                            "' takes no writes with FUA here; flush after them instead");
     }
     for (size_t i = 0; i < segment_count; i++) {
         state.CheckRange(name, segments[i].device_offset, segments[i].length);
@@ -205,7 +201,7 @@ void BlockIo::Run(Opcode opcode, PlacementClass placement, const Segment *segmen
     QueueLease lease = state.queues->Acquire();
     try {
         RequestRun(*lease.queue, state.caps, *state.stats, state.target_name,
-                   {opcode, reads ? PlacementId::NONE : state.placement[placement], segments, segment_count})
+                   {opcode, state.placement, fua && state.caps.volatile_write_cache, segments, segment_count})
             .Run();
     } catch (...) {
         if (lease.queue->broken) {
@@ -213,8 +209,8 @@ void BlockIo::Run(Opcode opcode, PlacementClass placement, const Segment *segmen
         }
         throw;
     }
-    if (!reads) {
-        state.stats->AddPlaced(placement, TotalBytes(segments, segment_count));
+    for (size_t i = 0; !reads && i < segment_count; i++) {
+        state.stats->AddPlaced(segments[i].placement, segments[i].length);
     }
 }
 

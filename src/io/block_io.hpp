@@ -17,11 +17,14 @@ struct Segment {
     uint64_t device_offset = 0; //!< bytes, a multiple of the LBA size
     char *data = nullptr;       //!< any alignment; bounced when the device cannot take it
     uint64_t length = 0;        //!< bytes, a multiple of the LBA size
+    PlacementClass placement = PlacementClass::DATABASE; //!< of a write
 };
 
 struct Request {
     Opcode opcode = Opcode::READ;
-    PlacementClass placement = PlacementClass::DATABASE;
+    //! A write that is durable when Execute returns. Only where Capabilities::fua says so; nothing to do
+    //! without a volatile write cache.
+    bool fua = false;
     std::vector<Segment> segments;
 };
 
@@ -76,7 +79,7 @@ class BlockIo {
 
   private:
     struct State;
-    void Run(Opcode opcode, PlacementClass placement, const Segment *segments, size_t segment_count);
+    void Run(Opcode opcode, bool fua, const Segment *segments, size_t segment_count);
     std::unique_ptr<State> state_;
 };
 

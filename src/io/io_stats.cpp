@@ -92,6 +92,10 @@ void IoStats::AddCommand(IoOperation operation, uint64_t bytes, uint64_t depth, 
     slot.latency.Record(latency_ns);
 }
 
+void IoStats::AddFua(IoOperation operation) {
+    slots_[static_cast<size_t>(operation)].fua_commands.fetch_add(1, RELAXED);
+}
+
 void IoStats::AddBounce(IoOperation operation, uint64_t bytes) {
     slots_[static_cast<size_t>(operation)].bounce_bytes.fetch_add(bytes, RELAXED);
 }
@@ -109,6 +113,7 @@ IoCounters IoStats::Snapshot(IoOperation operation) const {
     IoCounters counters;
     counters.requests = slot.requests.load(RELAXED);
     counters.commands = slot.commands.load(RELAXED);
+    counters.fua_commands = slot.fua_commands.load(RELAXED);
     counters.bytes = slot.bytes.load(RELAXED);
     counters.bounce_bytes = slot.bounce_bytes.load(RELAXED);
     counters.depth_sum = slot.depth_sum.load(RELAXED);
@@ -121,8 +126,8 @@ IoCounters IoStats::Snapshot(IoOperation operation) const {
 
 void IoStats::Reset() {
     for (auto &slot : slots_) {
-        for (auto *counter : {&slot.requests, &slot.commands, &slot.bytes, &slot.bounce_bytes,
-                              &slot.depth_sum, &slot.depth_max}) {
+        for (auto *counter : {&slot.requests, &slot.commands, &slot.fua_commands, &slot.bytes,
+                              &slot.bounce_bytes, &slot.depth_sum, &slot.depth_max}) {
             counter->store(0, RELAXED);
         }
         slot.latency.Reset();

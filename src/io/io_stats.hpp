@@ -34,6 +34,7 @@ class LatencyHistogram {
 struct IoCounters {
     uint64_t requests = 0;     //!< calls from above
     uint64_t commands = 0;     //!< commands to the device, retries included
+    uint64_t fua_commands = 0; //!< of those, with Force Unit Access
     uint64_t bytes = 0;        //!< transferred
     uint64_t bounce_bytes = 0; //!< of those, copied through an aligned buffer
     uint64_t depth_sum = 0; //!< commands in flight on the queue, summed over submissions: / commands = mean
@@ -46,6 +47,8 @@ class IoStats {
     void AddRequest(IoOperation operation);
     //! One command completed: `depth` counts those in flight on its queue at submission, itself included.
     void AddCommand(IoOperation operation, uint64_t bytes, uint64_t depth, uint64_t latency_ns);
+    //! A command that was counted had Force Unit Access set.
+    void AddFua(IoOperation operation);
     //! Of the bytes of a command, those that were copied through an aligned buffer.
     void AddBounce(IoOperation operation, uint64_t bytes);
     //! Bytes that were written for a class, whether or not the device can place them.
@@ -56,7 +59,8 @@ class IoStats {
 
   private:
     struct Slot {
-        std::atomic<uint64_t> requests{0}, commands{0}, bytes{0}, bounce_bytes{0}, depth_sum{0}, depth_max{0};
+        std::atomic<uint64_t> requests{0}, commands{0}, fua_commands{0}, bytes{0}, bounce_bytes{0},
+            depth_sum{0}, depth_max{0};
         LatencyHistogram latency;
     };
     std::array<Slot, IO_OPERATION_COUNT> slots_;

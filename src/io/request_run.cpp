@@ -121,7 +121,10 @@ CommandSlot *RequestRun::NextPiece() {
     slot.attempts = 0;
     slot.command = Command();
     slot.command.opcode = work_.opcode;
-    slot.command.placement = work_.placement;
+    if (work_.opcode == Opcode::WRITE) {
+        slot.command.placement = work_.placement[segment.placement];
+    }
+    slot.command.fua = work_.fua;
     slot.command.length = slot.length;
     slot.command.device_offset = segment.device_offset + segment_offset_;
     slot.command.data = bounced ? slot.chunk : slot.user;
@@ -189,6 +192,9 @@ bool RequestRun::Finish(CommandSlot &slot) {
     const int64_t result = command.result;
     stats_.AddCommand(operation_, static_cast<uint64_t>(std::max<int64_t>(result, 0)), slot.depth,
                       MonotonicNs() - command.started_ns);
+    if (command.fua) {
+        stats_.AddFua(operation_);
+    }
     if (result == -EINTR || result == -EAGAIN) {
         Retry(slot);
         return false;

@@ -15,7 +15,8 @@ class RequestRun {
   public:
     struct Work {
         Opcode opcode;
-        PlacementId placement;
+        const PlacementMap &placement;
+        bool fua;
         const Segment *segments;
         size_t segment_count;
     };

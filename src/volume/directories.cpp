@@ -31,7 +31,7 @@ void Volume::MakeDirectory(const std::string &name) {
             state_->Create(name, FileKind::DIRECTORY);
         }
     }
-    state_->log.Commit(state_->log.Queue({}, false, {}));
+    state_->log.Commit(state_->log.Queue({}));
     writing.Finish();
 }
 

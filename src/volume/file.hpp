@@ -96,7 +96,8 @@ class File {
     // file_publish.cpp
     uint64_t QueuePublish(std::vector<Extent> freed);
     uint64_t QueuePublishItems(std::vector<Extent> freed);
-    void PublishTail(std::vector<Item> &items, bool &data_flush);
+    std::vector<Segment> PublishTail(std::vector<Item> &items, MetadataLog::Cached &cached);
+    void CommitGated(uint64_t ticket);
     void PublishPages(std::vector<Item> &items, std::vector<Extent> &freed);
     void PublishExtents(std::vector<Item> &items);
     void PublishSize(std::vector<Item> &items);
@@ -122,6 +123,7 @@ class File {
     std::atomic<int64_t> modified_us_{0};
     uint64_t tail_start_ = 0;            //!< guarded by gate_
     AlignedBuffer tail_;                 //!< guarded by gate_
+    uint64_t tail_queued_ = 0;           //!< guarded by gate_: bytes of the tail that the log is to write
     bool tail_dirty_ = false;            //!< guarded by gate_: bytes of the durable tail were changed
     std::map<uint64_t, Shadow> shadows_; //!< guarded by gate_: head pages rewritten since the last publish
     std::atomic<bool> unflushed_{false}; //!< data on the target that no flush and no VERIFY covers

@@ -76,8 +76,23 @@ void File::Sync() {
             exclusive.lock();
         }
         ticket = QueuePublish({});
+        if (tail_queued_ > 0) {
+            CommitGated(ticket);
+            return;
+        }
     }
     context_.log.Commit(ticket);
+}
+
+// Under publish_mutex_ and the exclusive gate, which keeps the tail as it is while the log writes from it,
+// and readers from its place on the target.
+void File::CommitGated(uint64_t ticket) {
+    context_.log.Commit(ticket);
+    if (tail_queued_ > 0) {
+        tail_.DropFront(tail_queued_);
+        tail_start_ += tail_queued_;
+        tail_queued_ = 0;
+    }
 }
 
 // A publish that fails half way has already forgotten what was pending. It must never pass for durable later,
@@ -94,8 +109,10 @@ uint64_t File::QueuePublish(std::vector<Extent> freed) {
 // Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty.
 uint64_t File::QueuePublishItems(std::vector<Extent> freed) {
     std::vector<Item> items;
-    bool data_flush = unflushed_.exchange(false);
-    PublishTail(items, data_flush);
+    using Cached = MetadataLog::Cached;
+    Cached cached = unflushed_.exchange(false) ? Cached::UNVERIFIED : Cached::NOTHING;
+    cached = shadows_.empty() ? cached : std::max(cached, Cached::VERIFIED);
+    std::vector<Segment> writes = PublishTail(items, cached);
     PublishPages(items, freed);
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
     PublishExtents(items);
@@ -106,29 +123,34 @@ uint64_t File::QueuePublishItems(std::vector<Extent> freed) {
         items.push_back(std::move(holes));
         holes_dirty_ = false;
     }
-    return context_.log.Queue(std::move(items), data_flush, std::move(freed));
+    return context_.log.Queue(std::move(items), std::move(freed), cached, std::move(writes));
 }
 
-void File::PublishTail(std::vector<Item> &items, bool &data_flush) {
+// Returns what the log is to write: the whole LBAs of the tail, unless they are so many that they are written
+// now and flushed before the record.
+std::vector<Segment> File::PublishTail(std::vector<Item> &items, MetadataLog::Cached &cached) {
     const uint64_t whole = AlignDown(tail_.Size(), context_.lba_size);
     if (whole == 0) {
-        return;
+        return {};
     }
     if (whole > VERIFY_BYTES_MAX) {
         DrainTail();
         unflushed_ = false;
-        data_flush = true;
-        return;
+        cached = MetadataLog::Cached::UNVERIFIED;
+        return {};
     }
-    WriteVerified(tail_.Data(), whole, tail_start_);
+    std::vector<Segment> writes = Segments(tail_.Data(), whole, tail_start_);
     Item verify(ItemType::VERIFY, id_);
-    for (const Segment &segment : Segments(tail_.Data(), whole, tail_start_)) {
+    for (const Segment &segment : writes) {
+        context_.log.BeforeOverwrite(segment.device_offset, segment.length);
         verify.verify.push_back(Verify{segment.device_offset, static_cast<uint32_t>(segment.length),
                                        Crc32c(0, segment.data, segment.length)});
     }
     items.push_back(std::move(verify));
-    tail_.DropFront(whole);
-    tail_start_ += whole;
+    std::unique_lock<std::shared_mutex> guard(map_mutex_);
+    RemoveHoles(tail_start_, whole); // where the file was cut inside a hole
+    tail_queued_ = whole;
+    return writes;
 }
 
 void File::PublishPages(std::vector<Item> &items, std::vector<Extent> &freed) {
@@ -164,7 +186,7 @@ void File::PublishSize(std::vector<Item> &items) {
     Item item(size < durable_size_ ? ItemType::TRUNCATE : ItemType::SIZE, id_);
     item.size = size;
     item.time_us = modified_us_;
-    item.tail.assign(tail_.Data(), tail_.Size());
+    item.tail.assign(tail_.Data() + tail_queued_, tail_.Size() - tail_queued_);
     items.push_back(std::move(item));
     durable_size_ = size;
     durable_units_ = AlignUp(size, UNIT_SIZE) / UNIT_SIZE;
@@ -193,12 +215,12 @@ void File::Truncate(uint64_t size) {
     }
     if (Removed()) {
         // Free only once the record that removes the file is durable.
-        context_.log.Commit(context_.log.Queue({}, false, std::move(freed)));
+        context_.log.Commit(context_.log.Queue({}, std::move(freed)));
         return;
     }
     // The gate stays closed until the record is durable: later appends reuse LBAs that a mount before it
     // reads.
-    context_.log.Commit(QueuePublish(std::move(freed)));
+    CommitGated(QueuePublish(std::move(freed)));
 }
 
 // Lets the tail end at `size`: cut off, or read back from the target when the file now ends inside an LBA

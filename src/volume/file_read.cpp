@@ -38,7 +38,7 @@ std::vector<Segment> File::Segments(char *data, uint64_t length, uint64_t offset
         uint64_t contiguous = 0;
         const uint64_t device_offset = map_.Locate(offset, contiguous);
         const uint64_t piece = std::min(length, contiguous);
-        segments.push_back(Segment{device_offset, data, piece});
+        segments.push_back(Segment{device_offset, data, piece, PlacementOf(kind_)});
         data += piece;
         offset += piece;
         length -= piece;

@@ -91,7 +91,6 @@ void File::WriteDevice(const char *data, uint64_t length, uint64_t offset) {
 void File::WriteVerified(const char *data, uint64_t length, uint64_t offset) {
     Request request;
     request.opcode = Opcode::WRITE;
-    request.placement = PlacementOf(kind_);
     // The device only reads from this memory.
     request.segments = Segments(const_cast<char *>(data), length, offset);
     for (const Segment &segment : request.segments) {

@@ -5,11 +5,15 @@
 #include "common/error.hpp"
 #include "volume/format/crc32c.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace rawduck {
 
 namespace {
+
+//! A record and its data up to this length are written with FUA, more is flushed.
+constexpr uint64_t FUA_BYTES_MAX = 64 * KIB;
 
 //! What items can add to a snapshot at most; removals and sizes are taken to add nothing but a tail.
 uint64_t SnapshotGrowth(const std::vector<Item> &items) {
@@ -29,10 +33,12 @@ uint64_t SnapshotGrowth(const std::vector<Item> &items) {
 MetadataLog::MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction free_extents)
     : io_(io), superblock_(image.superblock), catalog_(std::make_unique<Catalog>(*image.catalog)),
       free_extents_(std::move(free_extents)), snapshot_limit_(superblock_.metadata_units * UNIT_SIZE / 4 * 3),
-      spare_superblock_(1 - image.superblock_copy), snapshot_bytes_(catalog_->SnapshotBytes()),
-      epoch_(superblock_.epoch), has_verify_(!image.last_verify.empty()), last_verify_(image.last_verify) {}
+      spare_superblock_(1 - image.superblock_copy), superblocks_agree_(image.copies_agree),
+      snapshot_bytes_(catalog_->SnapshotBytes()), epoch_(superblock_.epoch),
+      has_verify_(!image.last_verify.empty()), last_verify_(image.last_verify) {}
 
-uint64_t MetadataLog::Queue(std::vector<Item> items, bool data_flush, std::vector<Extent> freed) {
+uint64_t MetadataLog::Queue(std::vector<Item> items, std::vector<Extent> freed, Cached cached,
+                            std::vector<Segment> writes) {
     std::lock_guard<std::mutex> guard(mutex_);
     ThrowIfPoisoned();
     const uint64_t growth = SnapshotGrowth(items);
@@ -47,18 +53,19 @@ uint64_t MetadataLog::Queue(std::vector<Item> items, bool data_flush, std::vecto
         pending_.items.push_back(std::move(item));
     }
     pending_.freed.insert(pending_.freed.end(), freed.begin(), freed.end());
-    pending_.data_flush = pending_.data_flush || data_flush;
+    pending_.writes.insert(pending_.writes.end(), writes.begin(), writes.end());
+    pending_.cached = std::max(pending_.cached, cached);
     return next_ticket_;
 }
 
 void MetadataLog::Commit(uint64_t ticket) {
     std::unique_lock<std::mutex> lock(mutex_);
     while (durable_ticket_ < ticket) {
-        ThrowIfPoisoned();
-        if (writing_) {
+        if (writing_) { // also when poisoned: what is being written may lie in this caller's memory
             written_.wait(lock);
             continue;
         }
+        ThrowIfPoisoned();
         writing_ = true;
         Group group = std::move(pending_);
         pending_ = Group();
@@ -88,7 +95,7 @@ void MetadataLog::Commit(uint64_t ticket) {
 
 void MetadataLog::Write(Group &group) {
     if (group.items.empty()) {
-        if (group.data_flush) {
+        if (group.cached != Cached::NOTHING) {
             io_.Flush();
         }
         return;
@@ -102,29 +109,49 @@ void MetadataLog::Write(Group &group) {
                       LogStart(superblock_) + position_ + footprint <= LogEnd(superblock_);
     ApplyToCatalog(group.items);
     if (fits) {
-        WriteRecord(payload, group.items.size(), group.data_flush);
+        WriteRecord(payload, group);
         RememberVerify(group.items);
     } else {
+        if (!group.writes.empty()) {
+            io_.Execute({Opcode::WRITE, false, group.writes});
+        }
         StartEpoch();
         RememberVerify({});
     }
 }
 
-void MetadataLog::WriteRecord(const std::string &payload, size_t item_count, bool data_flush) {
+void MetadataLog::WriteRecord(const std::string &payload, Group &group) {
     // Data that nobody vouches for has to be durable before the record that publishes it.
-    if (data_flush) {
+    if (group.cached == Cached::UNVERIFIED) {
         io_.Flush();
     }
     const std::string record =
         SealRecord(superblock_.uuid, superblock_.epoch, log_records_.load() + 1, NowUs(), payload,
-                   static_cast<uint32_t>(item_count), superblock_.lba_size);
+                   static_cast<uint32_t>(group.items.size()), superblock_.lba_size);
     AlignedBuffer buffer;
     buffer.Append(record.data(), record.size());
-    io_.Write(LogStart(superblock_) + position_, buffer.Data(), buffer.Size(), PlacementClass::METADATA);
-    io_.Flush();
+    group.writes.push_back(
+        {LogStart(superblock_) + position_, buffer.Data(), buffer.Size(), PlacementClass::METADATA});
+    WriteDurably(std::move(group.writes), group.cached == Cached::VERIFIED);
     position_ += record.size();
     log_bytes_ = position_;
     log_records_++;
+}
+
+// All in flight together, and durable on return. A few small writes carry FUA: they wait for the medium side
+// by side, one round trip in all, while a flush would be a second one, and waits for everything else in the
+// cache, such as spilled blocks. A device takes many bytes faster into its cache and writes them at one
+// flush.
+void MetadataLog::WriteDurably(std::vector<Segment> segments, bool flush) {
+    uint64_t bytes = 0;
+    for (const Segment &segment : segments) {
+        bytes += segment.length;
+    }
+    const bool fua = !flush && io_.Caps().fua && bytes <= FUA_BYTES_MAX;
+    io_.Execute({Opcode::WRITE, fua, std::move(segments)});
+    if (!fua) {
+        io_.Flush();
+    }
 }
 
 // The area that is overwritten here is the one that the superblock in use does not name. The other copy may
@@ -134,6 +161,12 @@ void MetadataLog::StartEpoch() {
     const std::string snapshot = catalog_->Snapshot();
     if (snapshot.size() > superblock_.metadata_units * UNIT_SIZE) {
         throw Error(ErrorCode::NO_SPACE, io_.TargetName() + ": the metadata does not fit into its area");
+    }
+    if (!started_) {
+        // What the mount relies on may still be in the device's cache, when the process before was killed.
+        io_.Flush();
+        // A copy that is lost now may have begun the next epoch: the records of that must stay invalid.
+        superblock_.epoch += superblocks_agree_ ? 0 : 1;
     }
     superblock_.active_area ^= 1;
     superblock_.epoch++;
@@ -199,7 +232,7 @@ void MetadataLog::BeforeOverwrite(uint64_t device_offset, uint64_t length) {
         }
     }
     if (covered) {
-        Commit(Queue({Item(ItemType::VERIFY, 0)}, false, {}));
+        Commit(Queue({Item(ItemType::VERIFY, 0)}));
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //!  - One record is in flight at a time, and it is durable before the next one is written.
-//!  - Data that a record publishes is durable before the record is written, or covered by a VERIFY item.
+//!  - Data that a record publishes is durable before the record is written, or covered by a VERIFY item and
+//!    in flight together with it.
 //!  - The first record of a mount starts a new epoch: a snapshot in the other metadata area.
 //!  - Freed space is handed back only when the record that frees it is durable.
 //!  - A failed write or flush poisons the log for good.
@@ -32,10 +33,19 @@ class MetadataLog {
     //! free.
     MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction free_extents);
 
-    //! Adds items to the pending record and returns the ticket to commit. `data_flush`: data written earlier
-    //! is not covered by VERIFY items and must be flushed before the record. `freed` becomes free with the
-    //! record. Throws Error NO_SPACE (the metadata area is full; nothing was queued) or POISONED.
-    uint64_t Queue(std::vector<Item> items, bool data_flush, std::vector<Extent> freed);
+    //! What the items publish that was written before and may still lie in the device's cache.
+    enum class Cached {
+        NOTHING,
+        VERIFIED,  //!< covered by VERIFY items: one flush behind the record is enough
+        UNVERIFIED //!< flushed before the record
+    };
+
+    //! Adds items to the pending record and returns the ticket to commit. `freed` becomes free with the
+    //! record. `writes`: data that VERIFY items cover, not written yet; it goes out together with the record,
+    //! from the caller's memory, which stays as it is until Commit has returned or thrown. Throws Error
+    //! NO_SPACE (the metadata area is full; nothing was queued) or POISONED.
+    uint64_t Queue(std::vector<Item> items, std::vector<Extent> freed = {}, Cached cached = Cached::NOTHING,
+                   std::vector<Segment> writes = {});
 
     //! Returns once everything up to the ticket is durable. Throws Error POISONED.
     void Commit(uint64_t ticket);
@@ -56,10 +66,12 @@ class MetadataLog {
     struct Group {
         std::vector<Item> items;
         std::vector<Extent> freed;
-        bool data_flush = false;
+        std::vector<Segment> writes;
+        Cached cached = Cached::NOTHING;
     };
     void Write(Group &group);
-    void WriteRecord(const std::string &payload, size_t item_count, bool data_flush);
+    void WriteRecord(const std::string &payload, Group &group);
+    void WriteDurably(std::vector<Segment> segments, bool flush);
     void StartEpoch();
     void WriteSuperblock(int copy);
     void ApplyToCatalog(const std::vector<Item> &items);
@@ -72,6 +84,7 @@ class MetadataLog {
     FreeFunction free_extents_;
     const uint64_t snapshot_limit_; //!< bytes
     const int spare_superblock_;    //!< the copy that this mount did not read: it is written first
+    const bool superblocks_agree_;  //!< at mount
     bool started_ = false;          //!< this mount has begun an epoch
     uint64_t position_ = 0;         //!< bytes behind LogStart
 

@@ -115,7 +115,7 @@ void OpenFile::Close() {
         state.space.Free(freed);
     } else if (!freed.empty()) {
         // Free only once the record that removed the file is durable.
-        Attempt(failure, [&] { state.log.Commit(state.log.Queue({}, false, std::move(freed))); });
+        Attempt(failure, [&] { state.log.Commit(state.log.Queue({}, std::move(freed))); });
     }
     if (mode_.write) {
         Attempt(failure, [&] { state.EndWrite(); });

@@ -168,7 +168,7 @@ void Volume::Move(const std::string &from, const std::string &to) {
         state_->names.erase(from);
         state_->names[to] = file;
         file->Rename(to);
-        ticket = state_->log.Queue({std::move(item)}, false, std::move(freed));
+        ticket = state_->log.Queue({std::move(item)}, std::move(freed));
     }
     state_->log.Commit(ticket);
     writing.Finish();

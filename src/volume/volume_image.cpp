@@ -68,6 +68,8 @@ void ChooseSuperblock(BlockIo &io, const std::string &target_name, VolumeImage &
     }
     image.superblock = copies[chosen];
     image.superblock_copy = chosen;
+    image.copies_agree =
+        image.copies[0].valid && image.copies[1].valid && copies[0].generation == copies[1].generation;
     for (int i = 0; i < 2; i++) {
         if (!image.copies[i].valid) {
             image.warning = "superblock " + std::to_string(i) + " is damaged (" + image.copies[i].problem +

@@ -20,6 +20,7 @@ struct VolumeImage {
     Superblock superblock;
     int superblock_copy = 0; //!< where it was read from
     SuperblockState copies[2];
+    bool copies_agree = true; //!< both are valid and of the same generation
     std::unique_ptr<Catalog> catalog;
     uint64_t log_bytes = 0; //!< of whole records
     uint64_t log_records = 0;

@@ -70,7 +70,7 @@ void VolumeState::EndWrite() {
     }
     std::shared_lock<std::shared_mutex> guard(names_mutex);
     if (temp_files == 0) {
-        log.Commit(log.Queue({}, false, {}));
+        log.Commit(log.Queue({}));
         lock->Change(TargetLock::Mode::SHARED);
     }
 }
@@ -111,7 +111,7 @@ std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind
         item.kind = static_cast<uint8_t>(kind);
         item.time_us = NowUs();
         item.name = name;
-        log.Queue({std::move(item)}, false, {});
+        log.Queue({std::move(item)});
     }
     next_file_id++;
     names[name] = file;
@@ -135,7 +135,7 @@ uint64_t VolumeState::QueueRemove(Names::iterator entry) {
         space.Free(freed);
         return 0;
     }
-    return log.Queue({Item(ItemType::REMOVE, file->Id())}, false, std::move(freed));
+    return log.Queue({Item(ItemType::REMOVE, file->Id())}, std::move(freed));
 }
 
 } // namespace rawduck

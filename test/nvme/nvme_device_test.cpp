@@ -136,6 +136,21 @@ TEST_P(NvmeEngineTest, WhatIsWrittenIsReadBackAlsoByAnotherEngine) {
     EXPECT_TRUE(std::equal(data.begin(), data.end(), back.begin())) << "the block device must show the same";
 }
 
+TEST_P(NvmeEngineTest, AWriteWithFuaArrivesAndIsCounted) {
+    auto io = Open(engine_, mode_);
+    const bool passthrough = engine_ == "io_uring_cmd" || engine_ == "nvme_ioctl";
+    ASSERT_TRUE(io->Caps().fua || !passthrough) << "every NVMe device takes FUA";
+    if (!io->Caps().fua) {
+        GTEST_SKIP() << engine_ << " flushes here instead";
+    }
+    auto data = Pattern(64 * KIB, 19);
+    std::vector<char> back(data.size());
+    io->Execute({Opcode::WRITE, true, {{24 * MIB, data.data(), data.size()}}});
+    io->Read(24 * MIB, back.data(), back.size());
+    EXPECT_EQ(back, data);
+    EXPECT_EQ(stats_->Snapshot(IoOperation::WRITE).fua_commands > 0, io->Caps().volatile_write_cache);
+}
+
 TEST_P(NvmeEngineTest, CommandsRespectTheDevicesLimit) {
     auto io = Open(engine_, mode_, 4 * MIB);
     const uint64_t limit = io->Caps().max_transfer_bytes;

@@ -251,6 +251,33 @@ TEST_F(BlockIoTest, FlushIsSkippedWithoutAVolatileWriteCache) {
     EXPECT_EQ(Counters(IoOperation::FLUSH).requests, 0u);
 }
 
+TEST_F(BlockIoTest, FuaReachesEveryCommandAndIsCounted) {
+    state_.caps.fua = true;
+    Io().Execute({Opcode::WRITE, true, {{0, buffer_, 16384}}});
+    ASSERT_EQ(state_.log.size(), 4u);
+    for (const auto &command : state_.log) {
+        EXPECT_TRUE(command.fua);
+    }
+    EXPECT_EQ(Counters(IoOperation::WRITE).fua_commands, 4u);
+    Io().Write(0, buffer_, 4096);
+    EXPECT_FALSE(state_.log.back().fua);
+    EXPECT_EQ(Counters(IoOperation::WRITE).fua_commands, 4u);
+}
+
+TEST_F(BlockIoTest, FuaIsLeftOutWithoutAVolatileWriteCache) {
+    state_.caps.fua = true;
+    state_.caps.volatile_write_cache = false;
+    Io().Execute({Opcode::WRITE, true, {{0, buffer_, 4096}}});
+    EXPECT_FALSE(state_.log.back().fua);
+    EXPECT_EQ(Counters(IoOperation::WRITE).fua_commands, 0u);
+}
+
+TEST_F(BlockIoTest, FuaIsRefusedWhereItWouldBeDropped) {
+    auto write = [&] { Io().Execute({Opcode::WRITE, true, {{0, buffer_, 4096}}}); };
+    EXPECT_EQ(CatchError(write).Code(), ErrorCode::INVALID);
+    EXPECT_TRUE(state_.log.empty());
+}
+
 TEST_F(BlockIoTest, DeallocateIsCounted) {
     EXPECT_TRUE(Io().Deallocate(4096, 8192));
     EXPECT_EQ(Counters(IoOperation::DEALLOCATE).bytes, 8192u);

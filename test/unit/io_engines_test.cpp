@@ -90,6 +90,31 @@ TEST_P(EngineTest, WritesAndReadsAnyLengthAtAnyAddress) {
     EXPECT_EQ(io->Stats().Snapshot(IoOperation::FLUSH).commands, 1u);
 }
 
+//! Below BlockIo, which sends such commands only where the disk has FUA of its own.
+TEST_P(EngineTest, AWriteWithFuaArrives) {
+    TemporaryFile file(FILE_BYTES);
+    auto device = OpenDevice(ResolveTarget(file.Path()), Options());
+    auto queue = device->CreateQueue(1, QueueUse::OWNED);
+    auto run = [&](Opcode opcode, void *data, bool fua) {
+        Command command;
+        command.opcode = opcode;
+        command.fua = fua;
+        command.length = 4096;
+        command.device_offset = 8192;
+        command.data = data;
+        EXPECT_TRUE(queue->Submit(command));
+        Command *completed = nullptr;
+        EXPECT_EQ(queue->Reap(&completed, 1, true), 1u);
+        EXPECT_EQ(command.result, 4096);
+    };
+    alignas(4096) static char data[4096], back[4096];
+    const auto pattern = Pattern(sizeof data, 5);
+    std::copy(pattern.begin(), pattern.end(), data);
+    run(Opcode::WRITE, data, true);
+    run(Opcode::READ, back, false);
+    EXPECT_EQ(std::memcmp(data, back, sizeof data), 0);
+}
+
 TEST_P(EngineTest, ScatteredSegmentsInOneRequest) {
     TemporaryFile file(FILE_BYTES);
     auto io = Open(file.Path());

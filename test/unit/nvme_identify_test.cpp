@@ -3,6 +3,7 @@
 #include "device/nvme_identify.hpp"
 #include "device/nvme_node.hpp"
 #include "device/nvme_status.hpp"
+#include "io/engines/nvme_device.hpp"
 #include "io_test_support.hpp"
 
 #include <cstring>
@@ -118,6 +119,21 @@ TEST(NvmeNode, KnowsTheNames) {
     EXPECT_FALSE(IsNvmeGenericName("ng0") || IsNvmeGenericName("nvme0n1") || IsNvmeGenericName("ng0n1p1"));
     EXPECT_TRUE(IsNvmeControllerName("nvme0"));
     EXPECT_FALSE(IsNvmeControllerName("nvme0n1") || IsNvmeControllerName("nvme"));
+}
+
+TEST(NvmeTransfer, AWriteBecomesItsCommandDwords) {
+    Command command;
+    command.opcode = Opcode::WRITE;
+    command.length = 8 * 4096;
+    command.device_offset = (uint64_t(5) << 32) * 4096 + 7 * 4096;
+    nvme_passthru_cmd64 transfer = MakeNvmeTransfer(command, 3, 4096);
+    EXPECT_EQ(transfer.opcode, 1);
+    EXPECT_EQ(transfer.nsid, 3u);
+    EXPECT_EQ(transfer.cdw10, 7u);
+    EXPECT_EQ(transfer.cdw11, 5u);
+    EXPECT_EQ(transfer.cdw12, 7u);
+    command.fua = true;
+    EXPECT_EQ(MakeNvmeTransfer(command, 3, 4096).cdw12, 7u | 1u << 30);
 }
 
 } // namespace

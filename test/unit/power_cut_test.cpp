@@ -21,10 +21,11 @@ Target FakeTarget() {
 
 using Medium = std::shared_ptr<SimulatedMedium>;
 
-Medium Formatted(uint32_t lba_size) {
+Medium Formatted(uint32_t lba_size, SimulatedFua fua) {
     SimulatedOptions options;
     options.capacity_bytes = CAPACITY;
     options.lba_size = options.atomic_write_bytes = lba_size;
+    options.fua = fua;
     auto medium = std::make_shared<SimulatedMedium>(options);
     BlockIo io(OpenSimulatedDevice(medium, FakeTarget(), {}), BlockIoOptions(), FakeTarget().name,
                std::make_shared<IoStats>());
@@ -148,12 +149,17 @@ class Workload {
     std::vector<std::pair<uint64_t, State>> acknowledged_;
 };
 
-//! Mounts what a cut left and says whether it is an allowed state.
+//! Mounts what a cut left and says whether it is healthy and an allowed state.
 bool Recovers(const Medium &medium, const std::vector<State> &allowed, State &found) {
     const std::shared_ptr<Volume> volume = Mount(medium);
-    EXPECT_EQ(volume->Info().poisoned, "");
     found = ReadState(*volume);
-    return std::find(allowed.begin(), allowed.end(), found) != allowed.end();
+    return volume->Info().poisoned.empty() &&
+           std::find(allowed.begin(), allowed.end(), found) != allowed.end();
+}
+
+//! Commits go out with FUA on every other device.
+SimulatedFua FuaOf(uint64_t seed) {
+    return seed % 2 == 0 ? SimulatedFua::HONOURED : SimulatedFua::NONE;
 }
 
 } // namespace
@@ -162,7 +168,7 @@ TEST(PowerCutTest, EveryCrashPointOfSmallWorkloads) {
     for (uint32_t lba_size : {512u, 4096u}) {
         for (uint64_t seed = 1; seed <= 4; seed++) {
             std::mt19937_64 random(seed);
-            const Medium medium = Formatted(lba_size);
+            const Medium medium = Formatted(lba_size, FuaOf(seed));
             const uint64_t formatted = medium->Events();
             Workload workload(medium, State(), random);
             workload.Run(15);
@@ -176,17 +182,18 @@ TEST(PowerCutTest, EveryCrashPointOfSmallWorkloads) {
 }
 
 TEST(PowerCutTest, CutAfterCutOfOneVolume) {
-    for (uint32_t lba_size : {512u, 4096u}) {
-        std::mt19937_64 random(lba_size);
-        Medium medium = Cut(Formatted(lba_size), 6, 0);
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        const uint32_t lba_size = seed < 2 ? 512 : 4096;
+        std::mt19937_64 random(seed);
+        Medium medium = Cut(Formatted(lba_size, FuaOf(seed)), 6, 0);
         State state;
-        for (int life = 0; life < 400; life++) {
+        for (int life = 0; life < 200; life++) {
             Workload workload(medium, state, random);
             workload.Run(1 + static_cast<int>(random() % 12));
             const uint64_t cut = random() % (workload.Events() + 1);
             medium = Cut(medium, cut, life);
             ASSERT_TRUE(Recovers(Cut(medium, 0, 0), workload.Allowed(cut), state))
-                << "life " << life << ", LBA size " << lba_size << ", cut after event " << cut;
+                << "seed " << seed << ", life " << life << ", cut after event " << cut;
         }
     }
 }
@@ -195,7 +202,7 @@ TEST(PowerCutTest, CutAfterCutOfOneVolume) {
 TEST(PowerCutTest, EveryPairOfCuts) {
     for (uint64_t seed = 1; seed <= 24; seed++) {
         std::mt19937_64 random(seed);
-        const Medium first = Cut(Formatted(512), 6, 0);
+        const Medium first = Cut(Formatted(512, FuaOf(seed)), 6, 0);
         Workload first_life(first, State(), random);
         first_life.Run(2);
         for (uint64_t cut = 0; cut <= first_life.Events(); cut++) {
@@ -215,7 +222,7 @@ TEST(PowerCutTest, EveryPairOfCuts) {
 // The last record of the log vouches for its data with a checksum. Overwriting that data must not make a
 // mount take the record for torn, even when it was written by an earlier mount.
 TEST(PowerCutTest, OverwritingWhatAnEarlierMountVouchedFor) {
-    const Medium medium = Formatted(512);
+    const Medium medium = Formatted(512, SimulatedFua::HONOURED);
     const std::string before(32 * KIB, 'b'), after(512, 'a');
     const uint64_t offset = 16 * KIB; // behind the pages that are replaced, not overwritten
     auto volume = Mount(medium);
@@ -235,6 +242,21 @@ TEST(PowerCutTest, OverwritingWhatAnEarlierMountVouchedFor) {
             EXPECT_EQ(found.substr(offset + 512), before.substr(offset + 512));
         }
     }
+}
+
+// These tests would notice if the FUA of a commit got lost on its way to the device.
+TEST(PowerCutTest, ADeviceThatIgnoresFuaLosesCommits) {
+    std::mt19937_64 random(1);
+    const Medium medium = Formatted(512, SimulatedFua::IGNORED);
+    const uint64_t formatted = medium->Events();
+    Workload workload(medium, State(), random);
+    workload.Run(15);
+    size_t lost = 0;
+    for (uint64_t cut = formatted; cut <= workload.Events(); cut++) {
+        State found;
+        lost += Recovers(Cut(medium, cut, 1), workload.Allowed(cut), found) ? 0 : 1;
+    }
+    EXPECT_GT(lost, 0u);
 }
 
 } // namespace rawduck

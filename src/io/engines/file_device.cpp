@@ -39,6 +39,7 @@ FileDevice::FileDevice(const Target &target, const DeviceOptions &options)
     caps_.memory_alignment = info.memory_alignment;
     caps_.max_transfer_bytes = CommandSizeLimit(name_, options, info.max_transfer_bytes, info.lba_size);
     caps_.volatile_write_cache = info.volatile_write_cache;
+    caps_.fua = info.native_fua;
     caps_.deallocate = !caps_.read_only && (kind_ == TargetKind::REGULAR_FILE || CanDiscard(fd_.Get()));
     caps_.placement_obstacle =
         kind_ == TargetKind::REGULAR_FILE

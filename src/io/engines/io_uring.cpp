@@ -23,6 +23,7 @@ class IoUringFileQueue final : public IoUringQueue {
             io_uring_prep_read(&entry, fd_, command.data, command.length, command.device_offset);
         } else {
             io_uring_prep_write(&entry, fd_, command.data, command.length, command.device_offset);
+            entry.rw_flags = command.fua ? RWF_DSYNC : 0;
         }
     }
     void Complete(Command &command, const io_uring_cqe &entry) override { command.result = entry.res; }

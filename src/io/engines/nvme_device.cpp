@@ -21,6 +21,7 @@ constexpr uint32_t ATTRIBUTE_DEALLOCATE = 1 << 2;
 //! Directive type of a write, in bits 20-23 of its command dword 12; what it says is in bits 16-31 of the
 //! next.
 constexpr uint32_t DIRECTIVE_DATA_PLACEMENT = 2;
+constexpr uint32_t FORCE_UNIT_ACCESS = 1 << 30; // of command dword 12
 constexpr uint64_t MAX_RANGE_LBAS = UINT32_MAX;
 
 //! One range of Dataset Management.
@@ -52,6 +53,7 @@ nvme_passthru_cmd64 MakeNvmeTransfer(const Command &command, uint32_t namespace_
         transfer.cdw12 |= DIRECTIVE_DATA_PLACEMENT << 20;
         transfer.cdw13 = static_cast<uint32_t>(command.placement) << 16;
     }
+    transfer.cdw12 |= command.fua ? FORCE_UNIT_ACCESS : 0;
     return transfer;
 }
 
@@ -83,6 +85,7 @@ NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : nam
     caps_.max_transfer_bytes = std::min(CommandSizeLimit(name_, options, limit, info.lba_size),
                                         static_cast<uint32_t>(AlignDown(limit, info.lba_size)));
     caps_.volatile_write_cache = info.nvme->volatile_write_cache;
+    caps_.fua = true; // every NVMe device takes it
     max_deallocate_bytes_ =
         AlignDown(std::min(info.max_deallocate_bytes, MAX_RANGE_LBAS * info.lba_size), info.lba_size);
     caps_.deallocate = !caps_.read_only && max_deallocate_bytes_ > 0;

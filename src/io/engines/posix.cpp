@@ -4,6 +4,7 @@
 #include "io/engines/synchronous_queue.hpp"
 
 #include <cerrno>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace rawduck {
@@ -16,15 +17,18 @@ class PosixDevice final : public FileDevice {
         caps_.engine = "posix";
         caps_.engine_reason = reason;
         caps_.max_queue_depth = 1; // a second command could only wait for the first
+        // On a block device the kernel flushes after each synchronous write with RWF_DSYNC, FUA or not.
+        caps_.fua = caps_.fua && target.kind == TargetKind::REGULAR_FILE;
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override {
         int fd = fd_.Get();
         return std::make_unique<SynchronousQueue>(1, [fd](const Command &command) -> int64_t {
             auto offset = static_cast<off_t>(command.device_offset);
+            const iovec memory = {command.data, command.length};
             ssize_t result = command.opcode == Opcode::READ
                                  ? pread(fd, command.data, command.length, offset)
-                                 : pwrite(fd, command.data, command.length, offset);
+                                 : pwritev2(fd, &memory, 1, offset, command.fua ? RWF_DSYNC : 0);
             return result < 0 ? -errno : result;
         });
     }
