@@ -104,6 +104,14 @@ std::string RadosPool::PathOf(const std::string &object) const {
     return RadosPath{name_, object}.ToString();
 }
 
+void RadosPool::RequireExistence() const {
+    char name[256];
+    if (rados_pool_reverse_lookup(handle_->Get(), id_, name, sizeof name) == -ENOENT) {
+        throw Error(ErrorCode::NOT_FOUND,
+                    RADOS_SCHEME + name_ + ": the pool was removed since it was opened");
+    }
+}
+
 bool RadosPool::TryStat(const std::string &object, ObjectStatus &status) {
     handle_->RequireSameProcess(PathOf(object));
     time_t modified = 0;
@@ -118,7 +126,9 @@ bool RadosPool::TryStat(const std::string &object, ObjectStatus &status) {
         code = completion.Wait();
     }
     stats_->Count(RadosOperation::STAT, code == -ENOENT ? 0 : code, 0);
-    if (code < 0 && code != -ENOENT) {
+    if (code == -ENOENT) {
+        RequireExistence();
+    } else if (code < 0) {
         ThrowRadosError(code, PathOf(object), "look at the object");
     }
     status.modified_s = modified;
@@ -165,6 +175,7 @@ void RadosPool::Write(const std::string &object, const void *data, uint64_t leng
     const int code = rados_write_op_operate(op.get(), io_, object.c_str(), nullptr, 0);
     stats_->Count(RadosOperation::WRITE, code, length);
     if (code < 0) {
+        RequireExistence();
         ThrowRadosError(code, PathOf(object), "write " + std::to_string(length) + " bytes");
     }
 }
@@ -189,9 +200,10 @@ void RadosPool::List(const std::function<bool(const std::string &)> &visit) {
         while ((code = rados_nobjects_list_next(listing, &entry, nullptr, nullptr)) == 0 && visit(entry)) {
         }
     }
-    code = code == -ENOENT ? 0 : code; // the end of the list
-    stats_->Count(RadosOperation::LIST, code, 0);
-    if (code < 0) {
+    stats_->Count(RadosOperation::LIST, code == -ENOENT ? 0 : code, 0);
+    if (code == -ENOENT) { // the end of the list
+        RequireExistence();
+    } else if (code < 0) {
         ThrowRadosError(code, RADOS_SCHEME + name_, "list its objects");
     }
 }

@@ -79,6 +79,8 @@ class RadosPool {
 
   private:
     std::string PathOf(const std::string &object) const;
+    //! After an -ENOENT, which Ceph also returns when the pool itself is gone. Throws Error NOT_FOUND then.
+    void RequireExistence() const;
 
     std::shared_ptr<RadosHandle> handle_;
     const std::string name_;

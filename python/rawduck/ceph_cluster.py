@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -82,8 +82,7 @@ class Cluster:
         for osd in range(self.options.osds):
             self._link_classes(osd, class_directory)
         for name in self.daemon_names():
-            if not self.daemon(name).running:
-                self._start(name)
+            self.start(name)
         self.wait(lambda: self.osds_up() == self.options.osds, "every OSD is up")
 
     def down(self, *, keep: bool = False) -> None:
@@ -102,10 +101,18 @@ class Cluster:
         """A daemon of this cluster by its name, such as osd.0, to look at, kill and stop."""
         return Daemon(name, self.directory / "run" / f"{name}.pid", str(self.conf))
 
+    def start(self, name: str) -> None:
+        """Starts a daemon that does not run; `wait` for what it is to do."""
+        if self.daemon(name).running:
+            return
+        kind, _, number = name.partition(".")
+        command = [f"ceph-{kind}", "--foreground", "--id", number, "--conf", str(self.conf)]
+        self.daemon(name).start(command, self.directory / "log" / f"{name}.out")
+
     def restart(self, name: str) -> None:
         """Starts a daemon again that was stopped or killed, and waits until every OSD is up."""
         self.daemon(name).stop()
-        self._start(name)
+        self.start(name)
         self.wait(lambda: self.osds_up() == self.options.osds, "every OSD is up")
 
     def ceph(
@@ -140,11 +147,14 @@ class Cluster:
         """Where an OSD finds its object classes. A change counts from its next start."""
         return self.directory / f"osd.{osd}" / "classes"
 
-    def wait(self, reached: Callable[[], bool], what: str) -> None:
-        """Returns when `reached` says so; throws, and names the logs, when that takes too long."""
+    def wait(self, reached: Callable[[], bool], what: str, dead: Container[str] = ()) -> None:
+        """Returns when `reached` says so; throws, and names the logs, when that takes too long.
+
+        It throws, too, when a daemon ends that is not among the `dead`.
+        """
         limit = time.monotonic() + _START_SECONDS
         while not reached():
-            self._require_started_daemons()
+            self._require_daemons(dead)
             if time.monotonic() > limit:
                 raise RawduckError(
                     f"{self.directory}: gave up waiting after {_START_SECONDS} s until {what}; "
@@ -152,10 +162,9 @@ class Cluster:
                 )
             time.sleep(0.2)
 
-    def _require_started_daemons(self) -> None:
+    def _require_daemons(self, dead: Container[str]) -> None:
         for name in self.daemon_names():
-            daemon = self.daemon(name)
-            if daemon.failed:
+            if name not in dead and self.daemon(name).failed:
                 log = self.directory / "log" / f"{name}.out"
                 raise RawduckError(f"{name} does not run; the last it said: {_tail(log) or 'nothing'}")
 
@@ -185,7 +194,7 @@ class Cluster:
             self._make_monitor(cluster_id, ports)
             state = {"fsid": cluster_id, "options": asdict(options)}
             (self.directory / _STATE).write_text(json.dumps(state, indent=2) + "\n")
-            self._start(MONITOR)
+            self.start(MONITOR)
             self.wait(self._monitor_answers, "the monitor answers")
             for osd in range(options.osds):
                 self._make_osd(osd)
@@ -235,11 +244,6 @@ class Cluster:
         for source in (_system_classes(), class_directory):
             for library in sorted(source.glob("libcls_*.so")) if source else []:
                 (self.class_directory(osd) / library.name).symlink_to(library.absolute())
-
-    def _start(self, name: str) -> None:
-        kind, _, number = name.partition(".")
-        command = [f"ceph-{kind}", "--foreground", "--id", number, "--conf", str(self.conf)]
-        self.daemon(name).start(command, self.directory / "log" / f"{name}.out")
 
 
 def _configuration(directory: Path, cluster_id: str, ports: list[int], options: Options) -> str:

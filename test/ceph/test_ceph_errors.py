@@ -1,0 +1,197 @@
+"""What goes wrong is a clear error in bounded time: which pool or object, what was tried, what to do next."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+
+import duckdb
+import pytest
+import rawduck
+from ceph_support import User, connect, names, one, rados, run_python, secret
+
+WAIT_SECONDS = 20
+
+
+def fails(connection, query: str, kind: type, *words: str) -> str:
+    """Runs a query that must fail with every one of the words in its message. Returns the message."""
+    with pytest.raises(kind) as caught:
+        connection.execute(query).fetchall()
+    for word in words:
+        assert word in str(caught.value)
+    return str(caught.value)
+
+
+def test_missing_pool(con):
+    words = "rados://nowhere", "no pool of this name", "data", "coded", "ceph osd pool create nowhere"
+    fails(con, "FROM read_parquet('rados://nowhere/x/*')", duckdb.IOException, *words)
+    fails(con, "COPY (SELECT 1) TO 'rados://nowhere/x' (FORMAT parquet)", duckdb.IOException, *words)
+    fails(con, "COPY (SELECT 1) TO 'rados://nowhere/x.csv'", duckdb.IOException, *words)
+
+
+def test_pool_made_and_removed_while_connected(con, cluster):
+    with pytest.raises(duckdb.IOException, match="no pool"):
+        names(con, "rados://later/*")
+    for value in (1, 2):
+        cluster.create_pool("later", groups=1)
+        con.execute(f"COPY (SELECT {value} AS a) TO 'rados://later/x.csv'")
+        assert con.execute("FROM 'rados://later/x.csv'").fetchall() == [(value,)]
+        cluster.ceph("osd", "pool", "delete", "later", "later", "--yes-i-really-really-mean-it")
+        wait_for_error(
+            con, "FROM glob('rados://later/*')", "rados://later: the (pool was removed|cluster has no)"
+        )
+
+
+def wait_for_error(connection, query: str, pattern: str) -> None:
+    """Ceph removes a pool in the background, so that its objects may be seen a little longer."""
+    limit = time.monotonic() + WAIT_SECONDS
+    message = ""
+    while not message and time.monotonic() < limit:
+        try:
+            connection.execute(query).fetchall()
+            time.sleep(0.2)
+        except duckdb.IOException as error:
+            message = str(error)
+    assert re.search(pattern, message), message or "it goes on to work"
+
+
+def test_empty_prefix(con, data_prefix):
+    con.execute(f"COPY (SELECT 1) TO '{data_prefix}/here.parquet'")
+    pattern = f"{data_prefix}x/*.parquet"
+    fails(
+        con,
+        f"FROM read_parquet('{pattern}')",
+        duckdb.IOException,
+        pattern,
+        "pool data has",
+        "the first of them",
+    )
+
+
+def test_missing_object(con, data_prefix):
+    path = f"{data_prefix}/no.parquet"
+    fails(con, f"FROM read_parquet('{path}')", duckdb.IOException, path, "No files found")
+    fails(con, f"FROM parquet_metadata('{path}')", duckdb.IOException, path)
+    fails(con, f"ATTACH '{data_prefix}/no.duckdb' (READ_ONLY)", duckdb.IOException, "does not exist")
+
+
+@pytest.mark.parametrize("path", ["rados://", "rados:///x", "rados://data", "rados://data/"])
+def test_paths_that_name_no_object(con, path):
+    fails(con, f"ATTACH '{path}' AS x (READ_ONLY)", duckdb.InvalidInputException, path, "<object>")
+
+
+def test_corrupt_objects(con, cluster, data_prefix):
+    folder = data_prefix.removeprefix("rados://data/")
+    path = f"{data_prefix}/x.parquet"
+    con.execute(f"COPY (SELECT i, 'row ' || i AS s FROM range(300000) t(i)) TO '{path}'")
+    whole = rados(cluster, "-p", "data", "get", f"{folder}/x.parquet", "-")
+    middle = len(whole) // 2
+    damaged = {
+        "short": whole[:middle],
+        "empty": b"",
+        "footer": whole[:-20] + b"\xff" * 12 + whole[-8:],
+        "pages": whole[:1000] + bytes(byte ^ 0x55 for byte in whole[1000:middle]) + whole[middle:],
+    }
+    for name, data in damaged.items():
+        rados(cluster, "-p", "data", "put", f"{folder}/{name}.parquet", "-", data=data)
+        with pytest.raises(duckdb.Error, match=f"{name}.parquet|snappy|Snappy|dictionary|decompress|Parquet"):
+            con.execute(f"SELECT sum(i), max(s) FROM read_parquet('{data_prefix}/{name}.parquet')").fetchall()
+    assert one(con, f"SELECT count(*) FROM '{path}'") == 300000
+
+
+def test_wrong_key(cluster, tmp_path):
+    wrong = tmp_path / "wrong.keyring"
+    wrong.write_text("[client.admin]\n\tkey = AQDnMtBlAAAAABAAmmEWTOTANxp8CLe02eLnrQ==\n")
+    with connect(cluster, User("admin", wrong)) as con:
+        fails(
+            con,
+            "FROM glob('rados://data/*')",
+            duckdb.PermissionException,
+            "client.admin",
+            "the monitors refuse the key",
+            "ceph auth get",
+        )
+        con.execute(secret(cluster, User("admin")))
+        names(con, "rados://data/*")
+
+
+def test_missing_keyring(cluster, tmp_path):
+    with connect(cluster, User("admin", tmp_path / "no.keyring")) as con:
+        words = "client.admin", "no key was found", "KEYRING"
+        fails(con, "FROM glob('rados://data/*')", duckdb.PermissionException, *words)
+
+
+def test_unknown_user(cluster):
+    with connect(cluster, User("nobody")) as con:
+        fails(con, "FROM glob('rados://data/*')", duckdb.PermissionException, "client.nobody")
+
+
+def test_user_who_may_only_read(con, cluster, data_prefix):
+    con.execute(f"COPY (SELECT 5 AS a) TO '{data_prefix}/x.csv'")
+    reader = User("reader", cluster.create_user("reader", "mon", "allow r", "osd", "allow r pool=data"))
+    with connect(cluster, reader) as limited:
+        assert limited.execute(f"FROM '{data_prefix}/x.csv'").fetchall() == [(5,)]
+        copy = f"COPY (SELECT 6 AS a) TO '{data_prefix}/x.csv'"
+        fails(limited, copy, duckdb.Error, f"{data_prefix}/x.csv", "cannot write", "ceph auth get")
+        fails(
+            limited,
+            "FROM glob('rados://coded/*')",
+            duckdb.PermissionException,
+            "rados://coded",
+            "cannot list",
+        )
+    assert con.execute(f"FROM '{data_prefix}/x.csv'").fetchall() == [(5,)]
+
+
+def test_missing_configuration(con):
+    con.execute("CREATE OR REPLACE SECRET ceph (TYPE rados, CONF '/nowhere/ceph.conf')")
+    words = "/nowhere/ceph.conf", "CREATE SECRET (TYPE rados, CONF"
+    fails(con, "FROM glob('rados://data/*')", duckdb.InvalidInputException, *words)
+
+
+def test_no_monitor_answers():
+    """Nobody listens there. The error comes after the time that was set, not after Ceph's five minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    key = "AQDnMtBlAAAAABAAmmEWTOTANxp8CLe02eLnrQ=="
+    with rawduck.connect(ceph=True) as con:
+        con.execute("SET rados_timeout = 2")
+        con.execute(f"CREATE SECRET (TYPE rados, MON_HOST '127.0.0.1:{port}', KEY '{key}')")
+
+        start = time.monotonic()
+        fails(
+            con,
+            "FROM glob('rados://data/*')",
+            duckdb.IOException,
+            "no monitor answered within 2 s",
+            str(port),
+        )
+        assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("value", ["0", "NULL"])
+def test_bad_timeout(con, value):
+    fails(con, f"SET rados_timeout = {value}", duckdb.InvalidInputException, "rados_timeout", "seconds")
+
+
+def test_external_access_can_be_switched_off(con, data_prefix):
+    con.execute("SET enable_external_access = false")
+    fails(con, f"FROM glob('{data_prefix}/*')", duckdb.PermissionException, data_prefix)
+    fails(con, f"COPY (SELECT 1) TO '{data_prefix}/x.csv'", duckdb.PermissionException, data_prefix)
+
+
+def test_nothing_is_said_on_standard_error(cluster):
+    """librados would print there; a library must not."""
+    code = """
+        import contextlib, os, sys, duckdb, rawduck
+        os.dup2(os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT), 2)
+        con = rawduck.connect(ceph=True)
+        con.execute(f"CREATE SECRET (TYPE rados, CONF '{sys.argv[1]}', KEYRING '/nowhere')")
+        with contextlib.suppress(duckdb.PermissionException):
+            con.execute("FROM glob('rados://data/*')")
+            print("no error")
+    """
+    log = cluster.directory / "stderr.txt"
+    assert run_python(code, str(cluster.conf), str(log)) == ""
+    assert log.read_text() == ""
