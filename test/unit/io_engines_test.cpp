@@ -1,6 +1,7 @@
 //! The posix and io_uring engines on a regular file, and on a loop device where the machine lets us make one.
 #include "io/block_io.hpp"
 #include "io/engines/io_uring.hpp"
+#include "io/engines/nvme_device.hpp"
 #include "io_test_support.hpp"
 
 #include <algorithm>
@@ -322,6 +323,19 @@ TEST(IoUring, RunningOutOfDescriptorsIsAnErrorThatPasses) {
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
     EXPECT_NE(std::string(error.what()).find("ulimit -n"), std::string::npos) << error.what();
     io->Read(0, data.data(), data.size());
+}
+
+TEST(NvmeResult, ErrnoStatusAndSuccessAreToldApart) {
+    Command command;
+    command.length = 4096;
+    SetNvmeResult(command, -EINTR);
+    EXPECT_EQ(command.result, -EINTR);
+    EXPECT_EQ(command.nvme_status, 0);
+    SetNvmeResult(command, 0);
+    EXPECT_EQ(command.result, 4096);
+    SetNvmeResult(command, 0x281);
+    EXPECT_EQ(command.result, -EIO);
+    EXPECT_EQ(command.nvme_status, 0x281);
 }
 
 TEST(OpenDevice, AutoSaysWhatItChoseAndWhy) {

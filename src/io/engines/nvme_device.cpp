@@ -62,7 +62,7 @@ void SetNvmeResult(Command &command, int status) {
         command.nvme_status = static_cast<uint16_t>(status);
         command.result = NvmeStatusPasses(command.nvme_status) ? -EAGAIN : -EIO;
     } else {
-        command.result = status < 0 ? status : command.length;
+        command.result = status < 0 ? int64_t(status) : int64_t(command.length);
     }
 }
 
