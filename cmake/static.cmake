@@ -20,6 +20,7 @@ target_link_options(rawduck_static PRIVATE -Wl,--gc-sections -Wl,--exclude-libs,
                     -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/static_exports.map $<$<CONFIG:Release>:-s>)
 set_target_properties(rawduck_static PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/static_exports.map)
 rawduck_stamp(rawduck_static ${CMAKE_BINARY_DIR}/static/rawduck.duckdb_extension)
+rawduck_with_xnvme(rawduck_static ${CMAKE_BINARY_DIR}/static)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/static)
 
 # A program with DuckDB linked in that exports nothing, to test both forms against.

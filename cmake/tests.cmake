@@ -8,9 +8,17 @@ list(APPEND RAWDUCK_CEPH_BYTES_SOURCES ceph/class/footer.cpp)
 add_executable(rawduck_unit_tests ${RAWDUCK_UNIT_SOURCES} ${RAWDUCK_CEPH_BYTES_SOURCES})
 target_include_directories(rawduck_unit_tests PRIVATE test/unit ${CMAKE_SOURCE_DIR})
 target_link_libraries(rawduck_unit_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)
+# A module of another version of the interface, which must be refused.
+add_library(xnvme_other_version MODULE test/unit/xnvme/other_version.cpp)
+target_include_directories(xnvme_other_version PRIVATE src)
+target_compile_definitions(rawduck_unit_tests PRIVATE
+  RAWDUCK_OTHER_XNVME_MODULE="$<TARGET_FILE:xnvme_other_version>")
+add_dependencies(rawduck_unit_tests xnvme_other_version)
+rawduck_with_xnvme(rawduck_unit_tests $<TARGET_FILE_DIR:rawduck_unit_tests>)
 add_test(NAME unit COMMAND rawduck_unit_tests)
 
 # The engines on an NVMe namespace; scripts/test_nvme.sh runs it in a guest with emulated ones.
 add_executable(rawduck_nvme_tests test/nvme/nvme_device_test.cpp)
 target_include_directories(rawduck_nvme_tests PRIVATE test/unit)
 target_link_libraries(rawduck_nvme_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)
+rawduck_with_xnvme(rawduck_nvme_tests $<TARGET_FILE_DIR:rawduck_nvme_tests>)

@@ -34,11 +34,11 @@ struct Command {
 
 //! What this device through this engine can do. Fixed while the device is open.
 struct Capabilities {
-    std::string engine;                       //!< one of EngineNames, "memory" or "simulated"
-    std::string engine_reason;                //!< why this engine: asked for, or why `auto` chose it
-    uint64_t capacity_bytes = 0;              //!< 0 for a file that grows (file mode)
-    uint32_t lba_size = 4096;                 //!< bytes
-    uint32_t memory_alignment = 1;            //!< bytes
+    std::string engine;            //!< one of EngineNames, "xnvme:<interface>", "memory", "simulated"
+    std::string engine_reason;     //!< why this engine: asked for, or why `auto` chose it
+    uint64_t capacity_bytes = 0;   //!< 0 for a file that grows (file mode)
+    uint32_t lba_size = 4096;      //!< bytes
+    uint32_t memory_alignment = 1; //!< bytes
     uint32_t max_transfer_bytes = 256 * 1024; //!< of one command
     uint32_t max_queue_depth = 1;             //!< commands in flight per queue
     bool volatile_write_cache = true;
@@ -85,7 +85,8 @@ class Device {
 };
 
 struct DeviceOptions {
-    std::string engine = "auto"; //!< "auto" or one of EngineNames; targets in this process have their own
+    //! "auto", one of EngineNames or "xnvme:<interface>"; targets in this process have their own.
+    std::string engine = "auto";
     bool read_only = false;
     //! File mode: the file grows, so its capacity is not a limit of the device.
     bool growing_file = false;
@@ -95,9 +96,10 @@ struct DeviceOptions {
     bool placement = true;
 };
 
-//! The engines a user can ask for, best first.
+//! The engines a user can ask for, best first, but for those of the optional xNVMe (engines/xnvme.hpp).
 const std::vector<std::string> &EngineNames();
-//! Throws Error INVALID, listing what there is, unless it is "auto" or one of EngineNames.
+//! Throws Error INVALID, listing what there is, unless it is "auto", one of EngineNames or an interface of
+//! xNVMe.
 void RequireKnownEngine(const std::string &engine, const std::string &subject);
 
 //! Opens a target through an engine. Throws Error: PERMISSION, NOT_FOUND, UNSUPPORTED (engine not available

@@ -10,6 +10,7 @@
 #include "io/engines/nvme_ioctl.hpp"
 #include "io/engines/posix.hpp"
 #include "io/engines/simulated.hpp"
+#include "io/engines/xnvme.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -45,8 +46,17 @@ void RequireNamespace(const Target &target, const std::string &engine) {
     }
 }
 
+//! Throws when the target is a namespace's character device, which knows NVMe commands only.
+void RequireBlockDevice(const Target &target, const std::string &engine) {
+    if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
+        throw Error(ErrorCode::UNSUPPORTED, target.name + ": engine '" + engine +
+                                                "' needs a block device; use " + target.block_path +
+                                                ", or engine io_uring_cmd or nvme_ioctl");
+    }
+}
+
 //! The generic character device of a namespace that was named by its block device.
-Target GenericDeviceOf(const Target &target) {
+Target GenericDeviceOf(const Target &target, const std::string &engine) {
     if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
         return target;
     }
@@ -56,8 +66,8 @@ Target GenericDeviceOf(const Target &target) {
     }
     const std::string path = NvmeGenericPath(status.st_rdev);
     if (path.empty()) {
-        throw Error(ErrorCode::UNSUPPORTED, target.name +
-                                                ": engine 'io_uring_cmd' needs the namespace's generic "
+        throw Error(ErrorCode::UNSUPPORTED, target.name + ": engine '" + engine +
+                                                "' needs the namespace's generic "
                                                 "character device (/dev/ngXnY), and the kernel shows none; "
                                                 "run Linux 5.13 or newer, or use nvme_ioctl or io_uring");
     }
@@ -79,7 +89,7 @@ std::unique_ptr<Device> OpenPassthrough(const Target &target, const DeviceOption
     if (obstacle.empty()) {
         const bool chosen = engine == "auto";
         return OpenIoUringCmdDevice(
-            GenericDeviceOf(target), options,
+            GenericDeviceOf(target, "io_uring_cmd"), options,
             chosen ? "auto: the target is an NVMe character device, and the kernel's io_uring "
                      "carries NVMe commands"
                    : "asked for");
@@ -109,13 +119,24 @@ std::unique_ptr<Device> TryPlacement(const Target &target, const DeviceOptions &
         return nullptr;
     }
     try {
-        return OpenIoUringCmdDevice(GenericDeviceOf(target), options,
+        return OpenIoUringCmdDevice(GenericDeviceOf(target, "io_uring_cmd"), options,
                                     "auto: the namespace has flexible data placement, which needs NVMe "
                                     "commands");
     } catch (const Error &error) {
         obstacle = error.what();
         return nullptr;
     }
+}
+
+std::unique_ptr<Device> OpenXnvme(const Target &target, const DeviceOptions &options) {
+    const std::string &engine = options.engine;
+    if (!XnvmeSendsNvmeCommands(engine, target)) {
+        RequireBlockDevice(target, engine);
+        return OpenXnvmeDevice(target, options);
+    }
+    RequireNamespace(target, engine);
+    return OpenXnvmeDevice(XnvmeWantsGenericDevice(engine) ? GenericDeviceOf(target, engine) : target,
+                           options);
 }
 
 std::unique_ptr<Device> OpenFileOrBlock(const Target &target, const DeviceOptions &options) {
@@ -150,6 +171,10 @@ const std::vector<std::string> &EngineNames() {
 }
 
 void RequireKnownEngine(const std::string &engine, const std::string &subject) {
+    if (IsXnvmeEngine(engine)) {
+        RequireXnvmeInterface(engine, subject);
+        return;
+    }
     const auto &names = EngineNames();
     if (engine == "auto" || std::find(names.begin(), names.end(), engine) != names.end()) {
         return;
@@ -158,8 +183,9 @@ void RequireKnownEngine(const std::string &engine, const std::string &subject) {
     for (const auto &name : names) {
         known += ", " + name;
     }
-    throw Error(ErrorCode::INVALID, subject + ": engine '" + engine + "' is unknown; known engines: " +
-                                        known + " (targets memory: and simulated: have their own)");
+    throw Error(ErrorCode::INVALID,
+                subject + ": engine '" + engine + "' is unknown; known engines: " + known +
+                    ", xnvme:<interface> (targets memory: and simulated: have their own)");
 }
 
 std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options) {
@@ -175,14 +201,13 @@ std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &op
     if (target.kind == TargetKind::SIMULATED) {
         return OpenSimulatedDevice(FindSimulatedTarget(target.path), target, options);
     }
-    if (target.kind == TargetKind::NVME_CHARACTER_DEVICE && engine != "auto" && !IsPassthrough(engine)) {
-        throw Error(ErrorCode::UNSUPPORTED, target.name + ": engine '" + engine +
-                                                "' needs a block device; use " + target.block_path +
-                                                ", or engine io_uring_cmd or nvme_ioctl");
+    if (IsXnvmeEngine(engine)) {
+        return OpenXnvme(target, options);
     }
-    if (target.kind == TargetKind::NVME_CHARACTER_DEVICE || IsPassthrough(engine)) {
+    if (IsPassthrough(engine) || (engine == "auto" && target.kind == TargetKind::NVME_CHARACTER_DEVICE)) {
         return OpenPassthrough(target, options);
     }
+    RequireBlockDevice(target, engine);
     return OpenFileOrBlock(target, options);
 }
 

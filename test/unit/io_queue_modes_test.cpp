@@ -2,6 +2,7 @@
 #include "io/block_io.hpp"
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
+#include "io_xnvme_support.hpp"
 
 #include <atomic>
 #include <thread>
@@ -63,7 +64,9 @@ TEST_P(QueueModes, RequestsOf64ThreadsNeverMix) {
 
 TEST_P(QueueModes, RealEnginesUnder64Threads) {
     constexpr uint64_t REGION = 128 * KIB;
-    for (const char *engine : {"auto", "posix"}) {
+    std::vector<std::string> engines = XnvmeEnginesOnFiles();
+    engines.insert(engines.end(), {"auto", "posix"});
+    for (const std::string &engine : engines) {
         TemporaryFile file(THREADS * REGION);
         const Target target = ResolveTarget(file.Path());
         DeviceOptions options;

@@ -74,10 +74,14 @@ void FileDevice::Open(const Target &target, bool read_only) {
     ThrowOpenError(name_, "open for direct I/O", error_number);
 }
 
+int FileDevice::SyncData() {
+    return fdatasync(fd_.Get()) == 0 ? 0 : errno;
+}
+
 void FileDevice::Flush() {
-    if (fdatasync(fd_.Get()) != 0) {
+    if (const int error_number = SyncData()) {
         throw Error(ErrorCode::IO, name_ + ": flush failed, so earlier writes may be lost: " +
-                                       ErrnoText(errno) + "; look into the kernel log (dmesg)");
+                                       ErrnoText(error_number) + "; look into the kernel log (dmesg)");
     }
 }
 

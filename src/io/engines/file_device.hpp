@@ -1,4 +1,4 @@
-//! What the posix and io_uring engines share: a file or block device opened for direct I/O.
+//! What the posix, io_uring and xNVMe engines share: a file or block device opened for direct I/O.
 #pragma once
 
 #include "device/file_descriptor.hpp"
@@ -20,6 +20,8 @@ class FileDevice : public Device {
     Capabilities caps_; //!< all but engine, engine_reason and max_queue_depth, which the engine adds
 
   private:
+    //! Makes completed writes durable. 0 or an errno.
+    virtual int SyncData();
     void Open(const Target &target, bool read_only);
 
     TargetKind kind_;

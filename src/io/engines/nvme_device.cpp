@@ -16,7 +16,7 @@ namespace rawduck {
 namespace {
 
 //! Opcodes of the NVM command set.
-constexpr uint8_t NVME_FLUSH = 0x00, NVME_WRITE = 0x01, NVME_READ = 0x02, NVME_DATASET_MANAGEMENT = 0x09;
+constexpr uint8_t NVME_WRITE = 0x01, NVME_READ = 0x02, NVME_DATASET_MANAGEMENT = 0x09;
 constexpr uint32_t ATTRIBUTE_DEALLOCATE = 1 << 2;
 //! Directive type of a write, in bits 20-23 of its command dword 12; what it says is in bits 16-31 of the
 //! next.

@@ -1,5 +1,5 @@
-//! What the passthrough engines io_uring_cmd and nvme_ioctl share: an NVMe namespace that takes commands
-//! without the kernel's block layer in between.
+//! What the passthrough engines io_uring_cmd, nvme_ioctl and xNVMe's share: an NVMe namespace that takes
+//! commands without the kernel's block layer in between.
 #pragma once
 
 #include "device/file_descriptor.hpp"
@@ -8,6 +8,9 @@
 #include <linux/nvme_ioctl.h>
 
 namespace rawduck {
+
+//! Opcode of the NVM command set.
+constexpr uint8_t NVME_FLUSH = 0x00;
 
 //! A read or write as an NVMe command.
 nvme_passthru_cmd64 MakeNvmeTransfer(const Command &command, uint32_t namespace_id, uint32_t lba_size);
@@ -26,7 +29,7 @@ class NvmeDevice : public Device {
     NvmeDevice(const Target &target, const DeviceOptions &options);
 
     //! Runs one command on the calling thread. 0, a positive NVMe status or a negative errno.
-    int Run(nvme_passthru_cmd64 command) const;
+    virtual int Run(nvme_passthru_cmd64 command) const;
 
     std::string name_;
     FileDescriptor fd_;
