@@ -90,12 +90,12 @@ class Scan(Experiment):
         return Measurement.of(self.bench.run_task(task))
 
     def notes(self, results: Results) -> list[str]:
-        """What was spent on each GiB that came from the device."""
+        """What was spent on each GiB of the data that the scan needs."""
         parts = []
         for case in results.cases:
             rows = [row for mode in results.modes(case) if (row := _per_gib(results, case, mode))]
-            header = ("mode", ">CPU s / GiB", ">page faults / GiB", ">copied by the engine / read")
-            parts += [f"## Cost per GiB: {_TITLES[case.name]}", table(header, rows)]
+            header = ("mode", ">CPU s / GiB", ">page faults / GiB", ">copied by the engine")
+            parts += [f"## Cost per GiB of data: {_TITLES[case.name]}", table(header, rows)]
         return parts
 
     def bars(self, results: Results) -> list[Bar]:
@@ -127,11 +127,11 @@ class Scan(Experiment):
 
 
 def _per_gib(results: Results, case: Case, mode: Mode) -> tuple[str, ...] | None:
-    read = results.median(case, mode, READ)
-    if not read:
+    needed = results.median(case, _DEVICE, READ)
+    if not needed:
         return None
-    gib = read / 1024**3
+    gib = needed / 1024**3
     cpu, faults = results.median(case, mode, CPU) / gib, results.median(case, mode, FAULTS) / gib
     # Stock's copies are the kernel's, out of the page cache, and are not counted anywhere.
-    copied = f"{results.median(case, mode, COPIED) / read:.2f}" if mode.kind is Kind.OURS else ""
+    copied = f"{results.median(case, mode, COPIED) / needed:.0%}" if mode.kind is Kind.OURS else ""
     return mode.title, f"{cpu:.2f}", f"{faults:,.0f}", copied
