@@ -18,6 +18,21 @@ def disk_of(path: str | os.PathLike[str]) -> str:
     return entry.parent.name if (entry / "partition").exists() else entry.name
 
 
+def block_device(target: str) -> str:
+    """The block device of a namespace that is named by its character device, such as /dev/ng0n1; any other
+    target itself."""
+    name = Path(target).name
+    generic = Path("/sys/class/nvme-generic") / name
+    if not Path(target).is_char_device() or not generic.exists():
+        return target
+    namespace = name.rpartition("n")[2]
+    # Both lie below the same controller or subsystem; the numbers in their names need not agree.
+    for entry in generic.resolve().parent.glob(f"nvme*n{namespace}"):
+        if (Path("/sys/block") / entry.name).exists():
+            return f"/dev/{entry.name}"
+    return target
+
+
 def is_block_device(path: str) -> bool:
     try:
         return stat.S_ISBLK(os.stat(path).st_mode)

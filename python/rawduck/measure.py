@@ -35,6 +35,8 @@ class Result:
     #: What the kernel fetched from storage, and was given for it, for this process, whoever asked.
     device_bytes: int = 0
     written_bytes: int = 0
+    #: The part of the CPU time that was spent in the kernel.
+    kernel_seconds: float = 0.0
     #: Pages that the process had to be given or mapped while it worked.
     page_faults: int = 0
     #: What only some tasks measure, by name.
@@ -174,7 +176,8 @@ class Stopwatch:
     def __exit__(self, *_: object) -> None:
         self._wall_seconds = time.perf_counter() - self._start
         usage, before = resource.getrusage(resource.RUSAGE_SELF), self._usage
-        self._cpu_seconds = usage.ru_utime - before.ru_utime + usage.ru_stime - before.ru_stime
+        self._kernel_seconds = usage.ru_stime - before.ru_stime
+        self._cpu_seconds = usage.ru_utime - before.ru_utime + self._kernel_seconds
         self._faults = usage.ru_minflt - before.ru_minflt + usage.ru_majflt - before.ru_majflt
         read, written = _storage_bytes()
         self._bytes = (read - self._bytes[0], written - self._bytes[1])
@@ -185,6 +188,7 @@ class Stopwatch:
             self._cpu_seconds,
             device_bytes=self._bytes[0],
             written_bytes=self._bytes[1],
+            kernel_seconds=self._kernel_seconds,
             page_faults=self._faults,
             **more,
         )

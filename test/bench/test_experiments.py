@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import duckdb
 import pytest
 from rawduck.bench import EXPERIMENTS
 from support import loop_device, run_cli
+
+UNPRIVILEGED = ("unshare", "--user")
 
 
 def bench(folder, *arguments):
@@ -101,3 +106,17 @@ def test_bad_arguments(tmp_path, arguments, message):
     assert result.returncode == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_without_root(tmp_path):
+    """In a user namespace without any mapping the process has no right that a plain user lacks."""
+    command = [*UNPRIVILEGED, str(Path(sys.executable).with_name("rawduck")), "bench", "scan", "fdp"]
+    options = ["--work-dir", str(tmp_path), "--scale", "0.01", "--runs", "1"]
+    if subprocess.run([*UNPRIVILEGED, "true"], check=False).returncode != 0:
+        pytest.skip("no user namespace can be made here")
+    result = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    report = (tmp_path / "results/fdp/report.md").read_text()
+    assert "| as root | no |" in report
+    assert "write amplification |" in report
+    assert "only NVMe namespaces can have it" in report

@@ -38,12 +38,13 @@ class Metric:
 
 WALL = Metric("wall_s", "wall s")
 CPU = Metric("cpu_s", "CPU s")
+KERNEL = Metric("kernel_cpu_s", "of it in the kernel")
 READ = Metric("read_bytes", "MiB read", 1024**2, ".0f")
 WRITTEN = Metric("written_bytes", "MiB written", 1024**2, ".0f")
 COPIED = Metric("copied_bytes", "MiB copied", 1024**2, ".0f")
 FAULTS = Metric("page_faults", "page faults", 1, ",.0f")
 #: What every run of a query yields.
-QUERY_METRICS = (WALL, CPU, READ, WRITTEN, COPIED, FAULTS)
+QUERY_METRICS = (WALL, CPU, KERNEL, READ, WRITTEN, COPIED, FAULTS)
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Measurement:
         values = {
             WALL.name: result.wall_seconds,
             CPU.name: result.cpu_seconds,
+            KERNEL.name: result.kernel_seconds,
             READ.name: result.device_bytes,
             WRITTEN.name: result.written_bytes,
             COPIED.name: result.bounce_bytes,

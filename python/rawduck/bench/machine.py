@@ -36,7 +36,7 @@ def describe(target: str, stock_dir: Path) -> dict[str, Any]:
         "system": platform.freedesktop_os_release().get("PRETTY_NAME", platform.system()),
         "root": os.geteuid() == 0,
         "target": target,
-        "target_disk": _disk(Path(target) if Path(target).exists() else Path(target).parent),
+        "target_disk": _disk(Path(disks.block_device(target))),
         "stock_disk": _disk(stock_dir),
         "stock_file_system": _file_system(stock_dir),
         "python": platform.python_version(),

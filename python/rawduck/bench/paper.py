@@ -94,7 +94,7 @@ class Strategies(_CustomerScans):
                 "xnvme_file",
                 "xNVMe file",
                 modes.ON_FILE_DIRECTLY,
-                engine={"nvme_engine": "xnvme", **bare},
+                engine={"nvme_engine": "xnvme:io_uring", **bare},
                 optional=True,
             ),
             *(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rawduck import direct_reader
+from rawduck import direct_reader, disks
 from rawduck.bench import modes
 from rawduck.bench.experiment import (
     COPIED,
     CPU,
     FAULTS,
+    KERNEL,
     READ,
     WALL,
     Bar,
@@ -86,7 +87,8 @@ class Scan(Experiment):
                 self.bench.query(volume, self._database, query).values["read_bytes"]
             )
         ranges = direct_reader.take(self._ranges, self._wanted_bytes[query])
-        task = ReadTask(self.bench.options.target, ranges, direct_reader.DEPTH, direct_reader.BLOCK_BYTES)
+        device = disks.block_device(self.bench.options.target)
+        task = ReadTask(device, ranges, direct_reader.DEPTH, direct_reader.BLOCK_BYTES)
         return Measurement.of(self.bench.run_task(task))
 
     def notes(self, results: Results) -> list[str]:
@@ -94,7 +96,13 @@ class Scan(Experiment):
         parts = []
         for case in results.cases:
             rows = [row for mode in results.modes(case) if (row := _per_gib(results, case, mode))]
-            header = ("mode", ">CPU s / GiB", ">page faults / GiB", ">copied by the engine")
+            header = (
+                "mode",
+                ">CPU s / GiB",
+                ">of it in the kernel",
+                ">page faults / GiB",
+                ">copied by the engine",
+            )
             parts += [f"## Cost per GiB of data: {_TITLES[case.name]}", table(header, rows)]
         return parts
 
@@ -131,7 +139,7 @@ def _per_gib(results: Results, case: Case, mode: Mode) -> tuple[str, ...] | None
     if not needed:
         return None
     gib = needed / 1024**3
-    cpu, faults = results.median(case, mode, CPU) / gib, results.median(case, mode, FAULTS) / gib
+    cpu, kernel, faults = (results.median(case, mode, metric) / gib for metric in (CPU, KERNEL, FAULTS))
     # Stock's copies are the kernel's, out of the page cache, and are not counted anywhere.
     copied = f"{results.median(case, mode, COPIED) / needed:.0%}" if mode.kind is Kind.OURS else ""
-    return mode.title, f"{cpu:.2f}", f"{faults:,.0f}", copied
+    return mode.title, f"{cpu:.2f}", f"{kernel:.2f}", f"{faults:,.0f}", copied

@@ -122,9 +122,8 @@ def bench(
 def _run(chosen: list[str], options: Options) -> list[Outcome]:
     outcomes = []
     with Bench([EXPERIMENTS[name] for name in chosen], options) as running:
-        if disks.is_block_device(options.target) and disks.disk_of(options.target) != disks.disk_of(
-            options.stock_dir
-        ):
+        device = disks.block_device(options.target)
+        if disks.is_block_device(device) and disks.disk_of(device) != disks.disk_of(options.stock_dir):
             running.say(
                 f"{options.stock_dir} lies on another disk than {options.target}: what follows compares the "
                 "disks too. Name a folder on the same disk with --stock-dir."
