@@ -1,5 +1,6 @@
 //! The entry point of rawduck_ceph: registers everything, does nothing else.
 #include "ceph/filesystem/rados_file_system.hpp"
+#include "ceph/pushdown/offload_optimizer.hpp"
 #include "ceph/sql/functions.hpp"
 
 #include "duckdb/common/virtual_file_system.hpp"
@@ -14,4 +15,6 @@ rawduck_ceph_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
     rawduck::RegisterRadosSecret(loader);
     rawduck::RegisterRadosCopy(loader);
     rawduck::RegisterRadosStats(loader);
+    rawduck::RegisterRadosScans(loader);
+    rawduck::RegisterOffload(loader);
 }

@@ -6,15 +6,16 @@ if(NOT RAWDUCK_RADOS_INCLUDE OR NOT RAWDUCK_RADOS_LIBRARY)
   return()
 endif()
 
-file(GLOB RAWDUCK_CEPH_SOURCES CONFIGURE_DEPENDS ceph/extension.cpp ceph/client/*.cpp ceph/filesystem/*.cpp
-     ceph/sql/*.cpp)
+file(GLOB RAWDUCK_CEPH_SOURCES CONFIGURE_DEPENDS ceph/extension.cpp ceph/protocol/*.cpp ceph/query/*.cpp
+     ceph/client/*.cpp ceph/filesystem/*.cpp ceph/pushdown/*.cpp ceph/sql/*.cpp)
 # Of the main extension, what knows nothing of volumes.
 list(APPEND RAWDUCK_CEPH_SOURCES src/common/error.cpp src/filesystem/duckdb_errors.cpp src/filesystem/pattern.cpp
-     src/sql/row_function.cpp)
+     src/sql/row_function.cpp src/volume/format/crc32c.cpp)
 add_library(rawduck_ceph_host MODULE ${RAWDUCK_CEPH_SOURCES})
 rawduck_extension_target(rawduck_ceph_host)
 target_include_directories(rawduck_ceph_host PRIVATE ${CMAKE_SOURCE_DIR} src)
-target_include_directories(rawduck_ceph_host SYSTEM PRIVATE ${RAWDUCK_RADOS_INCLUDE})
+target_include_directories(rawduck_ceph_host SYSTEM PRIVATE ${RAWDUCK_RADOS_INCLUDE}
+                           ${RAWDUCK_DUCKDB_DIR}/third_party/lz4)
 target_link_libraries(rawduck_ceph_host PRIVATE ${RAWDUCK_RADOS_LIBRARY} Threads::Threads)
 rawduck_host_form(rawduck_ceph rawduck_ceph_host
                   "librados is missing where it was not built: on Debian and Ubuntu apt-get install librados2.")

@@ -18,6 +18,11 @@ find_missing_packages() {
     # Has buffer.h, which rados/objclass.h includes.
     [ -e /usr/include/rados/librados.hpp ] || missing_packages+=(libradospp-dev)
     [ -e /usr/include/rados/objclass.h ] || missing_packages+=(rados-objclass-dev)
+    # What DuckDB's Python module needs inside an OSD: the library of the Python that it was installed for.
+    local python=.venv/bin/python libpython
+    [ -x "$python" ] || python=python3
+    libpython=libpython$("$python" -c 'import sys; print(*sys.version_info[:2], sep=".")')
+    /sbin/ldconfig -p | grep -q "$libpython.so.1.0" || missing_packages+=("$libpython")
 }
 
 as_root() {

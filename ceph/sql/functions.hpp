@@ -11,5 +11,7 @@ void RegisterRadosSecret(duckdb::ExtensionLoader &loader);
 void RegisterRadosCopy(duckdb::ExtensionLoader &loader);
 //! rados_stats() and rados_reset_stats().
 void RegisterRadosStats(duckdb::ExtensionLoader &loader);
+//! rados_scans().
+void RegisterRadosScans(duckdb::ExtensionLoader &loader);
 
 } // namespace rawduck

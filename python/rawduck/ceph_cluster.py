@@ -42,6 +42,12 @@ class Options:
     osd_bytes: int = 16 << 30  # sparse: it takes what is stored
 
 
+def class_directory() -> Path | None:
+    """The object class that is installed with this package, for `Cluster.up`. None where it was not built."""
+    directory = Path(__file__).with_name("class")
+    return directory if (directory / "libcls_rawduck.so").exists() else None
+
+
 class Cluster:
     """The cluster below a directory. Not thread-safe, but processes may share one that is up."""
 

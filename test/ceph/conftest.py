@@ -7,18 +7,18 @@ import itertools
 import pytest
 import rawduck
 from ceph_support import connect
-from rawduck.ceph_cluster import Cluster, Options
+from rawduck.ceph_cluster import Cluster, Options, class_directory
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    """Three OSDs, two copies of everything, and clients that need a key."""
+    """Three OSDs with our object class, two copies of everything, and clients that need a key."""
     made = Cluster(tmp_path_factory.mktemp("c"))
     try:
         rawduck.extension_path(ceph=True)
-        made.up(Options(osds=3, copies=2, cephx=True))
+        made.up(Options(osds=3, copies=2, cephx=True), class_directory())
     except rawduck.RawduckError as error:
         pytest.skip(f"no Ceph cluster: {error}")
     made.create_pool("data")

@@ -65,7 +65,7 @@ def test_files_are_short():
     assert not long, f"longer than {LINES_MOST} lines: {long}"
 
 
-CEPH_LAYERS = ["protocol", "query", "class", "client", "filesystem", "sql", ""]
+CEPH_LAYERS = ["protocol", "query", "class", "client", "filesystem", "pushdown", "sql", ""]
 CEPH_BORROWS = re.compile(r"^(common|filesystem|sql)/|^volume/format/crc32c.hpp$")
 DUCKDB_FREE = ("client", "protocol")
 

@@ -40,14 +40,20 @@ def up(
     ] = None,
     class_dir: Annotated[
         Path | None,
-        typer.Option(help="Object classes to add to the system's in every OSD.", show_default=False),
+        typer.Option(
+            help="Object classes to add to the system's in every OSD; by default ours, where it was built.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Make a cluster, or start the one that is there. Needs ceph-mon, ceph-osd and ceph-common."""
     cluster = Cluster(directory)
     wanted = ceph_cluster.Options(osds=osds, copies=copies, cephx=cephx)
     with render.console.status("Starting the cluster …"):
-        cluster.up(None if cluster.exists and wanted == ceph_cluster.Options() else wanted, class_dir)
+        cluster.up(
+            None if cluster.exists and wanted == ceph_cluster.Options() else wanted,
+            class_dir or ceph_cluster.class_directory(),
+        )
         for name in set(pool or []) - set(cluster.pools()):
             cluster.create_pool(name)
     _print_status(cluster)

@@ -1,0 +1,78 @@
+//! Asks the object class about many objects at the same time. Needs no DuckDB.
+#pragma once
+
+#include "ceph/client/rados_pool.hpp"
+#include "ceph/protocol/messages.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace rawduck {
+
+struct CallTarget {
+    std::shared_ptr<RadosPool> pool;
+    std::string object;
+    std::string path; //!< rados://pool/object
+};
+
+//! The answer about one object, or why there is none.
+struct CallAnswer {
+    size_t target = 0;
+    bool answered = false; //!< reply.status is OK
+    bool corrupt = false;  //!< reading the object instead would be no better
+    bool no_class = false; //!< the object class is not there, not allowed, or another version
+    std::string why;       //!< it was not answered
+    Reply reply;
+};
+
+//! Thread-safe. Answers are handed out in the order of the targets. How many calls are out at a time adapts:
+//! it grows up to `in_flight_max` while they are answered, and shrinks when an OSD says that it is busy.
+class ObjectCalls {
+  public:
+    //! `probe`: the first object alone tells whether answers are small enough; only then are the others
+    //! asked.
+    ObjectCalls(std::vector<CallTarget> targets, const Request &request, size_t in_flight_max, bool probe);
+    //! Waits for what is in flight, which takes no longer than the connection's timeout.
+    ~ObjectCalls();
+    ObjectCalls(const ObjectCalls &) = delete;
+    ObjectCalls &operator=(const ObjectCalls &) = delete;
+
+    //! The next target that nobody has claimed; false when there is none.
+    bool Claim(size_t &target);
+    //! The answer about a claimed target; false when it does not come within `timeout_ms`: ask again.
+    bool WaitFor(size_t target, uint32_t timeout_ms, CallAnswer &answer);
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    //! The next target to send; waiting_.end() for none now.
+    std::map<size_t, Clock::time_point>::iterator NextToSend();
+    //! Sends what may be sent; lets go of the lock meanwhile.
+    void Send(std::unique_lock<std::mutex> &lock);
+    void Arrived(size_t target, const ExecReply &reply);
+    CallAnswer Examine(size_t target, const ExecReply &reply) const;
+    //! Objects that were not asked yet are not asked any more.
+    void GiveUp(const std::string &why);
+
+    const std::vector<CallTarget> targets_;
+    const std::string request_;
+    const size_t in_flight_max_;
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::map<size_t, Clock::time_point> waiting_; //!< to be sent, not before that time
+    std::map<size_t, CallAnswer> answers_;
+    std::vector<int> attempts_;
+    size_t claimed_ = 0;
+    size_t in_flight_ = 0;
+    size_t too_large_ = 0;
+    bool probing_;
+    bool stopping_ = false;
+};
+
+} // namespace rawduck

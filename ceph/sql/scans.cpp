@@ -1,0 +1,53 @@
+//! rados_scans(): what was decided for the last scans of rados:// objects, why, and what came of it.
+#include "ceph/sql/functions.hpp"
+
+#include "ceph/pushdown/offload_log.hpp"
+#include "sql/row_function.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+Rows ScanRows(duckdb::ClientContext &, const Arguments &) {
+    Rows rows;
+    for (auto &scan : ScanRecords()) {
+        std::string fallbacks;
+        for (auto &reason : scan->Fallbacks()) {
+            fallbacks +=
+                (fallbacks.empty() ? "" : "; ") + std::to_string(reason.second) + " x " + reason.first;
+        }
+        rows.push_back({Value::UBIGINT(scan->number), Value(scan->path), Value::UBIGINT(scan->objects),
+                        Value::BOOLEAN(scan->offloaded), TextOrNull(scan->what), Value(scan->why),
+                        Value::UBIGINT(scan->answered), Value::UBIGINT(scan->fell_back),
+                        TextOrNull(fallbacks), Value::UBIGINT(scan->reply_bytes),
+                        Value::UBIGINT(scan->osd_read_bytes), Value::UBIGINT(scan->osd_cpu_us)});
+    }
+    return rows;
+}
+
+} // namespace
+
+void RegisterRadosScans(duckdb::ExtensionLoader &loader) {
+    RegisterRowFunction(
+        loader, {"rados_scans",
+                 "The last scans of rados:// objects: whether they were pushed into the OSDs, and why",
+                 "SELECT * FROM rados_scans() ORDER BY scan DESC LIMIT 1",
+                 duckdb::FunctionSignature(),
+                 {{"scan", LogicalType::UBIGINT},
+                  {"first_object", LogicalType::VARCHAR},
+                  {"objects", LogicalType::UBIGINT},
+                  {"offloaded", LogicalType::BOOLEAN},
+                  {"pushed", LogicalType::VARCHAR},
+                  {"why", LogicalType::VARCHAR},
+                  {"answered", LogicalType::UBIGINT},
+                  {"fell_back", LogicalType::UBIGINT},
+                  {"fallback_reasons", LogicalType::VARCHAR},
+                  {"reply_bytes", LogicalType::UBIGINT},
+                  {"osd_read_bytes", LogicalType::UBIGINT},
+                  {"osd_cpu_us", LogicalType::UBIGINT}},
+                 ScanRows});
+}
+
+} // namespace rawduck

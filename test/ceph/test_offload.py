@@ -1,0 +1,258 @@
+"""Queries pushed into the OSDs: the answers are stock DuckDB's, and what is not answered is read."""
+
+from __future__ import annotations
+
+import struct
+import threading
+
+import duckdb
+import pytest
+from ceph_support import SOURCE, User, connect, one
+from class_protocol import Pool, crc32c
+from rawduck import tpch
+from rawduck.ceph_cluster import class_directory
+
+SCALE = 0.1
+PREFIX = "rados://data/offload"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("tpch") / "data"
+    tpch.generate(made, SCALE)
+    return made
+
+
+@pytest.fixture(scope="module")
+def tables(cluster, folder):
+    """TPC-H, the large tables in several objects."""
+    if class_directory() is None:
+        pytest.skip("no object class: rados/objclass.h or libpython was missing when the package was built")
+    with connect(cluster) as con:
+        for table in tpch.TABLES:
+            size = "FILE_SIZE_BYTES '1MB', ROW_GROUP_SIZE 20000" if table in ("lineitem", "orders") else ""
+            options = ", ".join(option for option in ("FORMAT parquet", size) if option)
+            con.execute(f"COPY (FROM '{folder}/{table}.parquet') TO '{PREFIX}/{table}' ({options})")
+    return PREFIX
+
+
+@pytest.fixture
+def pushed(con, tables):
+    """A connection that pushes whatever it can."""
+    for table in tpch.TABLES:
+        con.execute(f"CREATE VIEW {table} AS FROM read_parquet('{tables}/{table}/*')")
+    con.execute("SET rados_offload = 'always'")
+    return con
+
+
+def last_scan(con, condition: str = "true") -> dict:
+    result = con.execute(f"FROM rados_scans() WHERE {condition} ORDER BY scan DESC LIMIT 1")
+    names = [column[0] for column in result.description]
+    return dict(zip(names, result.fetchone(), strict=True))
+
+
+def last_offloaded(con) -> dict:
+    return last_scan(con, "offloaded")
+
+
+def both(con, query: str) -> tuple[list, list]:
+    """The query's rows pushed, and read."""
+    mode = one(con, "SELECT current_setting('rados_offload')")
+    rows = con.execute(query).fetchall()
+    con.execute("SET rados_offload = 'never'")
+    stock = con.execute(query).fetchall()
+    con.execute(f"SET rados_offload = '{mode}'")
+    return rows, stock
+
+
+@pytest.mark.parametrize("mode", ["always", "auto"])
+def test_every_tpch_answer(pushed, mode):
+    reference = tpch.Reference(SOURCE, SCALE)
+    pushed.execute(f"SET rados_offload = '{mode}'")
+    wrong = {}
+    for number in tpch.QUERY_NUMBERS:
+        text = tpch.difference(pushed.execute(reference.query(number)).fetchall(), reference.answer(number))
+        if text:
+            wrong[number] = text
+    assert not wrong
+    scans = pushed.execute("SELECT fallback_reasons FROM rados_scans() WHERE offloaded").fetchall()
+    assert len(scans) > 10
+    # That an answer is too large is found out by asking, once.
+    reasons = {reason for (reason,) in scans if reason and "too large" not in reason}
+    assert not reasons
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("SELECT sum(l_tax), count(*), min(l_comment), max(l_shipdate) FROM lineitem", "min(l_comment)"),
+        ("SELECT avg(l_quantity), avg(l_linenumber), avg(l_linenumber::SMALLINT) FROM lineitem",
+         "sum(l_quantity)"),
+        ("SELECT avg(l_quantity) FROM lineitem WHERE l_quantity < 0", "count(l_quantity)"),
+        ("SELECT count(*), sum(l_tax) FROM lineitem WHERE l_quantity < 0", "count(*)"),
+        ("SELECT l_shipmode, l_returnflag, count(l_tax) FILTER (WHERE l_tax > 0.03) FROM lineitem "
+         "GROUP BY ALL ORDER BY ALL", "GROUP BY 2"),
+        ("SELECT year(l_shipdate) AS y, sum(CASE WHEN l_shipmode = 'AIR' THEN 1 ELSE 0 END) FROM lineitem "
+         "GROUP BY y HAVING y > 1993 ORDER BY y", "CASE"),
+        ("SELECT l_orderkey, l_comment FROM lineitem WHERE (l_quantity = 1 OR l_tax > 0.07) "
+         "AND l_comment LIKE '%a_gle%' AND l_shipmode IN ('AIR', 'RAIL', 'SHIP')", "l_shipmode"),
+        ("SELECT l_orderkey FROM lineitem WHERE l_receiptdate > l_commitdate + 60", "l_receiptdate"),
+        ("SELECT * FROM lineitem ORDER BY l_extendedprice DESC, l_orderkey, l_linenumber LIMIT 7 OFFSET 3",
+         "LIMIT 10"),
+        ("SELECT l_orderkey, l_linenumber FROM lineitem WHERE l_shipmode = 'AIR' LIMIT 12", "LIMIT 12"),
+        ("SELECT o_orderkey FROM orders WHERE o_comment NOT LIKE '%special%requests%'", "o_comment"),
+    ],
+)  # fmt: skip
+def test_what_is_pushed(pushed, query, word):
+    """Also the order of rows is the same, as DuckDB promises for files."""
+    rows, stock = both(pushed, query)
+    assert rows == stock
+    scan = last_offloaded(pushed)
+    assert word in scan["pushed"]
+    assert 0 < scan["answered"] <= scan["objects"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(DISTINCT l_shipmode) FROM lineitem",
+        "SELECT list(l_tax ORDER BY l_tax)[1] FROM lineitem",
+        "SELECT median(l_tax) FROM lineitem",
+        "SELECT l_shipmode, count(*) FROM lineitem GROUP BY ROLLUP (l_shipmode) ORDER BY ALL",
+        "SELECT count(*) FROM lineitem WHERE hash(l_comment) % 3 = 0",
+        "SELECT filename, count(*) FROM read_parquet('rados://data/offload/orders/*') GROUP BY 1 ORDER BY 1",
+        "SELECT count(*) FROM lineitem USING SAMPLE 10% (bernoulli, 7)",
+    ],
+)
+def test_what_is_not_pushed_whole(pushed, query):
+    rows, stock = both(pushed, query)
+    assert rows == stock
+
+
+def test_joins_tell_the_scans_their_keys(pushed):
+    """A small build side narrows what is asked of the other side's objects."""
+    query = (
+        "SELECT sum(l_extendedprice) FROM lineitem JOIN orders ON l_orderkey = o_orderkey "
+        "WHERE o_orderdate = DATE '1995-03-05' AND o_totalprice > 300000"
+    )
+    rows, stock = both(pushed, query)
+    assert rows == stock
+    assert last_scan(pushed, "offloaded AND first_object LIKE '%lineitem%'")["reply_bytes"] < 6_000_000
+
+
+def test_explain_says_what_and_why(pushed):
+    plan = pushed.execute("EXPLAIN SELECT sum(l_tax) FROM lineitem WHERE l_quantity < 3").fetchone()[1]
+    for word in ("Rados Offload", "Pushed", "sum(l_tax)", "Why", "always"):
+        assert word.lower() in plan.lower()
+    pushed.execute("SET rados_offload = 'auto'")
+    pushed.execute("EXPLAIN SELECT * FROM lineitem")
+    scan = last_scan(pushed)
+    assert (scan["offloaded"], scan["answered"]) == (False, 0)
+    assert "an answer is estimated to have" in scan["why"]
+
+
+def test_settings_are_checked(con):
+    for statement in ("SET rados_offload = 'maybe'", "SET rados_offload_in_flight = 0"):
+        with pytest.raises(duckdb.InvalidInputException):
+            con.execute(statement)
+
+
+def test_answers_that_are_too_large_are_read_and_remembered(pushed):
+    """Nobody knows how many groups there are until the first object has answered."""
+    pushed.execute("SET rados_offload = 'auto'")
+    query = "SELECT l_orderkey, l_linenumber, l_comment, count(*) FROM lineitem GROUP BY ALL ORDER BY ALL"
+    rows, stock = both(pushed, query)
+    assert rows == stock
+    tried = last_offloaded(pushed)
+    assert tried["answered"] == 0
+    assert "too large" in tried["fallback_reasons"]
+    assert pushed.execute(query).fetchall() == stock
+    again = pushed.execute(
+        "SELECT offloaded FROM rados_scans() WHERE why LIKE 'earlier answers were too large%'"
+    )
+    assert {row[0] for row in again.fetchall()} == {False}
+
+
+def test_no_class_on_one_osd(cluster, pushed):
+    """Objects of that OSD are read; the others are answered for."""
+    query = "SELECT count(*), sum(l_extendedprice) FROM lineitem WHERE l_quantity > 10"
+    moved = cluster.class_directory(0) / "libcls_rawduck.so"
+    aside = moved.with_suffix(".aside")
+    try:
+        moved.rename(aside)
+        cluster.restart("osd.0")
+        rows, stock = both(pushed, query)
+        assert rows == stock
+        scan = last_offloaded(pushed)
+        assert scan["answered"] > 0
+        assert scan["fell_back"] > 0
+        assert "no object class rawduck" in scan["fallback_reasons"]
+    finally:
+        aside.rename(moved)
+        cluster.restart("osd.0")
+
+
+def test_erasure_coded_pools_are_read(cluster, folder, con, tables):
+    con.execute(f"COPY (FROM '{folder}/orders.parquet') TO 'rados://coded/offload' (FORMAT parquet)")
+    con.execute("SET rados_offload = 'always'")
+    query = (
+        "SELECT count(*), sum(o_totalprice) FROM read_parquet('rados://coded/offload/*') WHERE o_custkey > 50"
+    )
+    rows, stock = both(con, query)
+    assert rows == stock
+
+
+def test_a_user_who_may_only_read(cluster, tables):
+    keyring = cluster.create_user("reader", "mon", "allow r", "osd", "allow r pool=data")
+    with connect(cluster, User("reader", keyring)) as con:
+        con.execute("SET rados_offload = 'always'")
+        query = f"SELECT count(*), sum(l_tax) FROM read_parquet('{tables}/lineitem/*') WHERE l_tax > 0.01"
+        rows, stock = both(con, query)
+        assert rows == stock
+
+
+def test_a_damaged_object_is_an_error(cluster, pushed):
+    """Where the writer recorded the footer's checksum, damage is found that reading does not notice."""
+    path, name = "rados://data/damage/x.parquet", "damage/x.parquet"
+    pushed.execute(f"COPY (SELECT range AS a FROM range(1000)) TO '{path}' (FORMAT parquet)")
+    good = pushed.execute(f"SELECT content FROM read_blob('{path}')").fetchone()[0]
+    footer = struct.unpack("<I", good[-8:-4])[0] + 8
+    query = f"SELECT sum(a) FROM read_parquet('{path}')"
+    pool = Pool(cluster.conf, cluster.keyring, "data")
+    unnoticed = 0
+    for place in range(len(good) - footer, len(good), 7):
+        damaged = bytearray(good)
+        damaged[place] ^= 1
+        pool.write(name, bytes(damaged))
+        pool.set_attribute(name, "rawduck.footer_crc32c", struct.pack("<I", crc32c(good[-footer:])))
+        try:
+            pushed.execute("SET rados_offload = 'never'").execute(query).fetchall()
+        except duckdb.Error:
+            continue
+        unnoticed += 1
+        pushed.execute("SET rados_offload = 'always'")
+        with pytest.raises(duckdb.IOException, match=r"damage/x.parquet.*checksum"):
+            pushed.execute(query).fetchall()
+    pool.close()
+    assert unnoticed > 5
+
+
+def test_an_osd_dies_while_queries_run(cluster, pushed):
+    reference = tpch.Reference(SOURCE, SCALE)
+
+    def disturb():
+        cluster.daemon("osd.1").kill()
+        cluster.wait(lambda: cluster.osds_up() == 2, "the monitor has noticed", dead=("osd.1",))
+
+    thread = threading.Thread(target=disturb)
+    try:
+        thread.start()
+        answers = 0
+        while thread.is_alive() or answers < 2:
+            for number in (1, 6):
+                rows = pushed.execute(reference.query(number)).fetchall()
+                assert tpch.difference(rows, reference.answer(number)) == ""
+                answers += 1
+    finally:
+        thread.join()
+        cluster.restart("osd.1")
