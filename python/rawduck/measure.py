@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -211,6 +212,8 @@ def _serve(fork: bool) -> None:
     # Results travel on the real standard output; anything a library prints goes to standard error instead.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # An interrupt at the terminal reaches this process too. Who started it reports it; this one is silent.
+    signal.signal(signal.SIGINT, signal.SIG_IGN if fork else signal.SIG_DFL)
     while True:
         try:
             task = pickle.load(sys.stdin.buffer)
@@ -222,6 +225,7 @@ def _serve(fork: bool) -> None:
         # This process has imported everything and opened nothing, so that a child of it is as good as new.
         child = os.fork()
         if child == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             _answer(task, output)
             os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import rawduck
@@ -29,6 +32,13 @@ class WhoTask:
 class DyingTask:
     def perform(self) -> Result:
         os._exit(3)
+
+
+@dataclass
+class SleepingTask:
+    def perform(self) -> Result:
+        time.sleep(60)
+        return Result()
 
 
 @dataclass
@@ -68,6 +78,25 @@ def test_a_task_that_dies_is_an_error_and_the_next_one_works(importable):
         with pytest.raises(rawduck.RawduckError, match="exit code 3"):
             worker.run(DyingTask())
         assert worker.run(WhoTask()).rows
+
+
+def test_an_interrupt_ends_the_task_without_a_word(importable, capfd):
+    """The terminal sends it to every process of the group: the server stays, its child goes."""
+    with Worker(fork=True) as worker:
+        timer = threading.Timer(1.0, _interrupt_children, [os.getpid()])
+        timer.start()
+        with pytest.raises(rawduck.RawduckError, match=f"exit code -{signal.SIGINT.value}"):
+            worker.run(SleepingTask())
+        timer.join()
+        assert worker.run(WhoTask()).rows
+    assert capfd.readouterr().err == ""
+
+
+def _interrupt_children(process: int) -> None:
+    """Sends SIGINT to all that descends from a process."""
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        _interrupt_children(int(child))
+        os.kill(int(child), signal.SIGINT)
 
 
 def test_what_is_measured(importable, tmp_path):
