@@ -108,6 +108,14 @@ def test_bad_arguments(tmp_path, arguments, message):
     assert "Traceback" not in result.stderr
 
 
+def test_without_the_queries_of_tpch(tmp_path):
+    missing = ["--duckdb-source", str(tmp_path / "missing")]
+    result = bench(tmp_path, "warm", "--quick", "--scale", "0.01", "--runs", "1", *missing)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "Left out: the queries of TPC-H" in result.stdout
+    assert "not measured" in result.stdout
+
+
 def test_without_root(tmp_path):
     """In a user namespace without any mapping the process has no right that a plain user lacks."""
     command = [*UNPRIVILEGED, str(Path(sys.executable).with_name("rawduck")), "bench", "scan", "fdp"]

@@ -17,6 +17,7 @@ from rawduck.bench.modes import ON_FILE, ON_FILE_DIRECTLY, ON_VOLUME, DuckMode
 from rawduck.bench.options import Options
 from rawduck.bench.results import Results
 from rawduck.bench.runner import Runner
+from rawduck.errors import RawduckError
 from rawduck.measure import QueryTask, Result, Session, Task, Worker
 from rawduck.paths import file_path
 
@@ -104,6 +105,15 @@ class Bench:
     def run_task(self, task: Task) -> Result:
         """Performs a task in a fresh process."""
         return self._worker.run(task)
+
+    def tpch_queries(self, experiment: Experiment, scale: float) -> dict[int, str]:
+        """The queries by number. None, and the report says why, without DuckDB's source release."""
+        try:
+            reference = tpch.Reference(self.options.duckdb_source, scale)
+        except RawduckError as error:
+            experiment.leave_out("the queries of TPC-H", str(error))
+            return {}
+        return {number: reference.query(number) for number in tpch.QUERY_NUMBERS}
 
     def scale(self, experiment: Experiment | type[Experiment]) -> float:
         chosen = self.options.scale

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from rawduck import tpch
 
 OWN_TARGET = "bench.rawduck"
 _OWN_NAME = r"bench(-\d+)?\.rawduck"
@@ -16,6 +18,8 @@ class Options:
     stock_dir: Path
     work_dir: Path
     out: Path
+    #: A source release of DuckDB, which has the queries of TPC-H.
+    duckdb_source: Path = field(default_factory=tpch.default_source)
     #: None leaves the choice to the experiment.
     scale: float | None = None
     runs: int | None = None

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rawduck import tpch
 from rawduck.bench import modes, stats
 from rawduck.bench.bench import database_of
 from rawduck.bench.experiment import CPU, FAULTS, WALL, Bar, Case, Experiment, Measurement, Mode
@@ -56,10 +55,10 @@ class Warm(Experiment):
     def cases(self) -> Iterator[Case]:
         scale = self.bench.scale(self)
         self._database = self.bench.database(scale)
-        reference = tpch.Reference(tpch.default_source(), scale)
+        queries = self.bench.tpch_queries(self, scale)
+        numbers = _QUICK_QUERIES if self.bench.options.quick else tuple(queries)
         ways = [modes.ours()[0], modes.stock()[0]]
-        for number in _QUICK_QUERIES if self.bench.options.quick else tpch.QUERY_NUMBERS:
-            query = reference.query(number)
+        for number, query in ((number, queries[number]) for number in numbers if number in queries):
             yield Case(
                 f"q{number:02}",
                 f"Query {number}, warm, scale factor {scale:g}",

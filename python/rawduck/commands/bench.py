@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import rawduck
-from rawduck import disks, paths, render
+from rawduck import disks, paths, render, tpch
 from rawduck.bench import EXPERIMENTS, report
 from rawduck.bench.bench import Bench, Outcome
 from rawduck.bench.options import OWN_TARGET, Options
@@ -65,6 +65,10 @@ def bench(
     memory_limit: Annotated[
         str | None, typer.Option(help="DuckDB's memory limit, such as 2GB.", show_default=False)
     ] = None,
+    duckdb_source: Annotated[
+        Path | None,
+        typer.Option(help="DuckDB's source release, with the TPC-H queries.", show_default=False),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the results that are there, run what is missing.")
     ] = False,
@@ -95,6 +99,7 @@ def bench(
         stock_dir=(stock_dir or work_dir).absolute(),
         work_dir=work_dir,
         out=(out or work_dir / "results").absolute(),
+        duckdb_source=duckdb_source or tpch.default_source(),
         scale=scale,
         runs=runs,
         threads=threads,
