@@ -31,7 +31,7 @@ def test_scan_on_a_device_and_resumed(tmp_path):
         unformatted = bench(tmp_path, *options)
         assert unformatted.returncode == 2
         assert "not a rawduck volume" in unformatted.stderr
-        first = bench(tmp_path, *options, "--format", "--overwrite", "--keep")
+        first = bench(tmp_path, *options, "--format", "--keep")
         assert first.returncode == 0, first.stdout + first.stderr
         files = json.loads(run_cli("ls", device, "--json").stdout)
         stock = tmp_path / "lineitem-sf0.05.duckdb"
@@ -39,6 +39,10 @@ def test_scan_on_a_device_and_resumed(tmp_path):
             ("bench-lineitem-sf0.05.duckdb", stock.stat().st_size)
         ]
         rows = rows_of(tmp_path, "scan")
+        refused = bench(tmp_path, *options, "--format", "--force")
+        assert refused.returncode == 2
+        assert "--resume" in refused.stderr
+        assert json.loads(run_cli("ls", device, "--json").stdout) == files
         resumed = bench(tmp_path, *options, "--resume")
         assert resumed.returncode == 0, resumed.stdout + resumed.stderr
         assert rows_of(tmp_path, "scan") == rows

@@ -69,11 +69,11 @@ class Bench:
     def _run(self, kind: type[Experiment]) -> Outcome:
         """Measures what is missing and writes the report."""
         experiment = kind(self)
-        # The machine is described anew each time: the target exists from the first experiment on.
-        self.volume.prepare()
         description = machine.describe(self.options.target, self.options.stock_dir)
         results = Results(self.options.out / kind.name, kind.name, description, kind.metrics)
+        # Before anything is formatted: it may refuse.
         results.open(self.options.resume, self.options.overwrite)
+        self.volume.prepare()
         Runner(experiment, results, self.runs(experiment)).run()
         bars = experiment.bars(results)
         path = report.write(experiment, results, bars, self.options)

@@ -36,7 +36,7 @@ def describe(target: str, stock_dir: Path) -> dict[str, Any]:
         "system": platform.freedesktop_os_release().get("PRETTY_NAME", platform.system()),
         "root": os.geteuid() == 0,
         "target": target,
-        "target_disk": _disk(Path(disks.block_device(target))),
+        "target_disk": _disk(_existing(disks.block_device(target))),
         "stock_disk": _disk(stock_dir),
         "stock_file_system": _file_system(stock_dir),
         "python": platform.python_version(),
@@ -51,6 +51,12 @@ def _cpu_model() -> str:
         if line.startswith(("model name", "Model")):
             return line.partition(":")[2].strip()
     return platform.processor() or "unknown"
+
+
+def _existing(target: str) -> Path:
+    """A target, or the folder of one that is still to be made."""
+    path = Path(target)
+    return path if path.exists() else path.parent
 
 
 def _disk(path: Path) -> dict[str, Any]:

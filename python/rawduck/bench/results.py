@@ -83,7 +83,7 @@ class Results:
     def open(self, resume: bool, overwrite: bool) -> None:
         """Reads what is there, or begins anew. Results of earlier runs are never lost unasked."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self.csv_path.exists() and not resume and not overwrite:
+        if not resume and not overwrite and self._has_rows():
             raise RawduckError(
                 f"{self.folder} has results already: continue them with --resume, replace them with "
                 "--overwrite, or name another folder with --out"
@@ -91,6 +91,10 @@ class Results:
         if self.csv_path.exists() and resume:
             self._read()
         self._write()
+
+    def _has_rows(self) -> bool:
+        """Whether there are more lines than the header."""
+        return self.csv_path.exists() and len(self.csv_path.read_text().splitlines()) > 1
 
     def _read(self) -> None:
         configurations = self.folder / CONFIGURATIONS_NAME
