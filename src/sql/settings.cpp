@@ -48,8 +48,8 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
                                   SetScope::GLOBAL);
     };
     add(SETTING_ENGINE,
-        "How nvme:// and direct:// reach the device: auto, io_uring, posix, or for NVMe namespaces "
-        "io_uring_cmd or nvme_ioctl.",
+        "How nvme:// and direct:// reach the device: auto, io_uring, posix, for NVMe namespaces "
+        "io_uring_cmd or nvme_ioctl, or xnvme:<interface> where xNVMe is installed.",
         LogicalType::VARCHAR, Value("auto"), OnSetEngine);
     add(SETTING_QUEUE_MODE,
         "How threads share the device's queues: thread (each has its own), pool (several, each behind a "

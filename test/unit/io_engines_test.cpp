@@ -1,4 +1,5 @@
 //! The posix and io_uring engines on a regular file, and on a loop device where the machine lets us make one.
+#include "common/aligned_buffer.hpp"
 #include "io/block_io.hpp"
 #include "io/engines/io_uring.hpp"
 #include "io/engines/nvme_device.hpp"
@@ -309,6 +310,22 @@ TEST_P(EngineTest, ALoopDevice) {
     }
 }
 
+TEST_P(EngineTest, ProgramsThatAreStartedInheritNothing) {
+    TemporaryFile file(FILE_BYTES);
+    auto io = Open(file.Path());
+    WriteAndReadBack(*io, 0, MIB, 0);
+    int of_the_file = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        char path[4096] = {};
+        const std::string link = "/proc/self/fd/" + std::to_string(fd);
+        if (readlink(link.c_str(), path, sizeof path - 1) > 0 && path == file.Path()) {
+            of_the_file++;
+            EXPECT_NE(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << "descriptor " << fd;
+        }
+    }
+    EXPECT_GT(of_the_file, 0);
+}
+
 //! No deeper than asked for, whatever sizes the engine's own queues come in.
 TEST_P(EngineTest, QueuesOfAnyDepth) {
     TemporaryFile file(FILE_BYTES);
@@ -320,6 +337,29 @@ TEST_P(EngineTest, QueuesOfAnyDepth) {
         EXPECT_LE(io->Stats().Snapshot(IoOperation::READ).depth_max, depth);
         EXPECT_LE(io->Stats().Snapshot(IoOperation::READ).depth_max, io->Caps().max_queue_depth);
     }
+}
+
+TEST_P(EngineTest, AQueueSaysWhenItIsFull) {
+    TemporaryFile file(FILE_BYTES);
+    auto device = OpenDevice(ResolveTarget(file.Path()), Options());
+    auto queue = device->CreateQueue(3, QueueUse::OWNED);
+    const uint32_t depth = queue->Depth();
+    EXPECT_LE(depth, 3u);
+    AlignedBuffer buffer((depth + 1) * 4096);
+    std::vector<Command> commands(depth + 1);
+    for (uint32_t i = 0; i <= depth; i++) {
+        commands[i].length = 4096;
+        commands[i].device_offset = i * 4096;
+        commands[i].data = buffer.Data() + i * 4096;
+        EXPECT_EQ(queue->Submit(commands[i]), i < depth) << i;
+    }
+    std::vector<Command *> completed(depth);
+    for (uint32_t reaped = 0; reaped < depth;) {
+        reaped += queue->Reap(completed.data(), depth - reaped, true);
+    }
+    EXPECT_TRUE(queue->Submit(commands[depth]));
+    EXPECT_EQ(queue->Reap(completed.data(), 1, true), 1u);
+    EXPECT_EQ(commands[depth].result, 4096);
 }
 
 TEST_P(EngineTest, AFailedWriteIsNamedAndTheNextSucceeds) {

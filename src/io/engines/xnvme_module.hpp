@@ -35,7 +35,8 @@ struct XnvmeModule {
     const char *library; //!< such as "xNVMe 0.7.5"
 
     //! 0 or a negative errno; -ENOTSUP where this libxnvme does not have the interface for such a path, and
-    //! -EINVAL where it would not open it for direct I/O.
+    //! -EINVAL where it would not open it for direct I/O, or its descriptor cannot be kept from other
+    //! programs.
     int (*open)(const XnvmeOpenOptions *options, XnvmeDeviceHandle **device);
     void (*close)(XnvmeDeviceHandle *device);
     //! Runs a command on the calling thread. 0, a positive NVMe status (bits 0-10 of device/nvme_status.hpp)

@@ -4,10 +4,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <libxnvme.h>
 #include <memory>
 #include <new>
 #include <string>
+#include <sys/stat.h>
 #include <vector>
 
 // xNVMe changed the layout of its options after 0.7.5 without changing its version or soname. Naming a
@@ -71,6 +73,16 @@ bool IsNamed(const char *opened, const char *wanted) {
     return !wanted || (opened && std::strcmp(opened, wanted) == 0);
 }
 
+//! libxnvme opens without O_CLOEXEC, and a program that this process starts would keep the device busy. Its
+//! descriptor is the first number of the backend's state; believed only if it is the file that was opened.
+bool KeepFromChildren(const xnvme_dev *device, const char *path) {
+    const int fd = *static_cast<const int *>(xnvme_dev_get_be_state(device));
+    struct stat opened, wanted;
+    const bool same = fstat(fd, &opened) == 0 && stat(path, &wanted) == 0 && opened.st_dev == wanted.st_dev &&
+                      opened.st_ino == wanted.st_ino;
+    return same && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+}
+
 int OpenDevice(const XnvmeOpenOptions *wanted, XnvmeDeviceHandle **device) {
     xnvme_opts options = xnvme_opts_default();
     options.be = "linux"; // after 0.7.5: any of the platform's that has these interfaces
@@ -89,7 +101,7 @@ int OpenDevice(const XnvmeOpenOptions *wanted, XnvmeDeviceHandle **device) {
     // named.
     const xnvme_opts *given = xnvme_dev_get_opts(opened);
     const bool named = IsNamed(given->async, wanted->async) && IsNamed(given->sync, wanted->sync);
-    if (!named || !given->direct) {
+    if (!named || !given->direct || !KeepFromChildren(opened, wanted->path)) {
         xnvme_dev_close(opened);
         return named ? -EINVAL : -ENOTSUP;
     }
