@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,31 @@ def test_everything_quickly(tmp_path):
             assert 0.9 <= float(row["flushes_per_commit"]) <= 1.1, row
     kept = {row["indexes_kept"] for row in rows_of(tmp_path, "art") if row["case"] == "constraints"}
     assert kept == {"6"}
+
+
+def test_micro_prints_what_every_engine_and_strategy_asks_for(tmp_path):
+    result = bench(tmp_path, "micro", "--scale", "0.01", "--runs", "1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "Left out: io_uring_cmd: " in result.stdout
+    assert "this is a regular file" in result.stdout
+    rows = [row for row in rows_of(tmp_path, "micro") if row["mode"] not in ("stock", "fio")]
+    strategies = ("sync", "single", "pool", "thread")
+    for case in ("block", "run", "customer", "commit"):
+        modes = {row["mode"] for row in rows if row["case"] == case}
+        assert {f"{engine}-{way}" for engine in ("io_uring", "posix") for way in strategies} <= modes
+    for row in rows:
+        commands, size = float(row["commands"]), float(row["bytes"])
+        if row["case"] == "block":
+            assert 256 * 1024 <= size <= 4 * 256 * 1024, row
+            assert 1 <= commands <= 4, row
+        elif row["case"] == "run":
+            assert 32_000_000 <= size <= 40_000_000, row
+            assert 122 <= commands <= 160, row
+        elif row["case"] == "commit":
+            assert float(row["flushes"]) + float(row["fua_commands"]) >= 1, row
+            assert 4096 <= size <= 64 * 1024, row
+        engine, _, strategy = row["mode"].rpartition("-")
+        assert re.search(rf"\b{engine} +{strategy} ", result.stdout), row["mode"]
 
 
 def test_spilling_goes_to_the_volume(tmp_path):

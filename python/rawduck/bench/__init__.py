@@ -8,6 +8,7 @@ from rawduck.bench.experiment import Experiment
 from rawduck.bench.fdp import Fdp
 from rawduck.bench.grouping import Grouping
 from rawduck.bench.load import Load
+from rawduck.bench.micro import Micro
 from rawduck.bench.paper import Passthrough, Strategies
 from rawduck.bench.scaling import Scaling
 from rawduck.bench.scan import Scan
@@ -17,5 +18,19 @@ from rawduck.bench.warm import Warm
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
     kind.name: kind
-    for kind in (Scan, Passthrough, Strategies, Tpch, Grouping, Spill, Load, Commits, Fdp, Art, Scaling, Warm)
+    for kind in (
+        Micro,
+        Scan,
+        Passthrough,
+        Strategies,
+        Tpch,
+        Grouping,
+        Spill,
+        Load,
+        Commits,
+        Fdp,
+        Art,
+        Scaling,
+        Warm,
+    )
 }

@@ -79,16 +79,21 @@ class Database:
 
     def make_cold(self) -> None:
         """Nothing of stock's file stays in memory. A volume is read directly and never cached."""
-        left = cold.evict(self.stock_path)
-        if left:
-            raise rawduck.RawduckError(
-                f"the kernel keeps {render.size(left)} of {self.stock_path} in memory, so it cannot be "
-                "measured cold; run as root, or see that no other process uses the file"
-            )
+        make_cold(self.stock_path)
 
     @property
     def _mark(self) -> str:
         return f"{self.name} {duckdb.__version__}"
+
+
+def make_cold(path: Path) -> None:
+    """Nothing of a file stays in the page cache. Raises RawduckError where the kernel keeps some."""
+    left = cold.evict(path)
+    if left:
+        raise rawduck.RawduckError(
+            f"the kernel keeps {render.size(left)} of {path} in memory, so it cannot be measured cold; run "
+            "as root, or see that no other process uses the file"
+        )
 
 
 def _made_for(stock: Path) -> str | None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rawduck.measure import Result
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from rawduck.bench.bench import Bench
     from rawduck.bench.results import Results
 
@@ -162,6 +164,10 @@ class Experiment:
     def notes(self, results: Results) -> list[str]:
         """Paragraphs or tables of Markdown for the report, after the bars."""
         return []
+
+    def tables(self, results: Results) -> Iterable[Table]:
+        """What the command prints beside the bars."""
+        return ()
 
     def plots(self, results: Results, folder: Path) -> list[Path]:
         """Draws into the folder. Called only where matplotlib is installed."""

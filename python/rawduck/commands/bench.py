@@ -151,6 +151,8 @@ def _print(outcome: Outcome) -> None:
                 met = "[green]yes[/]" if bar.met else "[yellow]no[/]"
                 table.add_row(bar.work, bar.wanted, format(bar.reached, bar.format), met)
         render.console.print(table)
+    for table in outcome.experiment.tables(outcome.results):
+        render.console.print(table)
     for what, why in outcome.experiment.left_out:
         render.console.print(f"Left out: {what}: {why}", soft_wrap=True, markup=False)
     for row in outcome.results.failures():
