@@ -4,6 +4,7 @@
 //! Whatever goes wrong is in the reply; a negative return code means that there is none. Nothing thrown here
 //! may reach the OSD, which would end it.
 #include "ceph/class/engine.hpp"
+#include "ceph/protocol/footer_checksum.hpp"
 
 #include <rados/objclass.h>
 
@@ -35,11 +36,8 @@ class ClsObject final : public ObjectSource {
 
     bool RecordedFooterCrc(uint32_t &crc) override {
         ceph::bufferlist bytes;
-        if (cls_cxx_getxattr(context_, FOOTER_ATTRIBUTE, &bytes) != sizeof(crc)) {
-            return false;
-        }
-        bytes.begin().copy(sizeof(crc), reinterpret_cast<char *>(&crc));
-        return true;
+        return cls_cxx_getxattr(context_, FOOTER_ATTRIBUTE, &bytes) > 0 &&
+               ReadFooterAttribute(bytes.to_str(), size_, crc);
     }
 
   private:

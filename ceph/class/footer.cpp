@@ -1,6 +1,6 @@
 #include "ceph/class/footer.hpp"
 
-#include "volume/format/crc32c.hpp"
+#include "ceph/protocol/footer_checksum.hpp"
 
 #include <cstring>
 #include <functional>
@@ -10,8 +10,6 @@ namespace rawduck {
 
 namespace {
 
-constexpr char PARQUET_MAGIC[4] = {'P', 'A', 'R', '1'};
-constexpr uint64_t TAIL_BYTES = 8; //!< length of the metadata, magic
 constexpr int DEPTH_MAX = 24;
 
 struct Unsound {
@@ -332,26 +330,26 @@ std::string CheckMetadata(const char *data, size_t length, uint64_t data_end) {
 
 std::string CheckFooter(ObjectSource &object, uint64_t &read_bytes) {
     const uint64_t size = object.Size();
-    if (size < 4 + TAIL_BYTES) {
+    if (size < 4 + PARQUET_TAIL_BYTES) {
         return "it is too short for a Parquet file";
     }
-    char tail[TAIL_BYTES];
-    object.Read(size - TAIL_BYTES, TAIL_BYTES, tail);
+    char tail[PARQUET_TAIL_BYTES];
+    object.Read(size - PARQUET_TAIL_BYTES, PARQUET_TAIL_BYTES, tail);
     uint32_t length;
     std::memcpy(&length, tail, sizeof(length));
     if (std::memcmp(tail + 4, PARQUET_MAGIC, sizeof(PARQUET_MAGIC)) != 0) {
         return "it does not end as a Parquet file does";
     }
-    if (length > FOOTER_BYTES_MAX || length > size - TAIL_BYTES - 4) {
+    if (length > FOOTER_BYTES_MAX || length > size - PARQUET_TAIL_BYTES - 4) {
         return "its Parquet footer is longer than the object or than " + std::to_string(FOOTER_BYTES_MAX) +
                " bytes";
     }
-    const uint64_t start = size - TAIL_BYTES - length;
-    std::string footer(length + TAIL_BYTES, '\0');
+    const uint64_t start = size - PARQUET_TAIL_BYTES - length;
+    std::string footer(length + PARQUET_TAIL_BYTES, '\0');
     object.Read(start, footer.size(), &footer[0]);
-    read_bytes += TAIL_BYTES + footer.size();
+    read_bytes += PARQUET_TAIL_BYTES + footer.size();
     uint32_t recorded;
-    if (object.RecordedFooterCrc(recorded) && recorded != Crc32c(0, footer.data(), footer.size())) {
+    if (object.RecordedFooterCrc(recorded) && recorded != FooterCrc(footer.data(), footer.size())) {
         return "its Parquet footer does not match the checksum that its writer recorded";
     }
     return CheckMetadata(footer.data(), length, start);

@@ -15,12 +15,8 @@ class ObjectSource {
     //! Exactly `length` bytes from `offset`, or throws std::runtime_error. Only called on the thread that
     //! made this object: cls_cxx_read belongs to the operation's own thread.
     virtual void Read(uint64_t offset, size_t length, char *buffer) = 0;
-    //! CRC32C of the footer, its length and the magic behind it, if the writer recorded one
-    //! (FOOTER_ATTRIBUTE).
+    //! What the writer recorded, if it did (ceph/protocol/footer_checksum.hpp).
     virtual bool RecordedFooterCrc(uint32_t &crc) = 0;
 };
-
-//! The extended attribute of an object in which a writer records RecordedFooterCrc: 4 bytes, little-endian.
-constexpr const char *FOOTER_ATTRIBUTE = "rawduck.footer_crc32c";
 
 } // namespace rawduck

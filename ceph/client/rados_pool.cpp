@@ -162,7 +162,8 @@ void RadosPool::Read(const std::string &object, uint64_t version, void *data, ui
     }
 }
 
-void RadosPool::Write(const std::string &object, const void *data, uint64_t length, bool must_create) {
+void RadosPool::Write(const std::string &object, const void *data, uint64_t length, bool must_create,
+                      const char *attribute_name, const std::string &attribute) {
     handle_->RequireSameProcess(PathOf(object));
     if (length > OBJECT_BYTES_MAX) {
         ThrowRadosError(-EFBIG, PathOf(object), "write " + std::to_string(length) + " bytes");
@@ -172,6 +173,7 @@ void RadosPool::Write(const std::string &object, const void *data, uint64_t leng
         rados_write_op_create(op.get(), LIBRADOS_CREATE_EXCLUSIVE, nullptr);
     }
     rados_write_op_write_full(op.get(), static_cast<const char *>(data), length);
+    rados_write_op_setxattr(op.get(), attribute_name, attribute.data(), attribute.size());
     const int code = rados_write_op_operate(op.get(), io_, object.c_str(), nullptr, 0);
     stats_->Count(RadosOperation::WRITE, code, length);
     if (code < 0) {

@@ -61,8 +61,10 @@ class RadosPool {
     void Read(const std::string &object, uint64_t version, void *data, uint64_t length, uint64_t offset);
 
     //! Replaces the object, or makes it; it is durable on return. Atomic: readers see the old or the new one.
-    //! `must_create`: throws EXISTS when it is there. At most OBJECT_BYTES_MAX.
-    void Write(const std::string &object, const void *data, uint64_t length, bool must_create);
+    //! `must_create`: throws EXISTS when it is there. At most OBJECT_BYTES_MAX. `attribute` becomes the
+    //! extended attribute of this name in the same operation.
+    void Write(const std::string &object, const void *data, uint64_t length, bool must_create,
+               const char *attribute_name, const std::string &attribute);
 
     //! False when it was not there.
     bool Remove(const std::string &object);

@@ -1,5 +1,7 @@
 #include "ceph/filesystem/rados_file.hpp"
 
+#include "ceph/protocol/footer_checksum.hpp"
+
 #include "ceph/client/rados_path.hpp"
 #include "common/error.hpp"
 
@@ -79,7 +81,8 @@ void RadosFileHandle::Publish() {
     if (published_) {
         return;
     }
-    pool_->Write(object_, written_.data(), written_.size(), must_create_);
+    pool_->Write(object_, written_.data(), written_.size(), must_create_, FOOTER_ATTRIBUTE,
+                 FooterAttributeOf(written_.data(), written_.size()));
     published_ = true;
     must_create_ = false; // from now on it is our own that is replaced
 }

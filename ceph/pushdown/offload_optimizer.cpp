@@ -70,15 +70,16 @@ class OffloadRewriter {
             return;
         }
         bool replaced = false;
+        const bool whole = mode_ != "filters";
         switch (op->type) {
         case LogicalOperatorType::LOGICAL_AGGREGATE_AND_GROUP_BY:
-            replaced = Try(op, op->children[0], &OffloadRewriter::PushAggregate);
+            replaced = whole && Try(op, op->children[0], &OffloadRewriter::PushAggregate);
             break;
         case LogicalOperatorType::LOGICAL_TOP_N:
-            replaced = Try(op, op->children[0], &OffloadRewriter::PushTopN);
+            replaced = whole && Try(op, op->children[0], &OffloadRewriter::PushTopN);
             break;
         case LogicalOperatorType::LOGICAL_LIMIT:
-            replaced = Try(op, op->children[0], &OffloadRewriter::PushLimit);
+            replaced = whole && Try(op, op->children[0], &OffloadRewriter::PushLimit);
             break;
         case LogicalOperatorType::LOGICAL_FILTER:
         case LogicalOperatorType::LOGICAL_GET:
@@ -207,10 +208,10 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
     const std::string what = Describe(query.request);
     Decision decision;
     decision.offload = true;
-    decision.why = std::string(SETTING_RADOS_OFFLOAD) + " = 'always'";
+    decision.why = std::string(SETTING_RADOS_OFFLOAD) + " = '" + mode_ + "'";
     auto data = make_uniq<OffloadBindData>();
     data->learn_as = paths.front() + ": " + what;
-    if (mode_ != "always") {
+    if (mode_ == "auto") {
         const std::string no_class = NoClassBecause(attempt.targets.front().pool->Name());
         if (!no_class.empty()) {
             throw NotPushable{no_class};
@@ -224,8 +225,8 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
         return nullptr;
     }
     query.request.reply_bytes_max = decision.reply_bytes_max;
-    query.request.format = Setting(context_, SETTING_RADOS_OFFLOAD_LZ4) == "true" ? ReplyFormat::CHUNKS_LZ4
-                                                                                  : ReplyFormat::CHUNKS;
+    const bool lz4 = mode_ == "filters" || Setting(context_, SETTING_RADOS_OFFLOAD_LZ4) == "true";
+    query.request.format = lz4 ? ReplyFormat::CHUNKS_LZ4 : ReplyFormat::CHUNKS;
     data->probe = decision.probe;
     data->targets = std::move(attempt.targets);
     data->request = query.request;
@@ -441,8 +442,8 @@ void KeepFirstRowsWhole(LogicalOperator &op) {
 
 void CheckMode(duckdb::ClientContext &, duckdb::SetScope, duckdb::Value &value) {
     const std::string mode = value.ToString();
-    if (mode != "auto" && mode != "never" && mode != "always") {
-        throw duckdb::InvalidInputException("%s: '%s' is not 'auto', 'never' or 'always'",
+    if (mode != "auto" && mode != "never" && mode != "always" && mode != "filters") {
+        throw duckdb::InvalidInputException("%s: '%s' is not 'auto', 'never', 'always' or 'filters'",
                                             SETTING_RADOS_OFFLOAD, mode);
     }
 }
@@ -460,7 +461,7 @@ void RegisterOffload(duckdb::ExtensionLoader &loader) {
     auto &config = duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance());
     config.AddExtensionOption(
         SETTING_RADOS_OFFLOAD,
-        "Push queries over rados:// Parquet objects into the OSDs: auto, never or always",
+        "Push queries over rados:// Parquet objects into the OSDs: auto, never, always or filters",
         LogicalType::VARCHAR, duckdb::Value(RADOS_OFFLOAD_DEFAULT), CheckMode);
     config.AddExtensionOption(SETTING_RADOS_OFFLOAD_LZ4,
                               "Compress the answers of OSDs with LZ4, for links slower than a few gigabits",

@@ -3,7 +3,8 @@
 
 namespace rawduck {
 
-//! 'auto', 'never' or 'always'.
+//! 'auto', 'never', 'always', or 'filters': every scan, but only filters and the choice of columns, and LZ4,
+//! which is what Skyhook pushes. (It sends Arrow IPC; these are DuckDB's chunks.)
 constexpr const char *SETTING_RADOS_OFFLOAD = "rados_offload";
 constexpr const char *RADOS_OFFLOAD_DEFAULT = "auto";
 //! LZ4 in the replies: worth it on links slower than a few gigabits.

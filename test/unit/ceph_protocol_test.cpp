@@ -1,4 +1,5 @@
 #include "ceph/protocol/bytes.hpp"
+#include "ceph/protocol/footer_checksum.hpp"
 #include "ceph/protocol/messages.hpp"
 #include "volume/format/crc32c.hpp"
 
@@ -143,6 +144,20 @@ TEST(CephProtocolTest, RequestsThatMakeNoSenseAreRefused) {
     request = SomeRequest();
     request.outputs.assign(REQUEST_ITEMS_MAX + 1, "a");
     EXPECT_THROW(Decoded(EncodeRequest(request)), ProtocolError);
+}
+
+TEST(CephProtocolTest, TheFootersChecksumIsForThisObjectOnly) {
+    std::string object = "PAR1....metadata";
+    object += std::string("\x08\0\0\0", 4) + "PAR1";
+    const std::string value = FooterAttributeOf(object.data(), object.size());
+    uint32_t crc = 0;
+    ASSERT_TRUE(ReadFooterAttribute(value, object.size(), crc));
+    EXPECT_EQ(crc, Crc32c(0, object.data() + 8, object.size() - 8));
+    EXPECT_FALSE(ReadFooterAttribute(value, object.size() + 1, crc));
+    EXPECT_FALSE(ReadFooterAttribute(value.substr(1), object.size(), crc));
+    object[object.size() - 5] = 1; // a length beyond the object
+    EXPECT_EQ(FooterAttributeOf(object.data(), object.size()), "");
+    EXPECT_EQ(FooterAttributeOf("a,b\n1,2\n", 8), "");
 }
 
 } // namespace rawduck
