@@ -90,7 +90,7 @@ int OpenDevice(const XnvmeOpenOptions *wanted, XnvmeDeviceHandle **device) {
     options.sync = wanted->sync;
     options.rdwr = !wanted->read_only;
     options.rdonly = wanted->read_only;
-    options.direct = 1;
+    options.direct = wanted->byte_offsets; // NVMe commands know no page cache, and their device no O_DIRECT
     xnvme_dev *opened = xnvme_dev_open(wanted->path, &options);
     if (!opened) {
         // Where no backend fits, 0.7.5 leaves an errno that is none.
@@ -101,7 +101,8 @@ int OpenDevice(const XnvmeOpenOptions *wanted, XnvmeDeviceHandle **device) {
     // named.
     const xnvme_opts *given = xnvme_dev_get_opts(opened);
     const bool named = IsNamed(given->async, wanted->async) && IsNamed(given->sync, wanted->sync);
-    if (!named || !given->direct || !KeepFromChildren(opened, wanted->path)) {
+    const bool direct = given->direct || !wanted->byte_offsets;
+    if (!named || !direct || !KeepFromChildren(opened, wanted->path)) {
         xnvme_dev_close(opened);
         return named ? -EINVAL : -ENOTSUP;
     }
