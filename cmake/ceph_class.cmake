@@ -1,6 +1,5 @@
-# The object class for Ceph's OSDs, libcls_rawduck.so, in two link forms as the extension has them. The static one
-# is what is installed on a cluster. The host one takes DuckDB's code from DuckDB's Python package, which builds in
-# a minute: for the tests, and for clusters on this machine (`rawduck ceph up`).
+# The object class for Ceph's OSDs, libcls_rawduck.so. It takes DuckDB's code from DuckDB's Python package, and so
+# builds in a minute: an OSD that loads it has that package's module inside, but never runs Python.
 find_path(RAWDUCK_OBJCLASS_DIR rados/objclass.h)
 
 file(GLOB RAWDUCK_ENGINE_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/query/*.cpp ceph/class/*.cpp)
@@ -46,16 +45,9 @@ function(rawduck_class_target target directory)
                         OUTPUT_NAME cls_rawduck LIBRARY_OUTPUT_DIRECTORY ${directory})
 endfunction()
 
-if(RAWDUCK_STATIC AND RAWDUCK_OBJCLASS_DIR)
-  rawduck_class_target(rawduck_class_static ${CMAKE_BINARY_DIR}/static ${RAWDUCK_ENGINE_SOURCES})
-  target_compile_options(rawduck_class_static PRIVATE -ffunction-sections -fdata-sections)
-  target_link_libraries(rawduck_class_static PRIVATE ${RAWDUCK_LIBDUCKDB} ${CMAKE_DL_LIBS})
-  target_link_options(rawduck_class_static PRIVATE -Wl,--gc-sections -Wl,--exclude-libs,ALL $<$<CONFIG:Release>:-s>)
-endif()
-
 if(NOT RAWDUCK_DUCKDB_MODULE OR NOT RAWDUCK_LIBPYTHON)
-  message(STATUS "The object class is built in its static form only: ${Python_EXECUTABLE} has no duckdb package, or "
-                 "there is no libpython for it (scripts/bootstrap.sh test)")
+  message(STATUS "The object class is left out: ${Python_EXECUTABLE} has no duckdb package, or there is no libpython "
+                 "for it (scripts/bootstrap_ceph.sh)")
   return()
 endif()
 add_library(rawduck_engine OBJECT EXCLUDE_FROM_ALL ${RAWDUCK_ENGINE_SOURCES})

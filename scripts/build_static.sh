@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the extension in its static form and tests it. The first run builds DuckDB itself, which takes 30 minutes
 # on 4 cores and an hour on 2; it can be interrupted and goes on where it was. Later runs take a minute.
-# The results: build/static/rawduck/static/rawduck.duckdb_extension and, where Ceph's headers are, libcls_rawduck.so
+# The result: build/static/rawduck/static/rawduck.duckdb_extension
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,13 +53,6 @@ build build/static/rawduck-configure.log cmake -S . -B "$rawduck_build" -G Ninja
 build build/static/rawduck.log ninja -C "$rawduck_build" rawduck_static rawduck_loader rawduck_static_host
 
 say "built $rawduck_build/static/rawduck.duckdb_extension"
-if [ -e /usr/include/rados/objclass.h ]; then
-    say "building the object class for Ceph's OSDs"
-    build build/static/class.log ninja -C "$rawduck_build" rawduck_class_static
-    say "built $rawduck_build/static/libcls_rawduck.so"
-else
-    say "leaving out the object class for Ceph's OSDs: no rados/objclass.h (scripts/bootstrap_ceph.sh installs it)"
-fi
 say "testing it in a program that exports no symbols"
 scratch=$(mktemp -d build/static/test-XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
