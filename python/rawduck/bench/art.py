@@ -9,8 +9,8 @@ from pathlib import Path
 
 import duckdb
 
-from rawduck import cold
 from rawduck.bench import modes
+from rawduck.bench.data import make_cold
 from rawduck.bench.experiment import (
     CPU,
     READ,
@@ -218,7 +218,7 @@ class Art(Experiment):
 
     def _check_constraints(self, mode: Mode) -> Measurement:
         assert isinstance(mode, modes.DuckMode)
-        cold.evict(self._stock_path)
+        make_cold(self._stock_path)
         session = self.bench.session(mode, self._database(mode))
         measurement = Measurement.of(self.bench.run_task(ConstraintsTask(**vars(session))))
         values = measurement.values
@@ -227,7 +227,7 @@ class Art(Experiment):
         return measurement
 
     def _read_only(self, mode: modes.DuckMode) -> Session:
-        cold.evict(self._stock_path)
+        make_cold(self._stock_path)
         session = self.bench.session(mode, self._database(mode))
         session.attach_options = "READ_ONLY"
         return session

@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from rawduck import cold, paths
+from rawduck import paths
 from rawduck.bench import modes
-from rawduck.bench.data import Volume
+from rawduck.bench.data import Volume, make_cold
 from rawduck.bench.experiment import CPU, READ, WALL, Case, Experiment, Measurement, Metric, Mode
 from rawduck.bench.results import Results
 
@@ -87,7 +87,7 @@ class Scaling(Experiment):
         others, numbers = [], range(2, count + 1)
         for number in numbers:
             stock = self._stock_copy(number)
-            cold.evict(stock)
+            make_cold(stock)
             on_volume = self._volume(number).path(self._database.volume_name)
             path = on_volume if mode.place == modes.ON_VOLUME else str(stock)
             others.append(f"ATTACH {paths.quote(path)} AS copy{number} (READ_ONLY)")
