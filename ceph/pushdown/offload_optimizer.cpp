@@ -6,7 +6,6 @@
 #include "ceph/pushdown/offload_setting.hpp"
 #include "ceph/pushdown/pushed_query.hpp"
 #include "ceph/pushdown/rados_source.hpp"
-#include "common/error.hpp"
 
 #include "duckdb/function/builtin_function_lookup.hpp"
 #include "duckdb/function/function_binder.hpp"
@@ -124,8 +123,11 @@ class OffloadRewriter {
                 Remember(paths, false, "", reason.why);
             }
             return false;
-        } catch (const Error &error) {
-            Remember(paths, false, "", error.what());
+        } catch (const duckdb::InterruptException &) {
+            throw;
+        } catch (const std::exception &error) {
+            // Nothing has changed in the plan yet: reading is always possible, and says itself what is wrong.
+            Remember(paths, false, "", duckdb::ErrorData(error).RawMessage());
             return false;
         }
     }
@@ -316,6 +318,13 @@ bool OffloadRewriter::PushFirstRows(Attempt &attempt, uint64_t rows,
 
 bool OffloadRewriter::PushTopN(Attempt &attempt) {
     auto &top = attempt.op->Cast<duckdb::LogicalTopN>();
+    if (mode_ == "auto") {
+        // Reading skips what cannot be among the first rows any more, in every object after the first, and
+        // fetches other columns for these rows only. An OSD knows its own object alone.
+        Remember({attempt.targets.front().path}, false, "",
+                 "the first rows of an order are found faster by reading");
+        return true;
+    }
     return PushFirstRows(attempt, top.limit + top.offset, &top.orders);
 }
 
@@ -472,7 +481,7 @@ void RegisterOffload(duckdb::ExtensionLoader &loader) {
     duckdb::OptimizerExtension extension;
     extension.pre_optimize_function = [](duckdb::OptimizerExtensionInput &input,
                                          unique_ptr<LogicalOperator> &plan) {
-        if (Setting(input.context, SETTING_RADOS_OFFLOAD) != "never") {
+        if (Setting(input.context, SETTING_RADOS_OFFLOAD) == "always") {
             KeepFirstRowsWhole(*plan);
         }
     };

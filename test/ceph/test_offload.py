@@ -151,6 +151,46 @@ def test_explain_says_what_and_why(pushed):
     assert "an answer is estimated to have" in scan["why"]
 
 
+def test_first_rows_of_an_order_are_read(pushed):
+    """Unless they shall be pushed always: reading skips most of the objects' columns."""
+    pushed.execute("SET rados_offload = 'auto'")
+    before = last_scan(pushed)["scan"]
+    rows, stock = both(pushed, "SELECT * FROM lineitem ORDER BY l_extendedprice DESC, l_orderkey LIMIT 5")
+    assert rows == stock
+    assert not one(pushed, "SELECT count(*) FROM rados_scans() WHERE offloaded AND scan > ?", before)
+
+
+def test_prepared_statements_see_new_objects(pushed):
+    pushed.execute("COPY (SELECT 1 AS a) TO 'rados://data/prepared/1.parquet' (FORMAT parquet)")
+    pushed.execute(
+        "PREPARE p AS SELECT sum(a), count(*) FROM read_parquet('rados://data/prepared/*') WHERE a > $1"
+    )
+    assert pushed.execute("EXECUTE p(0)").fetchall() == [(1, 1)]
+    pushed.execute("COPY (SELECT 2 AS a) TO 'rados://data/prepared/2.parquet' (FORMAT parquet)")
+    assert pushed.execute("EXECUTE p(0)").fetchall() == [(3, 2)]
+    assert pushed.execute("EXECUTE p(1)").fetchall() == [(2, 1)]
+
+
+def test_objects_with_other_types_are_cast_as_read_parquet_does(pushed):
+    """The first object says what the columns are."""
+    pushed.execute(
+        "COPY (SELECT 5::BIGINT AS a, 'x' AS b) TO 'rados://data/types/1.parquet' (FORMAT parquet)"
+    )
+    pushed.execute(
+        "COPY (SELECT 6::TINYINT AS a, 'y' AS b) TO 'rados://data/types/2.parquet' (FORMAT parquet)"
+    )
+    for query in (
+        "SELECT sum(a), max(b) FROM {}",
+        "SELECT a, b FROM {} WHERE a > 5",
+        "SELECT a FROM {} LIMIT 2",
+    ):
+        rows, stock = both(pushed, query.format("read_parquet('rados://data/types/*')"))
+        assert rows == stock
+    pushed.execute("COPY (SELECT 'z' AS b) TO 'rados://data/types/3.parquet' (FORMAT parquet)")
+    with pytest.raises(duckdb.Error, match=r'"?a"?'):
+        pushed.execute("SELECT sum(a) FROM read_parquet('rados://data/types/*')").fetchall()
+
+
 def test_settings_are_checked(con):
     for statement in ("SET rados_offload = 'maybe'", "SET rados_offload_in_flight = 0"):
         with pytest.raises(duckdb.InvalidInputException):
