@@ -49,8 +49,10 @@ class AlignedBuffer {
     }
     //! Drops the first `length` bytes; the rest moves to the start.
     void DropFront(size_t length) {
-        memmove(data_.get(), data_.get() + length, size_ - length);
-        size_ -= length;
+        if (length > 0) {
+            memmove(data_.get(), data_.get() + length, size_ - length);
+            size_ -= length;
+        }
     }
     //! Gives memory back when more is held than `keep` bytes and the contents need no more than that.
     void Shrink(size_t keep) {

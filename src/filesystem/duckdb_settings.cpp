@@ -49,6 +49,15 @@ uint64_t ParseMemorySize(const std::string &text) {
     return bytes;
 }
 
+uint64_t ParseSpillBuffer(const std::string &text) {
+    const uint64_t bytes = ParseSize(text, SETTING_SPILL_BUFFER);
+    if (bytes > SPILL_BUFFER_LIMIT) {
+        throw Error(ErrorCode::INVALID,
+                    std::string(SETTING_SPILL_BUFFER) + ": " + text + " is more than 1 GiB");
+    }
+    return bytes;
+}
+
 MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
     MountOptions options;
     duckdb::Value value;
@@ -69,6 +78,9 @@ MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
     }
     if (Lookup(opener, SETTING_PLACEMENT, value)) {
         options.io.placement = ParsePlacement(value.ToString());
+    }
+    if (Lookup(opener, SETTING_SPILL_BUFFER, value)) {
+        options.spill_buffer_bytes = ParseSpillBuffer(value.ToString());
     }
     return options;
 }

@@ -35,6 +35,9 @@ void OnSetPlacement(ClientContext &, SetScope, Value &value) {
 void OnSetMemorySize(ClientContext &, SetScope, Value &value) {
     Translated([&] { ParseMemorySize(value.ToString()); });
 }
+void OnSetSpillBuffer(ClientContext &, SetScope, Value &value) {
+    Translated([&] { ParseSpillBuffer(value.ToString()); });
+}
 
 } // namespace
 
@@ -68,6 +71,11 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
         "placement identifier per class, such as 'database=0,wal=1,temporary=2,metadata=3'; nvme_fdp() shows "
         "what there is.",
         LogicalType::VARCHAR, Value("auto"), OnSetPlacement);
+    add(SETTING_SPILL_BUFFER,
+        "Memory of each volume in which spilled blocks wait to be written, such as '16 MiB'; 0: a thread "
+        "that "
+        "spills waits for the device.",
+        LogicalType::VARCHAR, Value("16 MiB"), OnSetSpillBuffer);
     add(SETTING_PREFETCH,
         "Whether scans of nvme:// and direct:// databases read ahead in runs of up to 32 MiB.",
         LogicalType::BOOLEAN, Value::BOOLEAN(true), nullptr);

@@ -39,6 +39,7 @@ std::vector<Column> VolumeColumns() {
             {"log_bytes", LogicalType::UBIGINT},
             {"log_records", LogicalType::UBIGINT},
             {"mount_ms", LogicalType::DOUBLE},
+            {"spill_buffer_bytes", LogicalType::UBIGINT},
             {"warning", LogicalType::VARCHAR},
             {"poisoned", LogicalType::VARCHAR}};
 }
@@ -68,6 +69,7 @@ duckdb::vector<Value> VolumeRow(const VolumeInfo &info) {
             Value::UBIGINT(info.log_bytes),
             Value::UBIGINT(info.log_records),
             Value::DOUBLE(info.mount_ms),
+            Value::UBIGINT(info.spill_buffer_bytes),
             TextOrNull(info.warning),
             TextOrNull(info.poisoned)};
 }

@@ -15,6 +15,7 @@
 #include "volume/hole_set.hpp"
 #include "volume/metadata_log.hpp"
 #include "volume/space.hpp"
+#include "volume/spill_buffer.hpp"
 
 #include <atomic>
 #include <map>
@@ -28,7 +29,11 @@ struct FileContext {
     BlockIo &io;
     Space &space;
     MetadataLog &log;
+    SpillBuffer &spill;
     uint32_t lba_size;
+
+    //! Gives back what a temporary file covered. Nobody may be reading or writing it.
+    void FreeTemporary(const std::vector<Extent> &extents) const;
 };
 
 //! Thread-safe, except that the members marked so are guarded by the volume's names mutex.

@@ -14,6 +14,11 @@ namespace {
 constexpr uint64_t VERIFY_BYTES_MAX = 256 * KIB;
 } // namespace
 
+void FileContext::FreeTemporary(const std::vector<Extent> &extents) const {
+    spill.Forget(extents);
+    space.Free(extents);
+}
+
 File::File(const FileContext &context, uint64_t id, std::string name, FileKind kind,
            const CatalogEntry *entry)
     : context_(context), id_(id), kind_(kind), name_(std::move(name)), modified_us_(NowUs()) {
@@ -210,7 +215,7 @@ void File::Truncate(uint64_t size) {
     modified_us_ = NowUs();
     std::vector<Extent> freed = CutUnits(AlignUp(size, UNIT_SIZE) / UNIT_SIZE);
     if (IsTemp()) {
-        context_.space.Free(freed);
+        context_.FreeTemporary(freed);
         return;
     }
     if (Removed()) {
@@ -262,6 +267,9 @@ bool File::Deallocate(uint64_t offset, uint64_t length) {
     if (taken) {
         for (const Segment &segment : Segments(nullptr, end - begin, begin)) {
             context_.log.BeforeOverwrite(segment.device_offset, segment.length);
+            if (IsTemp()) {
+                context_.spill.Forget(segment.device_offset, segment.length);
+            }
             taken = context_.io.Deallocate(segment.device_offset, segment.length) && taken;
         }
     }

@@ -51,7 +51,11 @@ void File::ReadDevice(char *data, uint64_t length, uint64_t offset) const {
         Request request;
         request.opcode = Opcode::READ;
         request.segments = Segments(data, length, offset);
-        context_.io.Execute(request);
+        if (IsTemp()) {
+            context_.spill.Read(request);
+        } else {
+            context_.io.Execute(request);
+        }
     } else {
         ReadUnaligned(data, length, offset);
     }

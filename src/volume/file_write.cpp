@@ -96,7 +96,11 @@ void File::WriteVerified(const char *data, uint64_t length, uint64_t offset) {
     for (const Segment &segment : request.segments) {
         context_.log.BeforeOverwrite(segment.device_offset, segment.length);
     }
-    context_.io.Execute(request);
+    if (IsTemp()) {
+        context_.spill.Write(request);
+    } else {
+        context_.io.Execute(request);
+    }
     if (has_holes_.load(std::memory_order_acquire)) {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
         RemoveHoles(offset, length);

@@ -112,7 +112,7 @@ void OpenFile::Close() {
         }
     }
     if (file->IsTemp()) {
-        state.space.Free(freed);
+        state.context.FreeTemporary(freed);
     } else if (!freed.empty()) {
         // Free only once the record that removed the file is durable.
         Attempt(failure, [&] { state.log.Commit(state.log.Queue({}, std::move(freed))); });

@@ -54,6 +54,7 @@ struct MountOptions {
     std::string engine = "auto";
     BlockIoOptions io;
     uint32_t max_transfer_bytes = 0;        //!< 0: the default
+    uint64_t spill_buffer_bytes = 16 * MIB; //!< write-behind memory for temporary files
     uint64_t memory_target_bytes = 1 * GIB; //!< size of a memory target that is created by being used
 };
 //! How a target is opened for a mount.
@@ -69,9 +70,10 @@ struct VolumeInfo {
     bool writable = false; //!< holds the exclusive lock
     bool volatile_write_cache = false;
     double mount_ms = 0;
-    std::string placement; //!< see BlockIo::PlacementText
-    std::string poisoned;  //!< why it refuses writes; empty when healthy
-    std::string warning;   //!< such as "superblock 1 is damaged; superblock 0 is in use"
+    std::string placement;           //!< see BlockIo::PlacementText
+    uint64_t spill_buffer_bytes = 0; //!< memory held for spilled blocks
+    std::string poisoned;            //!< why it refuses writes; empty when healthy
+    std::string warning;             //!< such as "superblock 1 is damaged; superblock 0 is in use"
 };
 
 struct ExtentInfo {

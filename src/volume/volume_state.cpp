@@ -24,11 +24,11 @@ Allocator BuildAllocator(const VolumeImage &image) {
 } // namespace
 
 VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> lock_p,
-                         std::unique_ptr<BlockIo> io_p, VolumeImage image)
+                         std::unique_ptr<BlockIo> io_p, VolumeImage image, uint64_t spill_bytes_max)
     : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)), superblock(image.superblock),
       warning(image.warning), space(BuildAllocator(image)),
       log(*io, image, [this](const std::vector<Extent> &extents) { space.Free(extents); }),
-      context{*io, space, log, image.superblock.lba_size} {
+      spill(*io, spill_bytes_max), context{*io, space, log, spill, image.superblock.lba_size} {
     for (const auto &[id, entry] : image.catalog->Entries()) {
         names[entry.name] = std::make_shared<File>(context, id, entry.name, entry.kind, &entry);
         next_file_id = std::max(next_file_id, id + 1);
@@ -132,7 +132,10 @@ uint64_t VolumeState::QueueRemove(Names::iterator entry) {
     const std::shared_ptr<File> file = entry->second;
     std::vector<Extent> freed = Detach(entry);
     if (file->IsTemp()) {
-        space.Free(freed);
+        context.FreeTemporary(freed);
+        if (temp_files == 0) {
+            spill.Shrink();
+        }
         return 0;
     }
     return log.Queue({Item(ItemType::REMOVE, file->Id())}, std::move(freed));

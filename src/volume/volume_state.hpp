@@ -14,7 +14,7 @@ namespace rawduck {
 class VolumeState {
   public:
     VolumeState(const Target &target, std::unique_ptr<TargetLock> lock, std::unique_ptr<BlockIo> io,
-                VolumeImage image);
+                VolumeImage image, uint64_t spill_bytes_max);
 
     //! Takes the exclusive lock for a writer; every call is paired with EndWrite. Throws Error LOCKED,
     //! PERMISSION or POISONED.
@@ -40,6 +40,7 @@ class VolumeState {
     const std::string warning;
     Space space;
     MetadataLog log;
+    SpillBuffer spill;
     FileContext context;
     std::string engine_queue_mode;
     uint32_t queue_depth = 0;

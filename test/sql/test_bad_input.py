@@ -195,6 +195,7 @@ def test_missing_volume_in_functions(con):
         ("nvme_queue_depth", "100000", "4096"),
         ("nvme_max_transfer", "'1 banana'", "banana"),
         ("nvme_memory_size", "'1 KiB'", "16 MiB"),
+        ("nvme_spill_buffer", "'2 GiB'", "1 GiB"),
     ],
 )
 def test_settings(con, setting, value, said):

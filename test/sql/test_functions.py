@@ -16,6 +16,7 @@ SETTINGS = {
     "nvme_queue_depth",
     "nvme_max_transfer",
     "nvme_memory_size",
+    "nvme_spill_buffer",
     "nvme_prefetch",
     "nvme_placement",
 }
