@@ -190,8 +190,8 @@ TEST_F(SpillBufferTest, AFailedWriteIsToldToWhoeverReadsTheRangeUntilItIsWritten
         }
         return "";
     };
-    while (failure(BLOCK, BLOCK).empty()) {
-        std::this_thread::yield(); // completed, not yet looked at
+    for (int i = 0; i < 5000 && failure(BLOCK, BLOCK).empty(); i++) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1)); // completed, not yet looked at
     }
     EXPECT_NE(failure(BLOCK, BLOCK).find("fake0"), std::string::npos) << failure(BLOCK, BLOCK);
     EXPECT_EQ(failure(0, BLOCK), "");
