@@ -36,14 +36,14 @@ SpillBuffer::~SpillBuffer() {
 
 void SpillBuffer::Write(const Request &request) {
     for (const Segment &segment : request.segments) {
-        if (!TryKeep(segment, request.placement)) {
-            io_.Write(segment.device_offset, segment.data, segment.length, request.placement);
+        if (!TryKeep(segment)) {
+            io_.Write(segment.device_offset, segment.data, segment.length, PlacementClass::TEMPORARY);
         }
     }
 }
 
 // Room is taken under the mutex and filled outside it; the range becomes visible when its bytes are there.
-bool SpillBuffer::TryKeep(const Segment &segment, PlacementId placement) {
+bool SpillBuffer::TryKeep(const Segment &segment) {
     if (fork_generation_ != ForkGeneration()) {
         return false;
     }
@@ -67,7 +67,6 @@ bool SpillBuffer::TryKeep(const Segment &segment, PlacementId placement) {
     memcpy(pending->data.Data(), segment.data, segment.length);
     pending->device_offset = segment.device_offset;
     pending->length = segment.length;
-    pending->placement = placement;
     Lock lock(mutex_);
     pending_[segment.device_offset] = pending;
     queue_.push_back(std::move(pending));
@@ -237,9 +236,6 @@ std::vector<std::shared_ptr<SpillBuffer::Pending>> SpillBuffer::TakeBatch() {
     while (!queue_.empty() && batch.size() < BATCH_BUFFERS_MAX) {
         const std::shared_ptr<Pending> &next = queue_.front();
         if (next->state == State::QUEUED) {
-            if (!batch.empty() && batch.front()->placement != next->placement) {
-                break; // one request has one placement
-            }
             next->state = State::WRITING;
             batch.push_back(next);
         }
@@ -251,9 +247,9 @@ std::vector<std::shared_ptr<SpillBuffer::Pending>> SpillBuffer::TakeBatch() {
 void SpillBuffer::WriteBatch(Lock &lock, const std::vector<std::shared_ptr<Pending>> &batch) {
     Request request;
     request.opcode = Opcode::WRITE;
-    request.placement = batch.front()->placement;
     for (const std::shared_ptr<Pending> &pending : batch) {
-        request.segments.push_back(Segment{pending->device_offset, pending->data.Data(), pending->length});
+        request.segments.push_back(Segment{pending->device_offset, pending->data.Data(), pending->length,
+                                           PlacementClass::TEMPORARY});
     }
     lock.unlock();
     std::string error;

@@ -57,7 +57,6 @@ class SpillBuffer {
     };
     struct Pending {
         uint64_t device_offset = 0, length = 0;
-        PlacementId placement = PlacementId::NONE;
         State state = State::QUEUED;
         uint32_t readers = 0; //!< that copy from `data` outside the mutex
         AlignedBuffer data;
@@ -66,7 +65,7 @@ class SpillBuffer {
     using Lock = std::unique_lock<std::mutex>;
     using PendingMap = std::map<uint64_t, std::shared_ptr<Pending>>;
 
-    bool TryKeep(const Segment &segment, PlacementId placement);
+    bool TryKeep(const Segment &segment);
     void ReadSegment(const Segment &segment);
     void ClearRange(Lock &lock, uint64_t device_offset, uint64_t length);
     PendingMap::iterator FirstOverlap(uint64_t device_offset, uint64_t length);

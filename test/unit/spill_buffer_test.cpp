@@ -63,7 +63,7 @@ class SpillBufferTest : public ::testing::Test {
     static Request Whole(Opcode opcode, uint64_t offset, std::vector<char> &data) {
         Request request;
         request.opcode = opcode;
-        request.segments = {Segment{offset, data.data(), data.size()}};
+        request.segments = {Segment{offset, data.data(), data.size(), PlacementClass::TEMPORARY}};
         return request;
     }
     std::vector<char> Write(uint64_t offset, uint64_t length, uint64_t seed) {
