@@ -133,8 +133,7 @@ def run_python(code: str, *arguments: str) -> str:
 def kill_when_ready(code: str, *arguments: str) -> str:
     """Kills such a child with SIGKILL when it has printed a line starting with 'ready'. Returns the line."""
     with start_python(code, *arguments) as child:
-        # A query that takes long shows its progress on the same stream.
-        line = next((line for line in child.stdout if line.startswith("ready")), "")
+        line = child.stdout.readline()
         child.kill()
         _, errors = child.communicate(timeout=CHILD_SECONDS)
         assert line.startswith("ready"), errors

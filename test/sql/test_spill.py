@@ -69,6 +69,7 @@ def test_temp_files_of_a_killed_process_are_gone(tmp_path):
     code = """
     import threading
     con = rawduck.connect(config={"memory_limit": "100MB", "threads": 2, "block_allocator_memory": "0B"})
+    con.execute("SET enable_progress_bar = false")
     con.execute(f"SET temp_directory = 'nvme://{sys.argv[1]}/tmp'")
     threading.Thread(target=lambda: con.execute(sys.argv[2]).fetchone(), daemon=True).start()
     query = "SELECT count(*) FROM nvme_files(?) WHERE name LIKE '%duckdb_temp_%' AND size > 0"
