@@ -13,6 +13,9 @@ STOCK_DIR ?=
 SCALE ?= 1
 # make bench BENCH=tpch TARGET=/dev/nvme1n1 STOCK_DIR=/mnt/nvme1 ARGS='--scale 10 --out results'
 BENCH ?= scan
+# make test-duckdb DUCKDB_SOURCE=../duckdb
+DUCKDB_SOURCE ?=
+DUCKDB_TESTS ?= attach copy_database index/art/storage outofcore storage
 ARGS ?=
 
 .PHONY: help
@@ -79,6 +82,11 @@ test-nvme: build ## Engines and SQL on emulated NVMe devices in a QEMU guest; in
 test-ceph: build ## rados:// on a real Ceph cluster; installs Ceph's packages where they are missing; ARGS='-k copy'
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py ceph -- $(ARGS)
+
+.PHONY: test-duckdb
+test-duckdb: build ## DuckDB's own storage tests, on files and on a volume; DUCKDB_SOURCE=<source tree>, ARGS=--slow
+	@test -d "$(DUCKDB_SOURCE)/test/sql/storage" || { echo "say DUCKDB_SOURCE=<a source tree of DuckDB>" >&2; exit 2; }
+	@$(PYTHON) scripts/sqllogic --source $(DUCKDB_SOURCE) $(ARGS) $(addprefix $(DUCKDB_SOURCE)/test/sql/,$(DUCKDB_TESTS))
 
 .PHONY: static
 static: ## The self-contained extension, tested in a C++ host (takes long)
