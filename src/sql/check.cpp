@@ -1,4 +1,5 @@
-//! nvme_check(target): verifies a volume without mounting it.
+//! nvme_check(target, repair := false): verifies a volume without mounting it, and repairs what leaves no
+//! doubt.
 #include "sql/functions.hpp"
 #include "sql/row_function.hpp"
 
@@ -24,9 +25,16 @@ const char *SeverityName(CheckFinding::Severity severity) {
 
 Rows CheckRows(duckdb::ClientContext &context, const Arguments &arguments) {
     RequireExternalAccess(context, "nvme_check");
+    const std::string target = arguments.Text(0, "target");
     Rows rows;
-    for (auto &finding : CheckVolume(arguments.Text(0, "target"))) {
-        rows.push_back({Value(SeverityName(finding.severity)), Value(finding.what), Value(finding.detail)});
+    if (arguments.NamedFlag("repair")) {
+        for (auto &done : RepairVolume(target)) {
+            rows.push_back({Value("ok"), Value("repair"), Value("done: " + done), TextOrNull("")});
+        }
+    }
+    for (auto &finding : CheckVolume(target)) {
+        rows.push_back({Value(SeverityName(finding.severity)), Value(finding.what), Value(finding.detail),
+                        TextOrNull(finding.repair)});
     }
     return rows;
 }
@@ -34,13 +42,17 @@ Rows CheckRows(duckdb::ClientContext &context, const Arguments &arguments) {
 } // namespace
 
 void RegisterCheckFunction(duckdb::ExtensionLoader &loader) {
+    duckdb::FunctionSignature signature = TargetSignature();
+    signature.AddKeywordOnly("repair", LogicalType::BOOLEAN, Value::BOOLEAN(false));
     RegisterRowFunction(loader, {"nvme_check",
-                                 "Verifies checksums, extents and files of a volume; changes nothing",
+                                 "Verifies checksums, extents and files of a volume; changes nothing, unless "
+                                 "told to repair what the column repair says",
                                  "SELECT * FROM nvme_check('/dev/nvme0n1') WHERE severity <> 'ok'",
-                                 TargetSignature(),
+                                 signature,
                                  {{"severity", LogicalType::VARCHAR},
                                   {"what", LogicalType::VARCHAR},
-                                  {"detail", LogicalType::VARCHAR}},
+                                  {"detail", LogicalType::VARCHAR},
+                                  {"repair", LogicalType::VARCHAR}},
                                  CheckRows});
 }
 

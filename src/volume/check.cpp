@@ -1,11 +1,13 @@
 #include "volume/check.hpp"
 
+#include "common/aligned_buffer.hpp"
 #include "common/error.hpp"
+#include "volume/metadata_log.hpp"
 #include "volume/registry.hpp"
-#include "volume/volume_image.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 namespace rawduck {
 
@@ -17,26 +19,40 @@ std::string Count(uint64_t count, const std::string &noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+constexpr const char *DROP_TAIL_TEXT = "drop the unfinished record at the end of the log";
+
+std::string RewriteSuperblockText(const VolumeImage &image) {
+    return "write superblock " + std::to_string(1 - image.superblock_copy) + " anew from superblock " +
+           std::to_string(image.superblock_copy);
+}
+
 void ReportSuperblocks(const VolumeImage &image, std::vector<CheckFinding> &findings) {
     for (int i = 0; i < 2; i++) {
         const SuperblockState &copy = image.copies[i];
         findings.push_back(
             {copy.valid ? Severity::OK : Severity::WARNING, "superblock " + std::to_string(i),
-             copy.valid ? "valid" : copy.problem + "; the other one is used, the next write repairs it"});
+             copy.valid ? "valid" : copy.problem + "; the other one is used, the next write repairs it",
+             i != image.superblock_copy && !image.copies_agree ? RewriteSuperblockText(image) : ""});
     }
 }
 
 void ReportLog(const VolumeImage &image, std::vector<CheckFinding> &findings) {
     const Superblock &sb = image.superblock;
     findings.push_back({Severity::OK, "snapshot",
-                        "epoch " + std::to_string(sb.epoch) + ", " + Count(sb.snapshot_bytes, "byte")});
+                        "epoch " + std::to_string(sb.epoch) + ", " + Count(sb.snapshot_bytes, "byte"), ""});
     if (!image.damage.empty()) {
-        findings.push_back({Severity::ERROR, "log", image.damage});
+        findings.push_back(
+            {Severity::ERROR, "log",
+             image.damage + "; what follows are the files as they were before it. They can be read: copy "
+                            "what you need (rawduck cp), then format the volume anew. Nobody can tell what "
+                            "the damaged part said, so it is not repaired",
+             ""});
         return;
     }
     findings.push_back({Severity::OK, "log",
                         Count(image.log_records, "record") + ", " + Count(image.log_bytes, "byte") +
-                            (image.torn_tail ? ", and an unfinished one that was never acknowledged" : "")});
+                            (image.torn_tail ? ", and an unfinished one that was never acknowledged" : ""),
+                        image.torn_tail ? DROP_TAIL_TEXT : ""});
 }
 
 //! The main header of a DuckDB database file: "DUCK" behind the checksum of the first page.
@@ -55,7 +71,8 @@ void ReportFiles(BlockIo &io, const VolumeImage &image, std::vector<CheckFinding
         const bool sound = !is_database || HasDatabaseHeader(io, entry);
         findings.push_back({sound ? Severity::OK : Severity::ERROR, "file " + entry.name,
                             sound ? Count(entry.size, "byte") + " in " + Count(entry.extents.size(), "extent")
-                                  : "its first page is not the header of a DuckDB database"});
+                                  : "its first page is not the header of a DuckDB database",
+                            ""});
     }
 }
 
@@ -66,17 +83,69 @@ void ReportSpace(const VolumeImage &image, std::vector<CheckFinding> &findings) 
     }
     const uint64_t total = image.superblock.data_end - image.superblock.data_start;
     for (const std::string &problem : image.catalog->Verify()) {
-        findings.push_back({Severity::ERROR, "space", problem});
+        findings.push_back({Severity::ERROR, "space", problem, ""});
     }
     findings.push_back(
         {Severity::OK, "space",
-         std::to_string(used * UNIT_SIZE) + " of " + std::to_string(total * UNIT_SIZE) + " bytes in use"});
+         std::to_string(used * UNIT_SIZE) + " of " + std::to_string(total * UNIT_SIZE) + " bytes in use",
+         ""});
+}
+
+//! A lock of this process would only say that this process holds one.
+void RequireIdle(const Target &target, const char *what, const std::function<bool(const Volume &)> &busy) {
+    const VolumePin mounted = MountedVolume(target.identity);
+    if (mounted && busy(*mounted)) {
+        throw Error(ErrorCode::LOCKED, target.name + ": it cannot be " + what +
+                                           " while something on it is open in this process; DETACH every "
+                                           "database on it (and move temp_directory elsewhere) first");
+    }
+}
+
+void RewriteSuperblock(BlockIo &io, const VolumeImage &image) {
+    AlignedBuffer buffer(UNIT_SIZE);
+    memcpy(buffer.Data(), &image.superblock, sizeof(image.superblock));
+    const uint64_t unit = image.superblock_copy == 1 ? 0 : image.superblock.capacity_units - 1;
+    io.Flush(); // the one that counts is durable before the other one is touched
+    io.Write(unit * UNIT_SIZE, buffer.Data(), buffer.Size(), PlacementClass::METADATA);
+    io.Flush();
+}
+
+//! A new epoch with the state as it is: the log behind it is empty.
+void DropTail(BlockIo &io, const VolumeImage &image) {
+    MetadataLog log(io, image, [](const std::vector<Extent> &) {});
+    log.Commit(log.Queue({Item(ItemType::VERIFY, 0)}));
 }
 
 } // namespace
 
+std::vector<std::string> RepairVolume(const std::string &target_name) {
+    const Target target = ResolveTarget(target_name);
+    RequireIdle(target, "repaired", [](const Volume &) { return true; });
+    TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
+    BlockIo io(OpenDevice(target, DeviceOptions()), BlockIoOptions(), target.name,
+               std::make_shared<IoStats>());
+    const VolumeImage image = LoadVolumeImage(io, target.name);
+    if ((image.superblock.ro_compat & ~KNOWN_RO_COMPAT) != 0) {
+        throw Error(ErrorCode::UNSUPPORTED, target.name + ": the volume uses features that this rawduck can "
+                                                          "only read; repair it with a newer rawduck");
+    }
+    std::vector<std::string> done;
+    if (!image.copies_agree) {
+        RewriteSuperblock(io, image);
+        done.push_back(RewriteSuperblockText(image));
+    }
+    if (image.damage.empty() && image.torn_tail) {
+        DropTail(io, image);
+        done.push_back(DROP_TAIL_TEXT);
+    }
+    return done;
+}
+
 std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
     const Target target = ResolveTarget(target_name);
+    if (!IsInProcess(target.kind)) { // which has no lock that would be in the way
+        RequireIdle(target, "checked", [](const Volume &volume) { return volume.Info().writable; });
+    }
     TargetLock lock(target, TargetLock::Mode::SHARED);
     DeviceOptions options;
     options.read_only = true;
@@ -92,7 +161,7 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
         if (error.Code() != ErrorCode::CORRUPT && error.Code() != ErrorCode::UNSUPPORTED) {
             throw;
         }
-        findings.push_back({Severity::ERROR, "volume", error.what()});
+        findings.push_back({Severity::ERROR, "volume", error.what(), ""});
     }
     return findings;
 }

@@ -1,4 +1,4 @@
-//! Verification of everything on a volume, without mounting it and without writing to it.
+//! Verification of everything on a volume without mounting it, and repair of what leaves no doubt.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,20 @@ struct CheckFinding {
     enum class Severity { OK, WARNING, ERROR } severity = Severity::OK;
     std::string what; //!< "superblock 0", "snapshot", "log", "file sales.duckdb", "space"
     std::string detail;
+    std::string repair; //!< what RepairVolume does about it; empty: nothing
 };
 
 //! Checks both superblocks, the snapshot, every log record, that extents are inside the data area, reachable
 //! and do not overlap, that sizes are covered, and the headers of database files. Takes a shared lock. Throws
-//! Error only when the target cannot be read at all; damage is reported as findings.
+//! Error when the target cannot be read at all, or LOCKED when the volume is open for writing; damage is
+//! reported as findings.
 std::vector<CheckFinding> CheckVolume(const std::string &target_name);
+
+//! Does what the findings say under `repair`, and nothing that needs a guess about user data: a damaged or
+//! outdated superblock is written anew from the one that counts, and an unfinished record at the end of the
+//! log, which was never acknowledged, is dropped. A snapshot or a record in the middle of the log that is
+//! damaged stays as it is. There is no space to give back: what no file covers is free. Takes the exclusive
+//! lock; returns what was done. Throws Error as CheckVolume, and PERMISSION, READ_ONLY, CORRUPT, UNSUPPORTED.
+std::vector<std::string> RepairVolume(const std::string &target_name);
 
 } // namespace rawduck

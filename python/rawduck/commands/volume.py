@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -161,13 +162,24 @@ def remove(
             connection.execute("SELECT * FROM nvme_remove(?)", [name]).fetchall()
 
 
-def check(target: Target, json: Json = False) -> None:
+def check(
+    target: Target,
+    json: Json = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Repair what leaves no doubt, after saying what and asking.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Repair without asking.")] = False,
+) -> None:
     """Verify checksums, reachability and overlap of everything on a volume, without writing to it.
 
     The exit code is 0 when the volume is sound, 1 when it is damaged, 2 when it could not be checked.
     """
+    target = paths.absolute_target(target)
     with rawduck.connect() as connection:
-        findings = render.rows(connection, "SELECT * FROM nvme_check(?)", [paths.absolute_target(target)])
+        findings = render.rows(connection, "SELECT * FROM nvme_check(?)", [target])
+        if repair and _agreed([finding["repair"] for finding in findings if finding["repair"]], yes, json):
+            query = "SELECT * FROM nvme_check(?, repair := true)"
+            findings = render.rows(connection, query, [target])
     damaged = any(finding["severity"] == "error" for finding in findings)
     if json:
         render.print_json(findings)
@@ -175,6 +187,22 @@ def check(target: Target, json: Json = False) -> None:
         _print_findings(findings)
     if damaged:
         raise typer.Exit(EXIT_DAMAGED)
+
+
+def _agreed(steps: list[str], yes: bool, json: bool) -> bool:
+    """Says what a repair would do and asks for leave."""
+    if not steps:
+        if not json:
+            render.console.print("There is nothing to repair, or nothing that could be without a guess.")
+        return False
+    if yes:
+        return True
+    if json or not sys.stdin.isatty():
+        raise rawduck.RawduckError(f"a repair would {'; '.join(steps)}. To do it, say --yes")
+    render.console.print("The repair would:")
+    for step in steps:
+        render.console.print(f"  {step}", markup=False)
+    return typer.confirm("Do it?")
 
 
 def _print_findings(findings: list[render.Row]) -> None:

@@ -1,0 +1,136 @@
+"""`nvme_check(repair := true)` and `rawduck check --repair`: what may be repaired, and what never is."""
+
+from __future__ import annotations
+
+import struct
+
+import duckdb
+import pytest
+import rawduck
+from support import SUPERBLOCK_BYTES, Image, attach, crc32c, one, run_cli
+
+UNIT = 4096
+SNAPSHOT_BYTES_OFFSET, ACTIVE_AREA_OFFSET, METADATA_START_OFFSET = 136, 128, 80
+RECORD_BYTES = 4096
+
+
+@pytest.fixture
+def image(file_target, con):
+    """A volume with a database and a log of several records, unmounted."""
+    attach(con, file_target, "x.duckdb")
+    con.execute("CREATE TABLE x.t AS SELECT range AS v FROM range(1000)")
+    for value in range(3):
+        con.execute(f"INSERT INTO x.t VALUES ({value})")
+    con.execute("DETACH x")
+    return Image(file_target)
+
+
+def check(con, target, repair=False):
+    findings = con.execute(f"SELECT * FROM nvme_check(?, repair := {repair})", [target.name]).fetchall()
+    return [dict(zip(("severity", "what", "detail", "repair"), row, strict=True)) for row in findings]
+
+
+def planned(findings):
+    return [finding["repair"] for finding in findings if finding["repair"]]
+
+
+def log_start(image):
+    """Where the first record of the log is, by the superblock's own fields."""
+    block = image.read(0, SUPERBLOCK_BYTES)
+    (area,) = struct.unpack_from("<I", block, ACTIVE_AREA_OFFSET)
+    (start,) = struct.unpack_from("<Q", block, METADATA_START_OFFSET + 8 * area)
+    (snapshot,) = struct.unpack_from("<Q", block, SNAPSHOT_BYTES_OFFSET)
+    return start * UNIT + -(-snapshot // UNIT) * UNIT
+
+
+def rows_of(target):
+    with rawduck.connect() as con:
+        attach(con, target, "x.duckdb", "(READ_ONLY)")
+        return one(con, "SELECT count(*) FROM x.t")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_damaged_superblock_is_written_anew(file_target, image, con, number):
+    whole = image.read(image.superblock_offsets[number], SUPERBLOCK_BYTES)
+    image.damage_superblock(number)
+    before = check(con, file_target)
+    assert planned(before) == [f"write superblock {number} anew from superblock {1 - number}"]
+    done = check(con, file_target, repair=True)
+    assert done[0]["detail"] == f"done: write superblock {number} anew from superblock {1 - number}"
+    assert {finding["severity"] for finding in done} == {"ok"}
+    assert not planned(done)
+    assert image.read(image.superblock_offsets[number], SUPERBLOCK_BYTES) == whole
+    assert rows_of(file_target) == 1003
+
+
+def test_unfinished_record_is_dropped(file_target, image, con):
+    # The last record vouches for a checksum that its data does not have.
+    block = image.read(0, SUPERBLOCK_BYTES)
+    at = log_start(image)
+    while image.read(at, 4) == b"RDLG":
+        (payload,) = struct.unpack_from("<I", image.read(at, 64), 24)
+        at += -(-(64 + payload) // RECORD_BYTES) * RECORD_BYTES
+        last = at - RECORD_BYTES
+    (sequence,) = struct.unpack_from("<Q", image.read(last, 64), 16)
+    verify = struct.pack("<HHIQ", 9, 0, 32, 0) + struct.pack(
+        "<QII", image.superblock_offsets[1] - UNIT * 512, UNIT, 1
+    )
+    header = bytearray(64)
+    struct.pack_into(
+        "<4sIQQIIq", header, 0, b"RDLG", 0, *struct.unpack_from("<Q", block, 120), sequence + 1, 32, 1, 1
+    )
+    struct.pack_into("<I", header, 4, crc32c(block[40:56] + bytes(header) + verify))
+    image.write(at, bytes(header) + verify)
+    before = check(con, file_target)
+    assert planned(before) == ["drop the unfinished record at the end of the log"]
+    assert {finding["severity"] for finding in before} == {"ok"}
+    done = check(con, file_target, repair=True)
+    assert done[0]["detail"] == "done: drop the unfinished record at the end of the log"
+    assert not planned(done)
+    assert rows_of(file_target) == 1003
+
+
+def test_damage_inside_the_log_is_never_repaired(file_target, image, con):
+    image.write(log_start(image) + 100, b"\xff\xff\xff\xff")
+    before = image.read(0, 4 << 20)
+    for repair in (False, True):
+        findings = check(con, file_target, repair)
+        errors = [finding for finding in findings if finding["severity"] == "error"]
+        assert len(errors) == 1
+        assert "not repaired" in errors[0]["detail"]
+        assert not planned(findings)
+    assert image.read(0, 4 << 20) == before
+    with pytest.raises(duckdb.Error, match="takes no writes"):
+        attach(con, file_target, "x.duckdb")
+
+
+def test_sound_volume_stays_as_it_is(file_target, image, con):
+    before = image.read(0, 4 << 20)
+    assert not planned(check(con, file_target, repair=True))
+    assert image.read(0, 4 << 20) == before
+
+
+def test_needs_the_volume_for_itself(file_target, image, con):
+    attach(con, file_target, "x.duckdb")
+    for repair in (False, True):
+        with pytest.raises(duckdb.Error, match="DETACH"):
+            check(con, file_target, repair)
+    con.execute("DETACH x")
+    attach(con, file_target, "x.duckdb", "(READ_ONLY)")
+    check(con, file_target)
+    with pytest.raises(duckdb.Error, match="DETACH"):
+        check(con, file_target, repair=True)
+
+
+def test_command_says_what_it_would_do_and_needs_leave(file_target, image):
+    image.damage_superblock(1)
+    refused = run_cli("check", file_target.name, "--repair")
+    assert refused.returncode == 2
+    assert "write superblock 1 anew from superblock 0" in refused.stderr
+    assert "--yes" in refused.stderr
+    done = run_cli("check", file_target.name, "--repair", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "done: write superblock 1 anew" in " ".join(done.stdout.split())
+    again = run_cli("check", file_target.name, "--repair")
+    assert again.returncode == 0
+    assert "nothing to repair" in again.stdout
