@@ -49,10 +49,14 @@ def class_directory() -> Path | None:
 
 
 class Cluster:
-    """The cluster below a directory. Not thread-safe, but processes may share one that is up."""
+    """The cluster below a directory. Not thread-safe, but processes may share one that is up.
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    `wrapper` is put before the commands that talk and listen, to have them in a private network, for one.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], wrapper: tuple[str, ...] = ()) -> None:
         self.directory = Path(directory).absolute()
+        self._wrapper = wrapper
 
     @property
     def conf(self) -> Path:
@@ -77,7 +81,8 @@ class Cluster:
 
         `class_directory` holds object classes of ours; they join the system's in every OSD that starts now.
         """
-        _require_programs()
+        if reason := why_not():
+            raise RawduckError(reason)
         if not self.exists:
             self._make(options or Options())
         elif options is not None and options != self.options:
@@ -113,7 +118,7 @@ class Cluster:
             return
         kind, _, number = name.partition(".")
         command = [f"ceph-{kind}", "--foreground", "--id", number, "--conf", str(self.conf)]
-        self.daemon(name).start(command, self.directory / "log" / f"{name}.out")
+        self.daemon(name).start([*self._wrapper, *command], self.directory / "log" / f"{name}.out")
 
     def restart(self, name: str) -> None:
         """Starts a daemon again that was stopped or killed, and waits until every OSD is up."""
@@ -126,7 +131,8 @@ class Cluster:
     ) -> str:
         """Runs the `ceph` command on this cluster. Returns what it printed."""
         command = ["ceph", "--conf", str(self.conf), "--connect-timeout", str(connect_seconds), *arguments]
-        return _run(command, text_input=text_input, timeout=connect_seconds + _COMMAND_SECONDS)
+        timeout = connect_seconds + _COMMAND_SECONDS
+        return _run([*self._wrapper, *command], text_input=text_input, timeout=timeout)
 
     def osds_up(self) -> int:
         return json.loads(self.ceph("osd", "stat", "--format", "json"))["num_up_osds"]
@@ -241,7 +247,8 @@ class Cluster:
         key = _run(["ceph-authtool", str(keyring), "--print-key", "-n", f"osd.{number}"]).strip()
         secret = json.dumps({"cephx_secret": key})
         self.ceph("osd", "new", osd_id, str(number), "-i", "-", text_input=secret)
-        _run(["ceph-osd", "--mkfs", "--id", str(number), "--conf", str(self.conf), "--osd-uuid", osd_id])
+        command = ["ceph-osd", "--mkfs", "--id", str(number), "--conf", str(self.conf), "--osd-uuid", osd_id]
+        _run([*self._wrapper, *command])  # asks the monitor
 
     def _link_classes(self, osd: int, class_directory: Path | None) -> None:
         """An OSD has one class directory: it gets links to the system's classes and to ours."""
@@ -305,14 +312,16 @@ osd_heartbeat_grace = 5
 """
 
 
-def _require_programs() -> None:
+def why_not() -> str:
+    """Why there can be no cluster on this machine, or an empty string."""
     missing = [program for program in _PROGRAMS if not shutil.which(program)]
-    if missing:
-        raise RawduckError(
-            f"Ceph's {', '.join(missing)} are not installed; on Debian and Ubuntu run as root: "
-            "apt-get install --no-install-recommends ceph-mon ceph-osd ceph-common (in a clone of rawduck: "
-            "scripts/bootstrap_ceph.sh)"
-        )
+    if not missing:
+        return ""
+    return (
+        f"Ceph's {', '.join(missing)} are not installed; on Debian and Ubuntu run as root: "
+        "apt-get install --no-install-recommends ceph-mon ceph-osd ceph-common (in a clone of rawduck: "
+        "scripts/bootstrap_ceph.sh)"
+    )
 
 
 def _system_classes() -> Path:

@@ -14,6 +14,9 @@ import pytest
 from rawduck.bench import EXPERIMENTS
 from support import loop_device, run_cli
 
+# skyhook needs a Ceph cluster: test/ceph has it.
+NAMES = [name for name in EXPERIMENTS if name != "skyhook"]
+
 UNPRIVILEGED = ("unshare", "--user")
 
 
@@ -64,10 +67,10 @@ def test_scan_on_a_device_and_resumed(tmp_path):
 
 @pytest.mark.timeout(900)
 def test_everything_quickly(tmp_path):
-    result = bench(tmp_path, "all", "--quick", "--scale", "0.01", "--runs", "2")
+    result = bench(tmp_path, *NAMES, "--quick", "--scale", "0.01", "--runs", "2")
     assert result.returncode == 0, result.stdout + result.stderr
     summary = (tmp_path / "results/report.md").read_text()
-    for name in EXPERIMENTS:
+    for name in NAMES:
         folder = tmp_path / "results" / name
         assert (folder / "report.md").stat().st_size > 0
         assert f"({name}/report.md)" in summary

@@ -12,6 +12,7 @@ from rawduck.bench.micro import Micro
 from rawduck.bench.paper import Passthrough, Strategies
 from rawduck.bench.scaling import Scaling
 from rawduck.bench.scan import Scan
+from rawduck.bench.skyhook import Skyhook
 from rawduck.bench.spill import Spill
 from rawduck.bench.tpch import Tpch
 from rawduck.bench.warm import Warm
@@ -32,5 +33,6 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Art,
         Scaling,
         Warm,
+        Skyhook,
     )
 }

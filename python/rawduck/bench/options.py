@@ -31,6 +31,9 @@ class Options:
     format: bool = False
     force: bool = False
     keep: bool = False
+    #: A Ceph cluster's configuration file and a pool to put data into; without them there is one of our own.
+    ceph_conf: str = ""
+    ceph_pool: str = ""
     #: The command that was typed, for the reports.
     command: str = "rawduck bench"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -80,6 +81,16 @@ def bench(
         bool, typer.Option("--force", help="Destroy what lies on the target, or in files of stock DuckDB.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep what was put on the target.")] = False,
+    ceph_conf: Annotated[
+        str,
+        typer.Option(
+            help="Configuration file of a Ceph cluster for skyhook, which otherwise starts one.",
+            show_default=False,
+        ),
+    ] = "",
+    ceph_pool: Annotated[
+        str, typer.Option(help="The pool of that cluster to put data into.", show_default=False)
+    ] = "",
 ) -> None:
     """Measure against stock DuckDB and the device, and write raw numbers, plots and a report.
 
@@ -93,6 +104,8 @@ def bench(
         raise rawduck.RawduckError(
             f"there is no experiment {unknown[0]}; there are: {', '.join([ALL, *EXPERIMENTS])}"
         )
+    if bool(ceph_conf) != bool(ceph_pool):
+        raise rawduck.RawduckError("--ceph-conf and --ceph-pool go together: a cluster, and a pool in it")
     work_dir = work_dir.absolute()
     options = Options(
         target=paths.absolute_target(target or str(work_dir / OWN_TARGET)),
@@ -110,6 +123,8 @@ def bench(
         format=format,
         force=force,
         keep=keep,
+        ceph_conf=os.path.abspath(ceph_conf) if ceph_conf else "",
+        ceph_pool=ceph_pool,
         command=report.command_line(sys.argv[1:]),
     )
     if options.target.startswith(paths.MEMORY_PREFIX):

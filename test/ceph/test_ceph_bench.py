@@ -1,0 +1,51 @@
+"""`rawduck bench skyhook` end to end, with next to no data."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from rawduck.network import PrivateNetwork
+from support import run_cli
+
+QUICK = ("bench", "skyhook", "--quick", "--scale", "0.01", "--runs", "1")
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "results/skyhook/results.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def processes_of(folder: Path) -> list[str]:
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    return [line.decode() for line in lines if str(folder).encode() in line and b"ceph-" in line]
+
+
+def test_on_a_cluster_of_its_own(cluster, tmp_path):
+    result = run_cli(*QUICK, "--work-dir", str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    rows = rows_of(tmp_path)
+    assert not [row for row in rows if row["error"]]
+    links = {"loopback"} if PrivateNetwork.why_not() else {"loopback", "1g"}
+    for mode in ("ours", "ranges", "skyhook", "always"):
+        cases = {row["case"] for row in rows if row["mode"] == mode}
+        assert cases == {f"{link}-q{number:02}" for link in links for number in range(1, 23)}
+    ranges = [row for row in rows if row["mode"] == "ranges"]
+    assert all(row["calls"] == "0" and float(row["moved_bytes"]) > 0 for row in ranges)
+    assert all(float(row["osd_cpu_s"]) > 0 for row in ranges)
+    report = (tmp_path / "results/skyhook/report.md").read_text()
+    assert "worst query" in report
+    assert "## loopback: speed of rawduck" in report
+    assert processes_of(tmp_path) == []
+    assert list(tmp_path.glob("ceph-*")) == []
+
+
+def test_on_a_given_cluster(cluster, con, tmp_path):
+    half = run_cli(*QUICK, "--work-dir", str(tmp_path), "--ceph-conf", str(cluster.conf))
+    assert half.returncode == 2
+    assert "--ceph-pool" in half.stderr
+    missing = run_cli(
+        *QUICK, "--work-dir", str(tmp_path), "--ceph-conf", str(cluster.conf), "--ceph-pool", "no"
+    )
+    assert missing.returncode == 2
+    assert "no pool of this name" in missing.stderr
