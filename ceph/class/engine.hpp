@@ -32,14 +32,17 @@ class Engine {
     //! "rawduck object class, protocol 1, DuckDB v2.0.0".
     static std::string Version();
 
+    //! The database that answers now, for tests.
+    duckdb::DatabaseInstance &CurrentDatabase() { return *Current()->database->instance; }
+
   private:
     struct Instance {
         std::unique_ptr<duckdb::DuckDB> database;
         ObjectFileSystem *files = nullptr; //!< owned by the database
     };
 
-    //! The instance to use now: a new one when DuckDB has declared the last one unusable, as it does after an
-    //! internal error.
+    //! The instance to use now: a new one when DuckDB has declared the last one unusable, as it does when
+    //! even a rollback fails.
     std::shared_ptr<Instance> Current();
     Reply Guarded(const char *request, size_t length, ObjectSource &object);
     void Execute(const Request &request, ObjectSource &object, Reply &reply);

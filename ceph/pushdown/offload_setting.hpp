@@ -11,6 +11,6 @@ constexpr const char *RADOS_OFFLOAD_DEFAULT = "auto";
 constexpr const char *SETTING_RADOS_OFFLOAD_LZ4 = "rados_offload_lz4";
 //! Calls of the object class at a time, of one scan.
 constexpr const char *SETTING_RADOS_OFFLOAD_IN_FLIGHT = "rados_offload_in_flight";
-constexpr unsigned RADOS_OFFLOAD_IN_FLIGHT_DEFAULT = 8;
+constexpr unsigned RADOS_OFFLOAD_IN_FLIGHT_DEFAULT = 16;
 
 } // namespace rawduck
