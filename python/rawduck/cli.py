@@ -15,6 +15,7 @@ from rawduck.commands import bench, ceph, copy, demo, devices, volume
 
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
+_QUERY_INTERRUPTED = "Query interrupted"
 
 app = typer.Typer(
     name="rawduck",
@@ -60,6 +61,12 @@ def main() -> None:
     except (duckdb.Error, rawduck.RawduckError, OSError) as error:
         render.print_error(_one_line(str(error)))
         sys.exit(EXIT_FAILED)
+    except RuntimeError as error:
+        # DuckDB's module tells an interrupt during a query in this way.
+        if str(error) != _QUERY_INTERRUPTED:
+            raise
+        render.print_error("interrupted")
+        sys.exit(EXIT_INTERRUPTED)
 
 
 def _one_line(message: str) -> str:

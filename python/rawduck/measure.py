@@ -242,8 +242,11 @@ def _answer(task: Task, output: BinaryIO) -> None:
 
 
 def _send(result: Result, output: BinaryIO) -> None:
-    pickle.dump(result, output)
-    output.flush()
+    try:
+        pickle.dump(result, output)
+        output.flush()
+    except BrokenPipeError:
+        os._exit(0)  # whoever asked was interrupted and is gone
 
 
 if __name__ == "__main__":

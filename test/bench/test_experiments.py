@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import duckdb
@@ -25,7 +28,10 @@ def bench(folder, *arguments):
 
 
 def rows_of(folder, experiment) -> list[dict[str, str]]:
-    with (folder / "results" / experiment / "results.csv").open(newline="") as file:
+    path = folder / "results" / experiment / "results.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -63,6 +69,28 @@ def test_scan_on_a_device_and_resumed(tmp_path):
         assert modes | {"device", "stock_mmap"} <= {row["mode"] for row in rows if row["case"] == case}
     assert all(row["error"] == "" and int(row["read_bytes"]) > 100_000 for row in rows)
     assert "## Bars" in (tmp_path / "results/scan/report.md").read_text()
+
+
+def test_interrupted_and_resumed(tmp_path):
+    """Ctrl-C reaches every process of the group, at any moment; what was measured stays."""
+    options = ["bench", "scan", "--work-dir", str(tmp_path), "--scale", "0.05"]
+    command = [str(Path(sys.executable).with_name("rawduck")), *options, "--runs", "1000"]
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    running = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, text=True, **pipes)
+    until = time.monotonic() + 120
+    while not rows_of(tmp_path, "scan") and running.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130, errors
+    assert "Traceback" not in errors, errors[-3000:]
+    assert not [path.name for path in tmp_path.iterdir() if "rawduck" in path.name]
+    before = rows_of(tmp_path, "scan")
+    assert before
+    assert not [row for row in before if row["error"]]
+    resumed = run_cli(*options, "--runs", "1", "--resume")
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert rows_of(tmp_path, "scan")[: len(before)] == before
 
 
 @pytest.mark.timeout(900)
