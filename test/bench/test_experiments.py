@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
 import re
@@ -167,6 +168,15 @@ def test_bad_arguments(tmp_path, arguments, message):
     assert result.returncode == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_two_sessions_do_not_share_a_work_directory(tmp_path):
+    with (tmp_path / "bench.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = bench(tmp_path, "commits", "--scale", "0.05", "--runs", "1")
+        assert refused.returncode == 2
+        assert "--work-dir" in refused.stderr
+    assert bench(tmp_path, "commits", "--scale", "0.05", "--runs", "1").returncode == 0
 
 
 def test_without_the_queries_of_tpch(tmp_path):

@@ -36,7 +36,10 @@ class DyingTask:
 
 @dataclass
 class SleepingTask:
+    ready: Path
+
     def perform(self) -> Result:
+        self.ready.touch()
         time.sleep(60)
         return Result()
 
@@ -80,16 +83,23 @@ def test_a_task_that_dies_is_an_error_and_the_next_one_works(importable):
         assert worker.run(WhoTask()).rows
 
 
-def test_an_interrupt_ends_the_task_without_a_word(importable, capfd):
+def test_an_interrupt_ends_the_task_without_a_word(importable, capfd, tmp_path):
     """The terminal sends it to every process of the group: the server stays, its child goes."""
     with Worker(fork=True) as worker:
-        timer = threading.Timer(1.0, _interrupt_children, [os.getpid()])
-        timer.start()
+        ready = tmp_path / "ready"
+        interrupter = threading.Thread(target=_interrupt_when, args=(ready,))
+        interrupter.start()
         with pytest.raises(rawduck.RawduckError, match=f"exit code -{signal.SIGINT.value}"):
-            worker.run(SleepingTask())
-        timer.join()
+            worker.run(SleepingTask(ready))
+        interrupter.join()
         assert worker.run(WhoTask()).rows
     assert capfd.readouterr().err == ""
+
+
+def _interrupt_when(ready: Path) -> None:
+    while not ready.exists():
+        time.sleep(0.01)
+    _interrupt_children(os.getpid())
 
 
 def _interrupt_children(process: int) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from rawduck import render, tpch
 from rawduck.bench import machine, report
@@ -23,6 +25,7 @@ from rawduck.paths import file_path
 
 _LEAST_MEMORY_MIB = 128
 _LEAST_GIB = 1
+_LOCK_NAME = "bench.lock"
 
 
 @dataclass
@@ -52,16 +55,31 @@ class Bench:
     def __enter__(self) -> Bench:
         for folder in (self.options.work_dir, self.options.stock_dir, self.options.out):
             folder.mkdir(parents=True, exist_ok=True)
+        self._lock = self._lock_work_dir()
         #: For stock DuckDB's databases and temporary files that live no longer than this.
         self.scratch = Path(tempfile.mkdtemp(prefix="rawduck-bench-", dir=self.options.stock_dir))
         self._worker = Worker(fork=True).__enter__()
         return self
+
+    def _lock_work_dir(self) -> TextIO:
+        """Two sessions would remove each other's volume. The lock ends with the process, whatever ends it."""
+        lock = (self.options.work_dir / _LOCK_NAME).open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise RawduckError(
+                f"another rawduck bench works in {self.options.work_dir}; wait for it, or name another "
+                "folder with --work-dir"
+            ) from None
+        return lock
 
     def __exit__(self, *_: object) -> None:
         self._worker.__exit__()
         shutil.rmtree(self.scratch)
         for volume in (self.volume, *self._own_volumes.values()):
             volume.clean_up()
+        self._lock.close()
 
     def run_all(self) -> Iterator[Outcome]:
         return map(self._run, self._kinds)
