@@ -130,6 +130,7 @@ def fuzz() -> Counts:
     for target in targets:
         corpus = BUILD / "fuzz" / f"{target.name}_corpus"
         corpus.mkdir(exist_ok=True)
+        seeds = ROOT / "test" / "fuzz" / "corpus" / target.name
         limits = [f"-max_total_time={FUZZ_SECONDS // len(targets)}", "-rss_limit_mb=4096", "-timeout=20"]
         options = [
             *limits,
@@ -138,7 +139,8 @@ def fuzz() -> Counts:
             "-verbosity=0",
             f"-artifact_prefix={BUILD / 'fuzz'}/",
         ]
-        counts += Counts(failed=1) if run([str(target), *options, str(corpus)]) else Counts(passed=1)
+        folders = [str(folder) for folder in (corpus, seeds) if folder.is_dir()]
+        counts += Counts(failed=1) if run([str(target), *options, *folders]) else Counts(passed=1)
     return counts
 
 

@@ -1,0 +1,60 @@
+//! libFuzzer target: everything that reads text a user typed, namely paths, sizes and file names. Whatever
+//! the input, it is taken or refused with Error, and what is taken keeps its promises.
+#include "common/error.hpp"
+#include "filesystem/path.hpp"
+#include "filesystem/size.hpp"
+#include "volume/volume.hpp"
+
+#include <cstdlib>
+
+using namespace rawduck;
+
+namespace {
+
+void Require(bool promise) {
+    if (!promise) {
+        abort();
+    }
+}
+
+//! A path in its normal form stays as it is, and no component of it climbs.
+void TryVolumePath(const std::string &text) {
+    const VolumePath path = SplitVolumePath(text);
+    const VolumePath again = SplitVolumePath(path.ToString());
+    Require(again.target == path.target && again.file == path.file);
+    for (const std::string &component : PathComponents(path.file)) {
+        Require(component != ".." && component != "." && !component.empty());
+    }
+}
+
+void TrySize(const std::string &text) {
+    const uint64_t bytes = ParseSize(text, "the size");
+    Require(ParseSize(SizeText(bytes), "the same size") == bytes);
+}
+
+void TryName(const std::string &text) {
+    CheckFileName(text);
+    Require(!text.empty() && text.size() <= 255 && text.find('\0') == std::string::npos);
+    Require(text.front() != '/' && text.back() != '/');
+}
+
+template <class Function> void Tolerate(Function function, const std::string &text) {
+    try {
+        function(text);
+    } catch (const Error &error) {
+        Require(error.what()[0] != '\0');
+    }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const std::string text(reinterpret_cast<const char *>(data), size);
+    Tolerate(TryVolumePath, text);
+    Tolerate(TryVolumePath, VOLUME_SCHEME + text);
+    Tolerate(TrySize, text);
+    Tolerate(TryName, text);
+    Tolerate([](const std::string &path) { StripDirectScheme(path); }, text);
+    Tolerate([](const std::string &path) { PathComponents(path); }, text);
+    return 0;
+}
