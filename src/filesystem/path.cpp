@@ -16,6 +16,15 @@ bool StartsWith(const std::string &text, const char *prefix) {
     return text.compare(0, std::strlen(prefix), prefix) == 0;
 }
 
+//! The system would look at the part before it only, DuckDB's checks at all of it.
+void RefuseNul(const std::string &path) {
+    const size_t at = path.find('\0');
+    if (at != std::string::npos) {
+        throw Error(ErrorCode::INVALID, "the path \"" + path.substr(0, at) +
+                                            "\" goes on behind a NUL byte; no path contains one");
+    }
+}
+
 std::string JoinComponents(const std::vector<std::string> &components, size_t first) {
     std::string result;
     for (size_t i = first; i < components.size(); i++) {
@@ -59,6 +68,7 @@ bool IsDirectPath(const std::string &path) {
 }
 
 std::vector<std::string> PathComponents(const std::string &path) {
+    RefuseNul(path);
     std::vector<std::string> result;
     size_t begin = 0;
     while (begin <= path.size()) {
@@ -81,6 +91,7 @@ std::string VolumePath::ToString() const {
 }
 
 VolumePath SplitVolumePath(const std::string &path) {
+    RefuseNul(path);
     if (!IsVolumePath(path)) {
         throw Error(ErrorCode::INVALID,
                     path + ": a file on a volume is named nvme://<file or device>/<name>");
@@ -124,6 +135,7 @@ std::string CanonicalTarget(const std::string &target) {
 }
 
 std::string StripDirectScheme(const std::string &path) {
+    RefuseNul(path);
     if (!IsDirectPath(path)) {
         throw Error(ErrorCode::INVALID, path + ": an ordinary file is named direct://<path>");
     }

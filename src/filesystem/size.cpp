@@ -33,7 +33,7 @@ uint64_t ParseSize(const std::string &text, const std::string &what) {
     char *end = nullptr;
     double number = std::strtod(text.c_str() + position, &end);
     std::string unit;
-    for (; *end != '\0'; end++) {
+    for (const char *const last = text.c_str() + text.size(); end != last; end++) {
         if (*end != ' ') {
             unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*end)));
         }

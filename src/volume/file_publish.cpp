@@ -93,11 +93,9 @@ void File::Sync() {
 // and readers from its place on the target.
 void File::CommitGated(uint64_t ticket) {
     context_.log.Commit(ticket);
-    if (tail_queued_ > 0) {
-        tail_.DropFront(tail_queued_);
-        tail_start_ += tail_queued_;
-        tail_queued_ = 0;
-    }
+    tail_.DropFront(tail_queued_);
+    tail_start_ += tail_queued_;
+    tail_queued_ = 0;
 }
 
 // A publish that fails half way has already forgotten what was pending. It must never pass for durable later,

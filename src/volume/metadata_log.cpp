@@ -42,11 +42,14 @@ uint64_t MetadataLog::Queue(std::vector<Item> items, std::vector<Extent> freed, 
     std::lock_guard<std::mutex> guard(mutex_);
     ThrowIfPoisoned();
     const uint64_t growth = SnapshotGrowth(items);
-    if (growth > 0 && snapshot_bytes_ + pending_growth_ + growth > snapshot_limit_) {
-        throw Error(ErrorCode::NO_SPACE, io_.TargetName() + ": the metadata area is full (" +
-                                             std::to_string(snapshot_bytes_) + " of " +
-                                             std::to_string(snapshot_limit_) +
-                                             " bytes); remove files, or format a larger volume");
+    // New files leave room for those that are there: a Sync that cannot say what it wrote poisons the volume.
+    const bool creates = std::any_of(items.begin(), items.end(),
+                                     [](const Item &item) { return item.type == ItemType::CREATE; });
+    const uint64_t limit = creates ? snapshot_limit_ / 4 * 3 : snapshot_limit_;
+    if (growth > 0 && snapshot_bytes_ + pending_growth_ + growth > limit) {
+        throw Error(ErrorCode::NO_SPACE,
+                    io_.TargetName() + ": the metadata area is full (" + std::to_string(snapshot_bytes_) +
+                        " of " + std::to_string(limit) + " bytes); remove files, or format a larger volume");
     }
     pending_growth_ += growth;
     for (Item &item : items) {
@@ -75,11 +78,11 @@ void MetadataLog::Commit(uint64_t ticket) {
         std::string failure;
         try {
             Write(group);
+            if (!group.freed.empty()) {
+                free_extents_(group.freed);
+            }
         } catch (const std::exception &error) {
             failure = error.what();
-        }
-        if (failure.empty() && !group.freed.empty()) {
-            free_extents_(group.freed);
         }
         lock.lock();
         writing_ = false;

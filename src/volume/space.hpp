@@ -1,6 +1,7 @@
 //! The volume's free space, shared by its files.
 #pragma once
 
+#include "common/error.hpp"
 #include "volume/allocator.hpp"
 
 #include <algorithm>
@@ -21,14 +22,17 @@ class Space {
         std::lock_guard<std::mutex> guard(mutex_);
         return allocator_.Allocate(wanted, hint, from_the_end, KeptFree(use));
     }
-    //! False when any of it was free already, which is a bug.
-    bool Free(const std::vector<Extent> &extents) {
+    //! Throws Error CORRUPT when any of it was free already: a bug, after which two files could be given the
+    //! same space.
+    void Free(const std::vector<Extent> &extents) {
         std::lock_guard<std::mutex> guard(mutex_);
-        bool all = true;
         for (const Extent &extent : extents) {
-            all = allocator_.Free(static_cast<Unit>(extent.start), extent.units) && all;
+            if (!allocator_.Free(static_cast<Unit>(extent.start), extent.units)) {
+                throw Error(ErrorCode::CORRUPT,
+                            "space at unit " + std::to_string(extent.start) +
+                                " was freed twice; this is a bug in rawduck, please report it");
+            }
         }
-        return all;
     }
     uint64_t FreeUnits() const {
         std::lock_guard<std::mutex> guard(mutex_);

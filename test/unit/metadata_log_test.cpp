@@ -156,6 +156,28 @@ TEST_F(MetadataLogTest, ASyncThatFailsHalfWayNeverPassesForDurableLater) {
     EXPECT_TRUE(found == "committed" || found == "committed" + bytes) << "wholly there or wholly not";
 }
 
+TEST_F(MetadataLogTest, AFullMetadataAreaRefusesNewFilesAndKeepsRoomForTheOthers) {
+    auto volume = Mount();
+    auto file = volume->Open("f.wal", WriteMode());
+    file->Append("committed", 9);
+    file->Sync();
+    const std::string long_name(200, 'n');
+    const ErrorCode refusal = FailureOf([&] {
+        for (int i = 0; i < 100000; i++) {
+            volume->Open(long_name + std::to_string(i), WriteMode());
+        }
+    });
+    EXPECT_EQ(refusal, ErrorCode::NO_SPACE);
+    const std::string block(64 * KIB, 'b');
+    for (int i = 0; i < 20; i++) {
+        file->Append(block.data(), block.size());
+        file->Sync();
+    }
+    EXPECT_EQ(volume->Info().poisoned, "");
+    volume->Remove(long_name + "0");
+    volume->Open("another", WriteMode());
+}
+
 TEST_F(MetadataLogTest, DamageInsideTheLogIsToldFromATornTail) {
     {
         auto volume = Mount();

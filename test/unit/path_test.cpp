@@ -117,6 +117,16 @@ TEST(PatternTest, TwoStarsMatchAnyNumberOfComponents) {
     EXPECT_FALSE(Matches("a/b/c", "**/b"));
 }
 
+// stat("/dev/null\0/x") would look at /dev/null.
+TEST(PathWithNulTest, IsRefused) {
+    const std::string tail("\0/x", 3);
+    for (const std::string &path :
+         {VOLUME_SCHEME + ("/dev/null" + tail), DIRECT_SCHEME + ("/data/x" + tail)}) {
+        EXPECT_THROW(IsVolumePath(path) ? (void)SplitVolumePath(path) : (void)StripDirectScheme(path), Error);
+    }
+    EXPECT_THROW(PathComponents("a" + tail), Error);
+}
+
 TEST(DirectPathTest, SchemeIsStripped) {
     EXPECT_EQ(StripDirectScheme("direct:///data/x.duckdb"), "/data/x.duckdb");
     EXPECT_EQ(StripDirectScheme("direct://x.duckdb"), "x.duckdb");

@@ -4,6 +4,7 @@
 #include "common/units.hpp"
 
 #include <gtest/gtest.h>
+#include <vector>
 
 namespace rawduck {
 namespace {
@@ -20,7 +21,9 @@ TEST(SizeTest, UnitsAreReadAsWritten) {
 }
 
 TEST(SizeTest, NonsenseIsRefusedNamingTheValue) {
-    for (auto text : {"", " ", "G", "-1", "8X", "8 G B x", "1.5", "99999999T", "nan", "0.0001K"}) {
+    const std::string with_nul("8G\0x", 4);
+    for (const std::string &text : std::vector<std::string>{"", " ", "G", "-1", "8X", "8 G B x", "1.5",
+                                                            "99999999T", "nan", "0.0001K", with_nul}) {
         try {
             ParseSize(text, "nvme_max_transfer");
             ADD_FAILURE() << text;

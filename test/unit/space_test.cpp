@@ -1,6 +1,7 @@
 #include "volume/allocator.hpp"
 #include "volume/extent_map.hpp"
 #include "volume/hole_set.hpp"
+#include "volume/space.hpp"
 
 #include <algorithm>
 
@@ -122,6 +123,19 @@ TEST(HoleSetTest, MatchesAByteMap) {
         for (uint64_t i = 0; i < 4000; i++) {
             ASSERT_EQ(bytes[i] == '\0', oracle[i] && i >= from && i < from + 1500) << i;
         }
+    }
+}
+
+TEST(Space, FreeingTwiceIsAnErrorAndNeverSilent) {
+    Space space{Allocator(Unit{100}, Unit{5000})};
+    const Allocator::Result taken = space.Allocate(8, Unit{0}, false, SpaceUse::HEADER);
+    const std::vector<Extent> extents{Extent{0, Index(taken.start), taken.units}};
+    space.Free(extents);
+    try {
+        space.Free(extents);
+        FAIL() << "freed twice";
+    } catch (const Error &error) {
+        EXPECT_EQ(error.Code(), ErrorCode::CORRUPT);
     }
 }
 
