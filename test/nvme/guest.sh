@@ -28,8 +28,9 @@ generic() { ls "/sys/block/$1/.." | grep -x "ng[0-9]*n${1##*n}"; }
 # engines NAME DEVICE MODES TESTS...: the C++ tests with the engines of that kind of device; MODES is a pattern.
 engines() {
     local start=$SECONDS name=$1 device=$2 modes=$3 filter=${4:-} engine
-    local engines=(io_uring_cmd nvme_ioctl)
-    [ -c "$device" ] || engines+=(io_uring posix)
+    # Tests with xnvme_ are there where its engine is built.
+    local engines=(io_uring_cmd nvme_ioctl xnvme_io_uring_cmd xnvme_nvme xnvme_thrpool xnvme_emu)
+    [ -c "$device" ] || engines+=(io_uring posix xnvme_io_uring xnvme_libaio xnvme_posix xnvme_psync)
     for engine in "${engines[@]}"; do
         filter+=":All/NvmeEngineTest.*/${engine}_$modes"
     done
@@ -41,7 +42,7 @@ engines() {
 
 fdp=$(node fdp 1) small=$(node small 1) second=$(node small 2) cacheless=$(node cacheless 1) bad=$(node bad 1)
 
-engines fdp-4096-passthrough "/dev/$(generic "$fdp")" '*' 'NvmeTest.*'
+engines fdp-4096-passthrough "/dev/$(generic "$fdp")" '*' 'NvmeTest.*:NvmeXnvmeTest.*'
 engines fdp-4096-block "/dev/$fdp" '*' 'NvmeTest.*'
 engines small-512-passthrough "/dev/$(generic "$small")" thread 'NvmeTest.*'
 engines small-512-block "/dev/$small" thread 'NvmeTest.*'
@@ -52,10 +53,18 @@ export RAWDUCK_TEST_NVME_BAD=$((8 * 1024 * 1024))
 engines bad-passthrough "/dev/$(generic "$bad")" none 'NvmeErrorTest.*'
 engines bad-block "/dev/$bad" none 'NvmeErrorTest.*'
 
+# The same with xNVMe, where the package carries its engine.
+xnvme_plan=
+if ls "$repository"/.venv/lib/python3*/site-packages/rawduck/librawduck_xnvme.so >/dev/null 2>&1; then
+    modes='["sync", "single", "pool", "thread"]'
+    xnvme_plan="[\"/dev/$(generic "$fdp")\", [\"xnvme:io_uring_cmd\", \"xnvme:nvme\"], $modes],
+    [\"/dev/$fdp\", [\"xnvme:io_uring\"], $modes], [\"/dev/$fdp\", [\"xnvme:thrpool\"], [\"thread\"]],"
+fi
+
 # In one process: to start Python over the guest's file system takes half a minute.
 start=$SECONDS
 cat >/tmp/plan.json <<END
-{"data": "$out/data", "tpch": [
+{"data": "$out/data", "tpch": [ $xnvme_plan
     ["/dev/$(generic "$fdp")", ["io_uring_cmd", "nvme_ioctl"], ["sync", "single", "pool", "thread"]],
     ["/dev/$fdp", ["io_uring", "posix"], ["sync", "single", "pool", "thread"]],
     ["/dev/$fdp", ["io_uring_cmd", "nvme_ioctl"], ["thread"]],

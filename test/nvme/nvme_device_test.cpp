@@ -3,6 +3,7 @@
 #include "device/nvme_node.hpp"
 #include "io/block_io.hpp"
 #include "io/engines/io_uring_cmd.hpp"
+#include "io/engines/xnvme.hpp"
 #include "io_test_support.hpp"
 
 #include <algorithm>
@@ -13,6 +14,17 @@
 
 namespace rawduck {
 namespace {
+
+//! Of xNVMe's none where they are not built; NvmeXnvmeTest says so.
+std::vector<std::string> Engines() {
+    std::vector<std::string> engines = {"io_uring_cmd", "nvme_ioctl", "io_uring", "posix"};
+    if (WhyNoXnvme().empty()) {
+        for (const std::string &name : XnvmeInterfaceNames()) {
+            engines.push_back("xnvme:" + name);
+        }
+    }
+    return engines;
+}
 
 class NvmeTest : public ::testing::Test {
   protected:
@@ -104,15 +116,29 @@ TEST_F(NvmeTest, AUserWithoutPermissionIsToldWhatToDo) {
 }
 
 class NvmeEngineTest : public NvmeTest,
-                       public ::testing::WithParamInterface<std::tuple<const char *, const char *>> {
+                       public ::testing::WithParamInterface<std::tuple<std::string, const char *>> {
   protected:
     void SetUp() override {
         NvmeTest::SetUp();
         engine_ = std::get<0>(GetParam());
         mode_ = std::get<1>(GetParam());
-        const bool passthrough = engine_ == "io_uring_cmd" || engine_ == "nvme_ioctl";
-        if (!IsSkipped() && !passthrough && target_.kind == TargetKind::NVME_CHARACTER_DEVICE) {
+        if (!IsSkipped() && !SendsNvmeCommands() && target_.kind == TargetKind::NVME_CHARACTER_DEVICE) {
             GTEST_SKIP() << engine_ << " is for block devices";
+        }
+        if (!IsSkipped() && LacksPosix()) {
+            GTEST_SKIP() << "this version of xNVMe has no posix for block devices";
+        }
+    }
+    bool SendsNvmeCommands() const {
+        return engine_ == "io_uring_cmd" || engine_ == "nvme_ioctl" ||
+               (IsXnvmeEngine(engine_) && XnvmeSendsNvmeCommands(engine_, target_));
+    }
+    bool LacksPosix() {
+        try {
+            Open(engine_, mode_);
+            return false;
+        } catch (const Error &error) {
+            return engine_ == "xnvme:posix" && error.Code() == ErrorCode::UNSUPPORTED;
         }
     }
     std::string engine_, mode_;
@@ -138,8 +164,11 @@ TEST_P(NvmeEngineTest, WhatIsWrittenIsReadBackAlsoByAnotherEngine) {
 
 TEST_P(NvmeEngineTest, AWriteWithFuaArrivesAndIsCounted) {
     auto io = Open(engine_, mode_);
-    const bool passthrough = engine_ == "io_uring_cmd" || engine_ == "nvme_ioctl";
+    const bool passthrough = SendsNvmeCommands();
     ASSERT_TRUE(io->Caps().fua || !passthrough) << "every NVMe device takes FUA";
+    if (IsXnvmeEngine(engine_)) {
+        EXPECT_EQ(io->Caps().fua, passthrough) << "xNVMe takes flags with NVMe commands only";
+    }
     if (!io->Caps().fua) {
         GTEST_SKIP() << engine_ << " flushes here instead";
     }
@@ -154,7 +183,7 @@ TEST_P(NvmeEngineTest, AWriteWithFuaArrivesAndIsCounted) {
 TEST_P(NvmeEngineTest, CommandsRespectTheDevicesLimit) {
     auto io = Open(engine_, mode_, 4 * MIB);
     const uint64_t limit = io->Caps().max_transfer_bytes;
-    if (engine_ == "io_uring_cmd" || engine_ == "nvme_ioctl") {
+    if (SendsNvmeCommands()) {
         EXPECT_LE(limit, InspectTarget(generic_).max_passthrough_bytes);
     }
     void *memory = nullptr;
@@ -233,6 +262,12 @@ class NvmeErrorTest : public NvmeTest {
         const bool generic = target_.kind == TargetKind::NVME_CHARACTER_DEVICE;
         engines_ = generic ? std::vector<std::string>{"io_uring_cmd", "nvme_ioctl"}
                            : std::vector<std::string>{"io_uring", "posix"};
+        if (WhyNoXnvme().empty()) {
+            const auto more =
+                generic ? std::vector<std::string>{"xnvme:io_uring_cmd", "xnvme:nvme", "xnvme:thrpool"}
+                        : std::vector<std::string>{"xnvme:io_uring", "xnvme:libaio", "xnvme:thrpool"};
+            engines_.insert(engines_.end(), more.begin(), more.end());
+        }
         read_text_ = generic ? "media error" : "errno";
         write_text_ = generic ? "write fault" : "errno";
     }
@@ -267,11 +302,21 @@ TEST_F(NvmeErrorTest, AWriteFaultIsNamed) {
     Expect(true, write_text_);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, NvmeEngineTest,
-    ::testing::Combine(::testing::Values("io_uring_cmd", "nvme_ioctl", "io_uring", "posix"),
-                       ::testing::Values("sync", "single", "pool", "thread")),
-    [](const auto &info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
+TEST(NvmeXnvmeTest, EnginesOfXnvmeAreTested) {
+    if (!WhyNoXnvme().empty()) {
+        GTEST_SKIP() << "no engine of xNVMe is tested: " << WhyNoXnvme();
+    }
+    EXPECT_GT(Engines().size(), 4u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NvmeEngineTest,
+                         ::testing::Combine(::testing::ValuesIn(Engines()),
+                                            ::testing::Values("sync", "single", "pool", "thread")),
+                         [](const auto &info) {
+                             std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
+                             std::replace(name.begin(), name.end(), ':', '_');
+                             return name;
+                         });
 
 } // namespace
 } // namespace rawduck

@@ -69,7 +69,7 @@ def tpch(results: Results, data: str, target: str, engines: list[str], modes: li
 
 
 def one_combination(data: str, target: str, engine: str, mode: str, expected: list[list[tuple]]) -> None:
-    path = f"nvme://{target}/{engine}_{mode}.duckdb"
+    path = f"nvme://{target}/{engine.replace(':', '_')}_{mode}.duckdb"
     with connect(engine, mode) as connection:
         connection.execute(f"ATTACH '{path}' AS db; USE db")
         load(connection, data)
