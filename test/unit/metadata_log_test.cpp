@@ -168,9 +168,9 @@ TEST_F(MetadataLogTest, AFullMetadataAreaRefusesNewFilesAndKeepsRoomForTheOthers
         }
     });
     EXPECT_EQ(refusal, ErrorCode::NO_SPACE);
-    const std::string block(64 * KIB, 'b');
+    const std::string bytes(500, 'b'); // a long tail, which the record has to hold
     for (int i = 0; i < 20; i++) {
-        file->Append(block.data(), block.size());
+        file->Append(bytes.data(), bytes.size());
         file->Sync();
     }
     EXPECT_EQ(volume->Info().poisoned, "");
