@@ -18,6 +18,16 @@ struct Slot {
     std::weak_ptr<RadosCluster> cluster;
 };
 
+//! Whether nobody connects through a slot, and its connection is closed. Called where nobody can take it.
+bool IsUnused(const std::shared_ptr<Slot> &slot) {
+    if (slot.use_count() > 1) {
+        return false;
+    }
+    // Whoever had it has given it up; the lock makes what they wrote visible here.
+    std::lock_guard<std::mutex> guard(slot->mutex);
+    return slot->cluster.expired();
+}
+
 std::shared_ptr<Slot> SlotFor(const RadosCredentials &credentials) {
     static std::mutex &mutex = *new std::mutex; // never destroyed: connections may outlive static objects
     static auto &slots = *new std::map<std::vector<std::string>, std::shared_ptr<Slot>>;
@@ -25,7 +35,7 @@ std::shared_ptr<Slot> SlotFor(const RadosCredentials &credentials) {
     key.push_back(std::to_string(getpid())); // a child made by fork() needs its own
     std::lock_guard<std::mutex> guard(mutex);
     for (auto it = slots.begin(); it != slots.end();) {
-        it = it->second.use_count() == 1 && it->second->cluster.expired() ? slots.erase(it) : std::next(it);
+        it = IsUnused(it->second) ? slots.erase(it) : std::next(it);
     }
     auto &slot = slots[key];
     if (!slot) {
