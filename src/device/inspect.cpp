@@ -30,6 +30,8 @@ constexpr uint64_t SYSFS_SECTOR_BYTES = 512;           // whatever the logical b
 constexpr uint32_t STATX_DIRECT_IO_ALIGNMENT = 0x2000; // STATX_DIOALIGN
 constexpr uint64_t NVME_MAX_LBAS = 65536;              // of one command: NLB has 16 bits and counts from 0
 
+constexpr uint32_t NVME_MAX_RANGES = 256; // of Dataset Management
+
 //! Alignments of direct I/O in bytes; both 0 when the kernel does not say.
 struct DirectAlignment {
     uint32_t memory = 0;
@@ -116,6 +118,8 @@ void UseIdentify(const Target &target, const std::string &directory, const NvmeI
     info.max_passthrough_bytes = std::min(limit, NVME_MAX_LBAS * nvme.lba_size);
     if (nvme.deallocate) {
         ReadNumber(queue + "discard_max_hw_bytes", info.max_deallocate_bytes);
+        info.max_deallocate_ranges =
+            std::clamp(SysfsUint32(queue + "max_discard_segments"), 1u, NVME_MAX_RANGES);
     }
     info.model = nvme.model;
     info.serial = nvme.serial;

@@ -52,8 +52,9 @@ struct TargetInfo {
     std::string model, serial, firmware; //!< empty when the target has none
     //! Largest command that reaches the device unsplit and without a copy in the kernel; 0 when unknown.
     uint64_t max_passthrough_bytes = 0;
-    //! Largest Deallocate; 0: the device takes none.
+    //! Largest range of a Deallocate (0: the device takes none), and how many ranges a command carries.
     uint64_t max_deallocate_bytes = 0;
+    uint32_t max_deallocate_ranges = 1;
     std::string passthrough_path; //!< /dev/ngXnY of an NVMe namespace; empty when there is none
     std::optional<NvmeInfo> nvme; //!< of an NVMe namespace that this user may ask
 };

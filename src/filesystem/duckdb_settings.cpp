@@ -82,6 +82,9 @@ MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
     if (Lookup(opener, SETTING_SPILL_BUFFER, value)) {
         options.spill_buffer_bytes = ParseSpillBuffer(value.ToString());
     }
+    if (Lookup(opener, SETTING_DEALLOCATE, value)) {
+        options.deallocate = ParseDeallocateMode(value.ToString());
+    }
     return options;
 }
 

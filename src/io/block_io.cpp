@@ -8,6 +8,7 @@
 #include "io/thread_queues.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 #include <thread>
 
@@ -53,7 +54,13 @@ class TimedCommand {
         : stats_(stats), operation_(operation), bytes_(bytes), started_ns_(MonotonicNs()) {
         stats_.AddRequest(operation_);
     }
-    ~TimedCommand() { stats_.AddCommand(operation_, bytes_, 1, MonotonicNs() - started_ns_); }
+    ~TimedCommand() {
+        const bool failed = std::uncaught_exceptions() > exceptions_;
+        stats_.AddCommand(operation_, failed ? 0 : bytes_, 1, MonotonicNs() - started_ns_);
+        if (failed) {
+            stats_.AddError(operation_);
+        }
+    }
     TimedCommand(const TimedCommand &) = delete;
     TimedCommand &operator=(const TimedCommand &) = delete;
 
@@ -62,6 +69,7 @@ class TimedCommand {
     const IoOperation operation_;
     const uint64_t bytes_;
     const uint64_t started_ns_;
+    const int exceptions_ = std::uncaught_exceptions();
 };
 
 //! Keeps queues which a forked child has inherited out of reach for good: their rings and mutexes belong to
@@ -223,15 +231,19 @@ void BlockIo::Flush() {
     state_->queues->GetDevice().Flush();
 }
 
-bool BlockIo::Deallocate(uint64_t device_offset, uint64_t length) {
+bool BlockIo::Deallocate(const std::vector<DeviceRange> &ranges) {
     state_->CheckFork();
     state_->CheckWritable("deallocate");
-    state_->CheckRange("deallocate", device_offset, length);
-    if (!state_->caps.deallocate || length == 0) {
+    uint64_t bytes = 0;
+    for (const DeviceRange &range : ranges) {
+        state_->CheckRange("deallocate", range.device_offset, range.length);
+        bytes += range.length;
+    }
+    if (!state_->caps.deallocate || bytes == 0) {
         return false;
     }
-    TimedCommand timed(*state_->stats, IoOperation::DEALLOCATE, length);
-    return state_->queues->GetDevice().Deallocate(device_offset, length);
+    TimedCommand timed(*state_->stats, IoOperation::DEALLOCATE, bytes);
+    return state_->queues->GetDevice().DeallocateRanges(ranges);
 }
 
 const Capabilities &BlockIo::Caps() const {

@@ -68,7 +68,8 @@ class BlockIo {
                PlacementClass placement = PlacementClass::DATABASE);
     //! See Device::Flush. Skipped (and not counted) on a device without a volatile write cache.
     void Flush();
-    bool Deallocate(uint64_t device_offset, uint64_t length);
+    //! See Device::Deallocate.
+    bool Deallocate(const std::vector<DeviceRange> &ranges);
 
     const Capabilities &Caps() const;
     const PlacementMap &Placement() const;

@@ -51,6 +51,12 @@ struct Capabilities {
     std::string placement_obstacle = "this engine has no flexible data placement";
 };
 
+//! Bytes of a device, both multiples of the LBA size.
+struct DeviceRange {
+    uint64_t device_offset = 0;
+    uint64_t length = 0;
+};
+
 //! Who will use a queue.
 enum class QueueUse {
     OWNED, //!< only the thread that creates it
@@ -82,6 +88,14 @@ class Device {
     virtual void Flush() = 0;
     //! Tells the device that the range holds nothing of value. Best effort: false where it is not supported.
     virtual bool Deallocate(uint64_t device_offset, uint64_t length) = 0;
+    //! Of many ranges, in as few commands as the device takes.
+    virtual bool DeallocateRanges(const std::vector<DeviceRange> &ranges) {
+        bool taken = true;
+        for (const DeviceRange &range : ranges) {
+            taken = Deallocate(range.device_offset, range.length) && taken;
+        }
+        return taken;
+    }
 };
 
 struct DeviceOptions {

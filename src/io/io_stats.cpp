@@ -83,6 +83,10 @@ void IoStats::AddRequest(IoOperation operation) {
     slots_[static_cast<size_t>(operation)].requests.fetch_add(1, RELAXED);
 }
 
+void IoStats::AddError(IoOperation operation) {
+    slots_[static_cast<size_t>(operation)].errors.fetch_add(1, RELAXED);
+}
+
 void IoStats::AddCommand(IoOperation operation, uint64_t bytes, uint64_t depth, uint64_t latency_ns) {
     Slot &slot = slots_[static_cast<size_t>(operation)];
     slot.commands.fetch_add(1, RELAXED);
@@ -112,6 +116,7 @@ IoCounters IoStats::Snapshot(IoOperation operation) const {
     const Slot &slot = slots_[static_cast<size_t>(operation)];
     IoCounters counters;
     counters.requests = slot.requests.load(RELAXED);
+    counters.errors = slot.errors.load(RELAXED);
     counters.commands = slot.commands.load(RELAXED);
     counters.fua_commands = slot.fua_commands.load(RELAXED);
     counters.bytes = slot.bytes.load(RELAXED);
@@ -126,7 +131,7 @@ IoCounters IoStats::Snapshot(IoOperation operation) const {
 
 void IoStats::Reset() {
     for (auto &slot : slots_) {
-        for (auto *counter : {&slot.requests, &slot.commands, &slot.fua_commands, &slot.bytes,
+        for (auto *counter : {&slot.requests, &slot.errors, &slot.commands, &slot.fua_commands, &slot.bytes,
                               &slot.bounce_bytes, &slot.depth_sum, &slot.depth_max}) {
             counter->store(0, RELAXED);
         }

@@ -33,6 +33,7 @@ class LatencyHistogram {
 //! A copy of one operation's counters.
 struct IoCounters {
     uint64_t requests = 0;     //!< calls from above
+    uint64_t errors = 0;       //!< of those, how many failed
     uint64_t commands = 0;     //!< commands to the device, retries included
     uint64_t fua_commands = 0; //!< of those, with Force Unit Access
     uint64_t bytes = 0;        //!< transferred
@@ -45,6 +46,7 @@ struct IoCounters {
 class IoStats {
   public:
     void AddRequest(IoOperation operation);
+    void AddError(IoOperation operation);
     //! One command completed: `depth` counts those in flight on its queue at submission, itself included.
     void AddCommand(IoOperation operation, uint64_t bytes, uint64_t depth, uint64_t latency_ns);
     //! A command that was counted had Force Unit Access set.
@@ -59,7 +61,7 @@ class IoStats {
 
   private:
     struct Slot {
-        std::atomic<uint64_t> requests{0}, commands{0}, fua_commands{0}, bytes{0}, bounce_bytes{0},
+        std::atomic<uint64_t> requests{0}, errors{0}, commands{0}, fua_commands{0}, bytes{0}, bounce_bytes{0},
             depth_sum{0}, depth_max{0};
         LatencyHistogram latency;
     };

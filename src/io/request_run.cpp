@@ -268,6 +268,7 @@ void RequestRun::Fail(Failure::Kind kind, const CommandSlot &slot, int error_num
 }
 
 void RequestRun::Throw() const {
+    stats_.AddError(operation_);
     if (failure_.thrown) {
         std::rethrow_exception(failure_.thrown);
     }

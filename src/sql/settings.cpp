@@ -32,6 +32,9 @@ void OnSetMaxTransfer(ClientContext &, SetScope, Value &value) {
 void OnSetPlacement(ClientContext &, SetScope, Value &value) {
     Translated([&] { ParsePlacement(value.ToString()); });
 }
+void OnSetDeallocate(ClientContext &, SetScope, Value &value) {
+    Translated([&] { ParseDeallocateMode(value.ToString()); });
+}
 void OnSetMemorySize(ClientContext &, SetScope, Value &value) {
     Translated([&] { ParseMemorySize(value.ToString()); });
 }
@@ -76,6 +79,11 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
         "that "
         "spills waits for the device.",
         LogicalType::VARCHAR, Value("16 MiB"), OnSetSpillBuffer);
+    add(SETTING_DEALLOCATE,
+        "Whether the device is told of freed space: auto (but not on regular files, which keep theirs), on "
+        "or "
+        "off.",
+        LogicalType::VARCHAR, Value("auto"), OnSetDeallocate);
     add(SETTING_PREFETCH,
         "Whether scans of nvme:// and direct:// databases read ahead in runs of up to 32 MiB.",
         LogicalType::BOOLEAN, Value::BOOLEAN(true), nullptr);

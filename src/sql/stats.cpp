@@ -25,11 +25,12 @@ Rows StatsRows(duckdb::ClientContext &, const Arguments &) {
                                                              : static_cast<double>(counters.depth_sum) /
                                                                    static_cast<double>(counters.commands);
             rows.push_back({Value(target.target), Value(IoOperationName(operation)),
-                            Value::UBIGINT(counters.requests), Value::UBIGINT(counters.commands),
-                            Value::UBIGINT(counters.fua_commands), Value::UBIGINT(counters.bytes),
-                            Value::UBIGINT(counters.bounce_bytes), Value::DOUBLE(depth_mean),
-                            Value::UBIGINT(counters.depth_max), Microseconds(counters.latency_p50_ns),
-                            Microseconds(counters.latency_p99_ns), Microseconds(counters.latency_max_ns)});
+                            Value::UBIGINT(counters.requests), Value::UBIGINT(counters.errors),
+                            Value::UBIGINT(counters.commands), Value::UBIGINT(counters.fua_commands),
+                            Value::UBIGINT(counters.bytes), Value::UBIGINT(counters.bounce_bytes),
+                            Value::DOUBLE(depth_mean), Value::UBIGINT(counters.depth_max),
+                            Microseconds(counters.latency_p50_ns), Microseconds(counters.latency_p99_ns),
+                            Microseconds(counters.latency_max_ns)});
         }
     }
     return rows;
@@ -51,6 +52,7 @@ void RegisterStatsFunctions(duckdb::ExtensionLoader &loader) {
                          {{"target", LogicalType::VARCHAR},
                           {"operation", LogicalType::VARCHAR},
                           {"requests", LogicalType::UBIGINT},
+                          {"errors", LogicalType::UBIGINT},
                           {"commands", LogicalType::UBIGINT},
                           {"fua_commands", LogicalType::UBIGINT},
                           {"bytes", LogicalType::UBIGINT},

@@ -109,6 +109,23 @@ bool Allocator::Free(Unit start, uint64_t units) {
     return true;
 }
 
+std::vector<Allocator::Result> Allocator::FreeParts(Unit start, uint64_t units) const {
+    const uint64_t first = Index(start), last = first + units;
+    std::vector<Result> parts;
+    auto entry = by_start_.upper_bound(first);
+    if (entry != by_start_.begin()) {
+        --entry;
+    }
+    for (; entry != by_start_.end() && entry->first < last; ++entry) {
+        const uint64_t begin = std::max(first, entry->first);
+        const uint64_t end = std::min(last, entry->first + entry->second);
+        if (begin < end) {
+            parts.push_back({static_cast<Unit>(begin), end - begin});
+        }
+    }
+    return parts;
+}
+
 uint64_t Allocator::LargestFree() const {
     return by_units_.empty() ? 0 : by_units_.rbegin()->first;
 }

@@ -33,6 +33,9 @@ class Allocator {
     //! Gives units back; they must have been allocated. False when any of them is free already.
     bool Free(Unit start, uint64_t units);
 
+    //! The parts of [start, start + units) that are free, in order.
+    std::vector<Result> FreeParts(Unit start, uint64_t units) const;
+
     uint64_t FreeUnits() const { return free_units_; }
     uint64_t LargestFree() const;
     uint64_t TotalUnits() const { return total_units_; }

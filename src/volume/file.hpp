@@ -11,6 +11,7 @@
 
 #include "common/aligned_buffer.hpp"
 #include "common/gate.hpp"
+#include "volume/deallocator.hpp"
 #include "volume/extent_map.hpp"
 #include "volume/hole_set.hpp"
 #include "volume/metadata_log.hpp"
@@ -30,6 +31,7 @@ struct FileContext {
     Space &space;
     MetadataLog &log;
     SpillBuffer &spill;
+    Deallocator &deallocator;
     uint32_t lba_size;
 
     //! Gives back what a temporary file covered. Nobody may be reading or writing it.

@@ -16,7 +16,7 @@ constexpr uint64_t VERIFY_BYTES_MAX = 256 * KIB;
 
 void FileContext::FreeTemporary(const std::vector<Extent> &extents) const {
     spill.Forget(extents);
-    space.Free(extents);
+    space.Discard(extents);
 }
 
 File::File(const FileContext &context, uint64_t id, std::string name, FileKind kind,
@@ -261,17 +261,16 @@ bool File::Deallocate(uint64_t offset, uint64_t length) {
     const uint64_t begin = AlignUp(offset, UNIT_SIZE);
     const uint64_t end =
         AlignDown(std::min(offset + length, tail_.Empty() ? Size() : tail_start_), UNIT_SIZE);
-    bool taken = begin < end;
-    if (taken) {
+    std::vector<DeviceRange> ranges;
+    if (begin < end) {
         for (const Segment &segment : Segments(nullptr, end - begin, begin)) {
-            context_.log.BeforeOverwrite(segment.device_offset, segment.length);
             if (IsTemp()) {
                 context_.spill.Forget(segment.device_offset, segment.length);
             }
-            taken = context_.io.Deallocate(segment.device_offset, segment.length) && taken;
+            ranges.push_back({segment.device_offset, segment.length});
         }
     }
-    return taken;
+    return context_.deallocator.Deallocate(ranges);
 }
 
 void File::ReleaseReservation() {

@@ -5,6 +5,8 @@
 #include "volume/allocator.hpp"
 
 #include <algorithm>
+#include <condition_variable>
+#include <functional>
 #include <mutex>
 
 namespace rawduck {
@@ -19,11 +21,17 @@ class Space {
     explicit Space(Allocator allocator) : allocator_(std::move(allocator)) {}
 
     Allocator::Result Allocate(uint64_t wanted, Unit hint, bool from_the_end, SpaceUse use) {
-        std::lock_guard<std::mutex> guard(mutex_);
-        return allocator_.Allocate(wanted, hint, from_the_end, KeptFree(use));
+        std::unique_lock<std::mutex> guard(mutex_);
+        for (;;) {
+            const Allocator::Result found = allocator_.Allocate(wanted, hint, from_the_end, KeptFree(use));
+            if (found.units > 0 || claimed_units_ == 0) {
+                return found;
+            }
+            given_back_.wait(guard); // what the device is being told of is free all the same
+        }
     }
-    //! Throws Error CORRUPT when any of it was free already: a bug, after which two files could be given the
-    //! same space.
+    //! Gives back what holds nothing that the device would know of. Throws Error CORRUPT when any of it was
+    //! free already: a bug, after which two files could be given the same space.
     void Free(const std::vector<Extent> &extents) {
         std::lock_guard<std::mutex> guard(mutex_);
         for (const Extent &extent : extents) {
@@ -34,9 +42,42 @@ class Space {
             }
         }
     }
+    //! Gives back what was written: the device may forget it.
+    void Discard(const std::vector<Extent> &extents) {
+        Free(extents);
+        if (on_discard_) {
+            on_discard_(extents);
+        }
+    }
+    //! Before the first Discard; it is called without a lock.
+    void OnDiscard(std::function<void(const std::vector<Extent> &)> function) {
+        on_discard_ = std::move(function);
+    }
+
+    //! Takes those parts of an extent that are free and have at least `units_min` units out of the free
+    //! space, for a while: whoever finds no other space waits for them.
+    std::vector<Extent> ClaimFree(const Extent &extent, uint64_t units_min) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        std::vector<Extent> claimed;
+        for (const auto &part : allocator_.FreeParts(static_cast<Unit>(extent.start), extent.units)) {
+            if (part.units >= units_min && allocator_.Claim(part.start, part.units)) {
+                claimed.push_back(Extent{0, Index(part.start), part.units});
+                claimed_units_ += part.units;
+            }
+        }
+        return claimed;
+    }
+    void GiveBack(const std::vector<Extent> &claimed) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        for (const Extent &extent : claimed) {
+            allocator_.Free(static_cast<Unit>(extent.start), extent.units);
+            claimed_units_ -= extent.units;
+        }
+        given_back_.notify_all();
+    }
     uint64_t FreeUnits() const {
         std::lock_guard<std::mutex> guard(mutex_);
-        return allocator_.FreeUnits();
+        return allocator_.FreeUnits() + claimed_units_;
     }
     uint64_t LargestFree() const {
         std::lock_guard<std::mutex> guard(mutex_);
@@ -55,7 +96,10 @@ class Space {
     }
 
     mutable std::mutex mutex_;
+    std::condition_variable given_back_;
     Allocator allocator_;
+    uint64_t claimed_units_ = 0;
+    std::function<void(const std::vector<Extent> &)> on_discard_;
 };
 
 } // namespace rawduck

@@ -55,8 +55,8 @@ std::shared_ptr<Volume> Volume::MountDevice(const Target &target, std::unique_pt
     auto lock = std::make_unique<TargetLock>(target, TargetLock::Mode::SHARED);
     auto io = std::make_unique<BlockIo>(std::move(device), options.io, target.name, std::move(stats));
     VolumeImage image = LoadVolumeImage(*io, target.name);
-    auto state = std::make_unique<VolumeState>(target, std::move(lock), std::move(io), std::move(image),
-                                               options.spill_buffer_bytes);
+    auto state =
+        std::make_unique<VolumeState>(target, std::move(lock), std::move(io), std::move(image), options);
     state->engine_queue_mode = QueueModeName(options.io.queue_mode);
     state->queue_depth = options.io.queue_depth;
     state->mount_ms =
@@ -199,6 +199,7 @@ VolumeInfo Volume::Info() const {
     info.log_records = state_->log.LogRecords();
     info.volatile_write_cache = caps.volatile_write_cache;
     info.mount_ms = state_->mount_ms;
+    info.deallocate = state_->deallocator.State();
     info.placement = state_->io->PlacementText();
     info.spill_buffer_bytes = state_->spill.HeldBytes();
     info.poisoned = state_->log.Poisoned();

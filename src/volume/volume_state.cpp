@@ -21,14 +21,33 @@ Allocator BuildAllocator(const VolumeImage &image) {
     return allocator;
 }
 
+//! A clause; empty when freed space is deallocated.
+std::string WhyNotDeallocated(const Target &target, const Capabilities &caps, DeallocateMode mode) {
+    if (mode == DeallocateMode::OFF) {
+        return "nvme_deallocate says so";
+    }
+    if (!caps.deallocate) {
+        return "the device takes no hints";
+    }
+    if (mode == DeallocateMode::AUTO && target.kind == TargetKind::REGULAR_FILE) {
+        return "the file keeps the space that formatting reserved for it (nvme_deallocate = 'on' gives it "
+               "back)";
+    }
+    return "";
+}
+
 } // namespace
 
 VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> lock_p,
-                         std::unique_ptr<BlockIo> io_p, VolumeImage image, uint64_t spill_bytes_max)
+                         std::unique_ptr<BlockIo> io_p, VolumeImage image, const MountOptions &options)
     : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)), superblock(image.superblock),
       warning(image.warning), space(BuildAllocator(image)),
-      log(*io, image, [this](const std::vector<Extent> &extents) { space.Free(extents); }),
-      spill(*io, spill_bytes_max), context{*io, space, log, spill, image.superblock.lba_size} {
+      log(*io, image, [this](const std::vector<Extent> &extents) { space.Discard(extents); }),
+      spill(*io, options.spill_buffer_bytes),
+      deallocator(*io, space, log, WhyNotDeallocated(target, io->Caps(), options.deallocate),
+                  options.deallocate_delay),
+      context{*io, space, log, spill, deallocator, image.superblock.lba_size} {
+    space.OnDiscard([this](const std::vector<Extent> &extents) { deallocator.Add(extents); });
     for (const auto &[id, entry] : image.catalog->Entries()) {
         names[entry.name] = std::make_shared<File>(context, id, entry.name, entry.kind, &entry);
         next_file_id = std::max(next_file_id, id + 1);
@@ -71,6 +90,7 @@ void VolumeState::EndWrite() {
     std::shared_lock<std::shared_mutex> guard(names_mutex);
     if (temp_files == 0) {
         log.Commit(log.Queue({}));
+        deallocator.Drain(); // behind the lock, another process may have given the space to a file
         lock->Change(TargetLock::Mode::SHARED);
     }
 }

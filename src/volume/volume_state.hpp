@@ -14,7 +14,7 @@ namespace rawduck {
 class VolumeState {
   public:
     VolumeState(const Target &target, std::unique_ptr<TargetLock> lock, std::unique_ptr<BlockIo> io,
-                VolumeImage image, uint64_t spill_bytes_max);
+                VolumeImage image, const MountOptions &options);
 
     //! Takes the exclusive lock for a writer; every call is paired with EndWrite. Throws Error LOCKED,
     //! PERMISSION or POISONED.
@@ -41,6 +41,7 @@ class VolumeState {
     Space space;
     MetadataLog log;
     SpillBuffer spill;
+    Deallocator deallocator; //!< after what it uses
     FileContext context;
     std::string engine_queue_mode;
     uint32_t queue_depth = 0;

@@ -63,7 +63,9 @@ def check(results, target: str, engine: str, placement: str = "auto") -> None:
 def connect(engine: str, placement: str = "auto") -> duckdb.DuckDBPyConnection:
     config = {"memory_limit": "32MB", "threads": 2, "block_allocator_memory": "0B"}
     connection = rawduck.connect(config=config)
-    connection.execute(f"SET nvme_engine = '{engine}'; SET nvme_placement = '{placement}'")
+    connection.execute(
+        f"SET nvme_engine = '{engine}'; SET nvme_placement = '{placement}'; SET nvme_spill_buffer = '0'"
+    )
     return connection
 
 

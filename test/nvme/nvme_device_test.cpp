@@ -222,7 +222,7 @@ TEST_P(NvmeEngineTest, DeallocateIsTaken) {
     const auto data = Pattern(1 * MIB, 17);
     io->Write(16 * MIB, data.data(), data.size());
     EXPECT_TRUE(io->Caps().deallocate);
-    EXPECT_TRUE(io->Deallocate(16 * MIB, 1 * MIB));
+    EXPECT_TRUE(io->Deallocate({{16 * MIB, 1 * MIB}}));
     std::vector<char> back(data.size());
     io->Read(16 * MIB, back.data(), back.size()); // anything, but not an error
 }

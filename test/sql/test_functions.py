@@ -19,6 +19,7 @@ SETTINGS = {
     "nvme_spill_buffer",
     "nvme_prefetch",
     "nvme_placement",
+    "nvme_deallocate",
 }
 
 
@@ -32,6 +33,25 @@ def test_settings_have_descriptions(con):
     found = dict(con.execute(query).fetchall())
     assert set(found) >= SETTINGS
     assert all(len(found[name]) > 20 for name in SETTINGS)
+
+
+def test_freed_space_is_deallocated(target, con):
+    attach(con, target, "x.duckdb")
+    con.execute("CREATE TABLE x.t AS SELECT hash(range) AS h FROM range(300000); CHECKPOINT x; DETACH x")
+    file = rows(con, "SELECT * FROM nvme_files(?)", [target.name])[0]
+    state = one(con, "SELECT deallocate FROM nvme_info(?)", target.name)
+    con.execute("CALL nvme_reset_stats()")
+    con.execute("SELECT * FROM nvme_remove(?)", [target.path("x.duckdb")])
+    counted = stats(con, target, "deallocate")
+    assert counted["errors"] == 0
+    if target.kind.startswith("file"):
+        assert state.startswith("off: the file keeps the space")
+        assert counted["commands"] == 0
+    elif state == "on":
+        # Single header pages are less than a device can give up.
+        assert 0 <= file["allocated"] - counted["bytes"] <= 3 * 16 * 1024
+    else:
+        assert state == "off: the device takes no hints"
 
 
 def test_info(target, con):

@@ -217,7 +217,7 @@ TEST_F(BlockIoTest, RefusesWhatCanNeverWorkBeforeAnyTransfer) {
     EXPECT_EQ(CatchError([&] { Io().Read(MIB - 512, buffer_, 1024); }).Code(), ErrorCode::INVALID);
     EXPECT_EQ(CatchError([&] { Io().Read(UINT64_MAX - 511, buffer_, 1024); }).Code(), ErrorCode::INVALID);
     EXPECT_EQ(CatchError([&] { Io().Read(0, nullptr, 512); }).Code(), ErrorCode::INVALID);
-    EXPECT_EQ(CatchError([&] { Io().Deallocate(0, 100); }).Code(), ErrorCode::INVALID);
+    EXPECT_EQ(CatchError([&] { Io().Deallocate({{0, 100}}); }).Code(), ErrorCode::INVALID);
     Request request;
     request.segments = {{0, buffer_, 512}, {MIB, buffer_ + 512, 512}};
     EXPECT_EQ(CatchError([&] { Io().Execute(request); }).Code(), ErrorCode::INVALID);
@@ -279,15 +279,15 @@ TEST_F(BlockIoTest, FuaIsRefusedWhereItWouldBeDropped) {
 }
 
 TEST_F(BlockIoTest, DeallocateIsCounted) {
-    EXPECT_TRUE(Io().Deallocate(4096, 8192));
+    EXPECT_TRUE(Io().Deallocate({{4096, 8192}}));
     EXPECT_EQ(Counters(IoOperation::DEALLOCATE).bytes, 8192u);
-    EXPECT_FALSE(Io().Deallocate(4096, 0));
+    EXPECT_FALSE(Io().Deallocate({{4096, 0}}));
 }
 
 TEST_F(BlockIoTest, AReadOnlyDeviceRefusesWritesAndDeallocation) {
     state_.caps.read_only = true;
     EXPECT_EQ(CatchError([&] { Io().Write(0, buffer_, 512); }).Code(), ErrorCode::READ_ONLY);
-    EXPECT_EQ(CatchError([&] { Io().Deallocate(0, 512); }).Code(), ErrorCode::READ_ONLY);
+    EXPECT_EQ(CatchError([&] { Io().Deallocate({{0, 512}}); }).Code(), ErrorCode::READ_ONLY);
     Io().Read(0, buffer_, 512);
 }
 

@@ -196,7 +196,7 @@ TEST_P(EngineTest, AGrowingFileGrows) {
     EXPECT_NE(std::string(error.what()).find("past the end"), std::string::npos) << error.what();
     ASSERT_EQ(truncate(file.Path().c_str(), 1000), 0);
     EXPECT_EQ(CatchError([&] { io->Read(0, back.data(), back.size()); }).Code(), ErrorCode::IO);
-    EXPECT_TRUE(io->Deallocate(0, 4096));
+    EXPECT_TRUE(io->Deallocate({{0, 4096}}));
 }
 
 TEST_P(EngineTest, AFileWithoutRoomIsRefused) {
@@ -209,7 +209,7 @@ TEST_P(EngineTest, DeallocateMakesAHole) {
     auto io = Open(file.Path());
     WriteAndReadBack(*io, 0, 4 * MIB, 0);
     io->Flush();
-    EXPECT_TRUE(io->Deallocate(MIB, MIB));
+    EXPECT_TRUE(io->Deallocate({{MIB, MIB}}));
     std::vector<char> back(MIB, 'x');
     io->Read(MIB, back.data(), back.size());
     EXPECT_EQ(back, std::vector<char>(MIB, 0));
@@ -306,7 +306,7 @@ TEST_P(EngineTest, ALoopDevice) {
     WriteAndReadBack(*io, FILE_BYTES - 4096, 4096, 0);
     io->Flush();
     if (io->Caps().deallocate) {
-        EXPECT_TRUE(io->Deallocate(0, MIB));
+        EXPECT_TRUE(io->Deallocate({{0, MIB}}));
     }
 }
 

@@ -113,7 +113,7 @@ class FakeQueue final : public Queue {
     std::vector<Command *> pending_;
 };
 
-class FakeDevice final : public Device {
+class FakeDevice : public Device {
   public:
     explicit FakeDevice(FakeState &state) : state_(state) {}
     ~FakeDevice() override {
@@ -131,7 +131,7 @@ class FakeDevice final : public Device {
     }
     bool Deallocate(uint64_t, uint64_t) override { return true; }
 
-  private:
+  protected:
     FakeState &state_;
 };
 

@@ -110,7 +110,7 @@ TEST_F(MemoryTest, DeallocatedRangesReadAsZeros) {
     auto io = OpenMemory("test");
     std::vector<char> data(2 * MIB, 'x'), back(2 * MIB);
     io->Write(0, data.data(), data.size());
-    EXPECT_TRUE(io->Deallocate(4096, MIB + 8192));
+    EXPECT_TRUE(io->Deallocate({{4096, MIB + 8192}}));
     io->Read(0, back.data(), back.size());
     std::fill_n(data.begin() + 4096, MIB + 8192, 0);
     EXPECT_EQ(back, data);

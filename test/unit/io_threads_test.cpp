@@ -110,7 +110,7 @@ TEST(ThreadQueues, AForkedChildIsRefusedAndTheParentGoesOn) {
         };
         bool good = refused([&] { io->Read(0, data.data(), data.size()); }) &&
                     refused([&] { io->Write(0, data.data(), data.size()); }) &&
-                    refused([&] { io->Flush(); }) && refused([&] { io->Deallocate(0, 4096); });
+                    refused([&] { io->Flush(); }) && refused([&] { io->Deallocate({{0, 4096}}); });
         // The child may open a device of its own, with the same thread-local cache.
         FakeState own(1 * MIB);
         auto fresh = Open(own);

@@ -24,14 +24,6 @@ constexpr uint32_t DIRECTIVE_DATA_PLACEMENT = 2;
 constexpr uint32_t FORCE_UNIT_ACCESS = 1 << 30; // of command dword 12
 constexpr uint64_t MAX_RANGE_LBAS = UINT32_MAX;
 
-//! One range of Dataset Management.
-struct DatasetRange {
-    uint32_t attributes;
-    uint32_t lbas;
-    uint64_t first_lba;
-};
-static_assert(sizeof(DatasetRange) == 16, "as the device reads it");
-
 std::string StatusText(int status) {
     return status < 0 ? ErrnoText(-status) + "; look into the kernel log (dmesg)"
                       : NvmeStatusText(static_cast<uint16_t>(status));
@@ -88,6 +80,7 @@ NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : nam
     caps_.fua = true; // every NVMe device takes it
     max_deallocate_bytes_ =
         AlignDown(std::min(info.max_deallocate_bytes, MAX_RANGE_LBAS * info.lba_size), info.lba_size);
+    max_deallocate_ranges_ = info.max_deallocate_ranges;
     caps_.deallocate = !caps_.read_only && max_deallocate_bytes_ > 0;
     FindPlacements(*info.nvme);
 }
@@ -142,29 +135,44 @@ void NvmeDevice::Flush() {
 }
 
 bool NvmeDevice::Deallocate(uint64_t device_offset, uint64_t length) {
-    while (caps_.deallocate && length > 0) {
-        const uint64_t part = std::min(length, max_deallocate_bytes_);
-        DatasetRange range = {0, static_cast<uint32_t>(part / caps_.lba_size),
-                              device_offset / caps_.lba_size};
-        nvme_passthru_cmd64 command = {};
-        command.opcode = NVME_DATASET_MANAGEMENT;
-        command.nsid = namespace_id_;
-        command.addr = reinterpret_cast<uintptr_t>(&range);
-        command.data_len = sizeof range;
-        command.cdw10 = 0; // the number of ranges counts from 0
-        command.cdw11 = ATTRIBUTE_DEALLOCATE;
-        const int status = Run(command);
-        if (status != 0) {
-            throw Error(ErrorCode::IO, name_ + ": deallocate of " + std::to_string(part) +
-                                           " bytes at byte offset " + std::to_string(device_offset) +
-                                           " (LBA " + std::to_string(range.first_lba) + " to " +
-                                           std::to_string(range.first_lba + range.lbas - 1) +
-                                           ") failed: " + StatusText(status));
-        }
-        device_offset += part;
-        length -= part;
+    return DeallocateRanges({{device_offset, length}});
+}
+
+bool NvmeDevice::DeallocateRanges(const std::vector<DeviceRange> &ranges) {
+    if (!caps_.deallocate) {
+        return false;
     }
-    return caps_.deallocate;
+    std::vector<DatasetRange> list;
+    for (DeviceRange range : ranges) {
+        while (range.length > 0) {
+            const uint64_t part = std::min(range.length, max_deallocate_bytes_);
+            list.push_back(
+                {0, static_cast<uint32_t>(part / caps_.lba_size), range.device_offset / caps_.lba_size});
+            range.device_offset += part;
+            range.length -= part;
+        }
+    }
+    for (size_t first = 0; first < list.size(); first += max_deallocate_ranges_) {
+        ManageDataset(&list[first], std::min<size_t>(list.size() - first, max_deallocate_ranges_));
+    }
+    return true;
+}
+
+void NvmeDevice::ManageDataset(const DatasetRange *ranges, size_t count) const {
+    nvme_passthru_cmd64 command = {};
+    command.opcode = NVME_DATASET_MANAGEMENT;
+    command.nsid = namespace_id_;
+    command.addr = reinterpret_cast<uintptr_t>(ranges);
+    command.data_len = static_cast<uint32_t>(count * sizeof(DatasetRange));
+    command.cdw10 = static_cast<uint32_t>(count - 1); // the number of ranges counts from 0
+    command.cdw11 = ATTRIBUTE_DEALLOCATE;
+    const int status = Run(command);
+    if (status != 0) {
+        throw Error(ErrorCode::IO, name_ + ": deallocate of " + std::to_string(count) +
+                                       " ranges, the first LBA " + std::to_string(ranges->first_lba) +
+                                       " to " + std::to_string(ranges->first_lba + ranges->lbas - 1) +
+                                       ", failed: " + StatusText(status));
+    }
 }
 
 } // namespace rawduck

@@ -18,11 +18,20 @@ nvme_passthru_cmd64 MakeNvmeTransfer(const Command &command, uint32_t namespace_
 //! What became of it: `status` is 0, a positive NVMe status or a negative errno.
 void SetNvmeResult(Command &command, int status);
 
+//! One range of Dataset Management.
+struct DatasetRange {
+    uint32_t attributes;
+    uint32_t lbas;
+    uint64_t first_lba;
+};
+static_assert(sizeof(DatasetRange) == 16, "as the device reads it");
+
 class NvmeDevice : public Device {
   public:
     const Capabilities &Caps() const override { return caps_; }
     void Flush() override;
     bool Deallocate(uint64_t device_offset, uint64_t length) override;
+    bool DeallocateRanges(const std::vector<DeviceRange> &ranges) override;
 
   protected:
     //! `target` is the node that takes the commands. Throws Error PERMISSION, UNSUPPORTED.
@@ -40,7 +49,10 @@ class NvmeDevice : public Device {
     void Open(const Target &target, bool read_only);
     void FindPlacements(const NvmeInfo &nvme);
 
-    uint64_t max_deallocate_bytes_ = 0;
+    void ManageDataset(const DatasetRange *ranges, size_t count) const;
+
+    uint64_t max_deallocate_bytes_ = 0; //!< of one range
+    uint32_t max_deallocate_ranges_ = 1;
 };
 
 } // namespace rawduck

@@ -1,0 +1,162 @@
+#include "volume/deallocator.hpp"
+
+#include "common/error.hpp"
+#include "device/fork_generation.hpp"
+
+#include <algorithm>
+
+namespace rawduck {
+namespace {
+
+//! Devices map their media in pieces of about this size, and cannot give up less.
+constexpr uint64_t UNITS_MIN = 16 * KIB / UNIT_SIZE;
+//! What is claimed at a time.
+constexpr uint64_t PIECE_UNITS_MAX = 64 * MIB / UNIT_SIZE;
+constexpr size_t BATCH_PIECES_MAX = 64;
+
+//! In order, neighbours joined, and nothing longer than a piece.
+std::vector<Extent> Pieces(std::vector<Extent> extents) {
+    std::sort(extents.begin(), extents.end(),
+              [](const Extent &a, const Extent &b) { return a.start < b.start; });
+    std::vector<Extent> joined;
+    for (const Extent &extent : extents) {
+        // What was freed, given out and freed again is here twice.
+        const uint64_t end = joined.empty() ? 0 : joined.back().start + joined.back().units;
+        if (!joined.empty() && extent.start <= end) {
+            joined.back().units = std::max(end, extent.start + extent.units) - joined.back().start;
+        } else {
+            joined.push_back(extent);
+        }
+    }
+    std::vector<Extent> pieces;
+    for (const Extent &extent : joined) {
+        for (uint64_t done = 0; done < extent.units; done += PIECE_UNITS_MAX) {
+            pieces.push_back({0, extent.start + done, std::min(PIECE_UNITS_MAX, extent.units - done)});
+        }
+    }
+    return pieces;
+}
+
+} // namespace
+
+DeallocateMode ParseDeallocateMode(const std::string &text) {
+    if (text == "auto") {
+        return DeallocateMode::AUTO;
+    }
+    if (text == "on" || text == "off") {
+        return text == "on" ? DeallocateMode::ON : DeallocateMode::OFF;
+    }
+    throw Error(ErrorCode::INVALID, "nvme_deallocate: '" + text + "' is neither auto, on nor off");
+}
+
+Deallocator::Deallocator(BlockIo &io, Space &space, MetadataLog &log, std::string obstacle,
+                         std::chrono::milliseconds delay)
+    : io_(io), space_(space), log_(log), delay_(delay), fork_generation_(ForkGeneration()),
+      obstacle_(std::move(obstacle)) {}
+
+Deallocator::~Deallocator() {
+    if (fork_generation_ != ForkGeneration()) {
+        static_cast<void>(thread_.release()); // it runs in the parent, and cannot be joined from here
+        return;
+    }
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        stop_ = true;
+        pending_.clear();
+    }
+    wake_.notify_all();
+    if (thread_) {
+        thread_->join();
+    }
+}
+
+void Deallocator::Add(const std::vector<Extent> &freed) {
+    if (fork_generation_ != ForkGeneration()) {
+        return; // the thread, and whatever it had locked, stayed with the parent
+    }
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (!obstacle_.empty()) {
+        return;
+    }
+    pending_.insert(pending_.end(), freed.begin(), freed.end());
+    if (!thread_ && !pending_.empty()) {
+        thread_ = std::make_unique<std::thread>([this] { Run(); });
+    }
+    wake_.notify_all();
+}
+
+void Deallocator::Run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!stop_) {
+        wake_.wait(lock, [this] { return stop_ || !pending_.empty(); });
+        wake_.wait_for(lock, delay_, [this] { return stop_; });
+        lock.unlock();
+        SendPending();
+        lock.lock();
+    }
+}
+
+void Deallocator::Drain() {
+    if (fork_generation_ == ForkGeneration()) {
+        SendPending();
+    }
+}
+
+bool Deallocator::Enabled() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return obstacle_.empty() && !stop_;
+}
+
+std::string Deallocator::State() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return obstacle_.empty() ? "on" : "off: " + obstacle_;
+}
+
+std::vector<Extent> Deallocator::TakePending() {
+    std::lock_guard<std::mutex> guard(mutex_);
+    std::vector<Extent> taken;
+    taken.swap(pending_);
+    return taken;
+}
+
+void Deallocator::SendPending() {
+    std::lock_guard<std::mutex> sending(sending_mutex_);
+    std::vector<Extent> claimed;
+    for (const Extent &piece : Pieces(TakePending())) {
+        for (const Extent &free : space_.ClaimFree(piece, UNITS_MIN)) {
+            claimed.push_back(free);
+        }
+        if (claimed.size() >= BATCH_PIECES_MAX) {
+            SendClaimed(claimed);
+            claimed.clear();
+        }
+    }
+    SendClaimed(claimed);
+}
+
+void Deallocator::SendClaimed(const std::vector<Extent> &claimed) {
+    std::vector<DeviceRange> ranges;
+    for (const Extent &extent : claimed) {
+        ranges.push_back({extent.start * UNIT_SIZE, extent.units * UNIT_SIZE});
+    }
+    Deallocate(ranges);
+    space_.GiveBack(claimed);
+}
+
+bool Deallocator::Deallocate(const std::vector<DeviceRange> &ranges) {
+    if (ranges.empty() || !Enabled() || !log_.Poisoned().empty()) {
+        return false;
+    }
+    try {
+        for (const DeviceRange &range : ranges) {
+            log_.BeforeOverwrite(range.device_offset, range.length);
+        }
+        return io_.Deallocate(ranges);
+    } catch (const std::exception &error) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        obstacle_ = std::string("it failed, and is not tried again: ") + error.what();
+        return false;
+    }
+}
+
+} // namespace rawduck
