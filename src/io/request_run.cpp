@@ -13,6 +13,9 @@ namespace {
 
 //! Of a command which the system interrupted, or which moved fewer bytes than one unit.
 constexpr uint32_t MAX_ATTEMPTS = 16;
+//! Of a command which the device or the kernel's driver gave back: each attempt may have cost a timeout of
+//! half a minute and a reset of the controller.
+constexpr uint32_t MAX_ATTEMPTS_NVME = 3;
 
 //! What to do about the errors a user meets.
 const char *Advice(int error_number) {
@@ -239,7 +242,7 @@ void RequestRun::Advance(CommandSlot &slot, uint64_t progress) {
 void RequestRun::Retry(CommandSlot &slot) {
     if (Failed()) {
         Release(slot);
-    } else if (slot.attempts >= MAX_ATTEMPTS) {
+    } else if (slot.attempts >= (slot.command.nvme_status != 0 ? MAX_ATTEMPTS_NVME : MAX_ATTEMPTS)) {
         const int64_t result = slot.command.result;
         Fail(result < 0 ? Failure::Kind::SYSTEM : Failure::Kind::NO_PROGRESS, slot,
              result < 0 ? static_cast<int>(-result) : 0);

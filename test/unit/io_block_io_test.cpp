@@ -234,6 +234,22 @@ TEST_F(BlockIoTest, RefusesAnImpossibleDepth) {
     }
 }
 
+TEST_F(BlockIoTest, WhatTheDeviceGivesBackIsSentAgainButNotForLong) {
+    state_.result = [](const Command &, uint64_t) -> int64_t { return -EAGAIN; };
+    state_.nvme_status = 0x371; // aborted by the kernel, after a timeout
+    const Error error = CatchError([&] { Io().Write(512, buffer_, 512); });
+    EXPECT_EQ(state_.log.size(), 3u);
+    EXPECT_NE(std::string(error.what()).find("(LBA 1 to 1) failed: the kernel aborted the command"),
+              std::string::npos)
+        << error.what();
+    EXPECT_EQ(Counters(IoOperation::WRITE).errors, 1u);
+    state_.result = [](const Command &command, uint64_t number) -> int64_t {
+        return number < 4 ? -EAGAIN : static_cast<int64_t>(command.length);
+    };
+    Io().Write(512, buffer_, 512);
+    EXPECT_EQ(state_.log.size(), 5u) << "the second attempt went well";
+}
+
 TEST_F(BlockIoTest, FlushIsCountedAndItsFailureIsPassedOn) {
     Io().Flush();
     EXPECT_EQ(state_.flushes, 1);

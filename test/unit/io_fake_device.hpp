@@ -39,6 +39,7 @@ struct FakeState {
     int32_t in_flight = 0;
     int queues_made = 0, queues_alive = 0, flushes = 0;
     bool fail_flush = false;
+    uint16_t nvme_status = 0; //!< of failed commands
 };
 
 class FakeQueue final : public Queue {
@@ -99,6 +100,7 @@ class FakeQueue final : public Queue {
     void Complete(Command &command) {
         uint64_t number = state_.completed++;
         command.result = state_.result ? state_.result(command, number) : command.length;
+        command.nvme_status = command.result < 0 ? state_.nvme_status : 0;
         if (command.result > 0) {
             auto count = static_cast<size_t>(command.result);
             char *place = state_.bytes.data() + command.device_offset;
