@@ -21,6 +21,15 @@ std::string SimulatedName(const std::string &target_name, const char *what) {
     return target.path;
 }
 
+uint64_t Count(const Arguments &arguments, const char *name, uint64_t otherwise) {
+    const Value &value = arguments.Named(name);
+    const int64_t count = value.IsNull() ? static_cast<int64_t>(otherwise) : value.GetValue<int64_t>();
+    if (count < 0) {
+        throw Error(ErrorCode::INVALID, std::string(name) + " must not be negative: " + value.ToString());
+    }
+    return static_cast<uint64_t>(count);
+}
+
 void Create(const std::string &name, const Arguments &arguments) {
     SimulatedOptions options;
     options.capacity_bytes = ParseSize(arguments.NamedText("size", "0"), "size");
@@ -29,7 +38,8 @@ void Create(const std::string &name, const Arguments &arguments) {
         static_cast<uint32_t>(ParseSize(arguments.NamedText("atomic_write", "0"), "atomic_write"));
     options.volatile_write_cache = arguments.NamedFlag("write_cache");
     options.fua = arguments.NamedFlag("fua") ? SimulatedFua::HONOURED : SimulatedFua::NONE;
-    options.seed = arguments.Named("seed").GetValue<uint64_t>();
+    options.latency_us = Count(arguments, "latency_us", 0);
+    options.seed = Count(arguments, "seed", 0);
     CreateSimulatedTarget(name, options);
 }
 
@@ -41,8 +51,7 @@ Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
         Create(name, arguments);
     }
     std::shared_ptr<SimulatedMedium> medium = FindSimulatedTarget(name);
-    const Value &at_value = arguments.Named("at");
-    const uint64_t at = at_value.IsNull() ? medium->Events() : at_value.GetValue<uint64_t>();
+    const uint64_t at = Count(arguments, "at", medium->Events());
     const std::string fault = arguments.NamedText("fault", "");
     const std::string survivor_name = arguments.NamedText("survivor", "");
     if (!fault.empty()) {
@@ -52,7 +61,7 @@ Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
     const bool power_is_on = medium->PowerIsOn();
     PowerCutReport report;
     if (!survivor_name.empty()) {
-        auto survivor = medium->PowerCut(at, arguments.Named("seed").GetValue<uint64_t>(), report);
+        auto survivor = medium->PowerCut(at, Count(arguments, "seed", 0), report);
         medium.reset(); // it may be the one that is replaced
         PutSimulatedTarget(SimulatedName(survivor_name, "survivor"), std::move(survivor));
     }
@@ -70,9 +79,10 @@ void RegisterSimulateFunction(duckdb::ExtensionLoader &loader) {
     signature.AddKeywordOnly("atomic_write", LogicalType::ANY, Value("0"));
     signature.AddKeywordOnly("write_cache", LogicalType::BOOLEAN, Value::BOOLEAN(true));
     signature.AddKeywordOnly("fua", LogicalType::BOOLEAN, Value::BOOLEAN(true));
-    signature.AddKeywordOnly("seed", LogicalType::UBIGINT, Value::UBIGINT(0));
+    signature.AddKeywordOnly("latency_us", LogicalType::BIGINT, Value::BIGINT(0));
+    signature.AddKeywordOnly("seed", LogicalType::BIGINT, Value::BIGINT(0));
     signature.AddKeywordOnly("fault", LogicalType::VARCHAR, Value(""));
-    signature.AddKeywordOnly("at", LogicalType::UBIGINT, Value(LogicalType::UBIGINT));
+    signature.AddKeywordOnly("at", LogicalType::BIGINT, Value(LogicalType::BIGINT));
     signature.AddKeywordOnly("survivor", LogicalType::VARCHAR, Value(""));
     RegisterRowFunction(loader,
                         {"nvme_simulate",

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <map>
+#include <thread>
 
 namespace rawduck {
 namespace {
@@ -32,6 +34,9 @@ class SimulatedQueue final : public Queue {
     }
 
     uint32_t Reap(Command **completed, uint32_t max, bool wait) override {
+        if (wait) {
+            std::this_thread::sleep_for(std::chrono::microseconds(medium_->Options().latency_us));
+        }
         const uint64_t most = std::min<uint64_t>(max, in_flight_.size());
         const uint64_t count = wait ? 1 + random_() % most : random_() % (most + 1);
         for (uint64_t i = 0; i < count; i++) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 namespace rawduck {
 
@@ -185,6 +187,12 @@ void SimulatedMedium::Complete(uint64_t number) {
 }
 
 int64_t SimulatedMedium::Flush() {
+    std::vector<uint64_t> covered;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        covered.swap(unflushed_);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(options_.latency_us));
     std::lock_guard<std::mutex> guard(mutex_);
     CheckPower();
     if (!power_is_on_) {
@@ -192,11 +200,10 @@ int64_t SimulatedMedium::Flush() {
     }
     const bool fails = Takes(SimulatedFault::FLUSH_ERROR);
     events_.emplace_back();
-    for (const uint64_t number : unflushed_) {
+    for (const uint64_t number : covered) {
         // What a failed flush covered is not tried again: a later flush that succeeds says nothing about it.
         events_[number].durable_from = fails ? NEVER : events_.size();
     }
-    unflushed_.clear();
     return fails ? -EIO : 0;
 }
 
@@ -302,7 +309,9 @@ std::shared_ptr<SimulatedMedium> SimulatedMedium::PowerCut(uint64_t events, uint
             ApplyTorn(event, fate, image, report);
         }
     }
-    auto survivor = std::make_shared<SimulatedMedium>(options_);
+    SimulatedOptions options = options_;
+    options.latency_us = 0;
+    auto survivor = std::make_shared<SimulatedMedium>(options);
     survivor->unreadable_ = unreadable_;
     survivor->settled_ = survivor->current_ = survivor->initial_ = std::move(image);
     return survivor;

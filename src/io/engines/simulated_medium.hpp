@@ -29,7 +29,8 @@ struct SimulatedOptions {
     uint32_t atomic_write_bytes = 0; //!< never torn when aligned to its own size; 0: one LBA
     bool volatile_write_cache = true;
     SimulatedFua fua = SimulatedFua::HONOURED;
-    uint64_t seed = 0; //!< of everything that is left to chance while the device works
+    uint64_t latency_us = 0; //!< of a flush, and of waiting for commands
+    uint64_t seed = 0;       //!< of everything that is left to chance while the device works
 };
 
 //! What can be made to go wrong while the device works. Each happens once.
@@ -69,7 +70,7 @@ class SimulatedMedium {
                   std::optional<uint64_t> &event);
     //! The write has been reported as completed.
     void Complete(uint64_t event);
-    //! 0 or a negative errno.
+    //! Takes latency_us. Covers what had completed when it began. 0 or a negative errno.
     int64_t Flush();
     //! The range may read as zeros from now on, or after the next power cut, or never.
     void Deallocate(uint64_t offset, uint64_t length);
@@ -78,8 +79,8 @@ class SimulatedMedium {
     //! there.
     void Inject(SimulatedFault fault, uint64_t at);
 
-    //! The device with the power back on, as a cut after the first `events` events may leave it. The same
-    //! seed gives the same outcome. Throws Error INVALID when there are not so many events.
+    //! The device with the power back on, without latency, as a cut after the first `events` events may leave
+    //! it. The same seed gives the same outcome. Throws Error INVALID when there are not so many events.
     std::shared_ptr<SimulatedMedium> PowerCut(uint64_t events, uint64_t seed, PowerCutReport &report);
 
   private:
