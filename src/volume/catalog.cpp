@@ -1,5 +1,7 @@
 #include "volume/catalog.hpp"
 
+#include "common/clock.hpp"
+
 #include <algorithm>
 #include <set>
 
@@ -62,6 +64,14 @@ void CutHoles(std::vector<Hole> &holes, uint64_t size) {
 }
 
 } // namespace
+
+Item CreateItem(uint64_t file_id, FileKind kind, const std::string &name) {
+    CatalogEntry entry;
+    entry.name = name;
+    entry.kind = kind;
+    entry.created_us = NowUs();
+    return CreateItem(file_id, entry);
+}
 
 uint64_t CatalogEntry::Units() const {
     return extents.empty() ? 0 : extents.back().file_unit + extents.back().units;
@@ -168,33 +178,36 @@ bool Catalog::ApplyExtents(CatalogEntry &entry, const Item &item, std::string &p
 }
 
 bool Catalog::ApplyRemap(CatalogEntry &entry, const Item &item, std::string &problem) {
-    std::vector<Extent> result = entry.extents;
-    for (const Extent &page : item.extents) {
-        if (page.units != 1 || !Inside(page) || page.file_unit >= entry.Units()) {
-            problem = "file \"" + entry.name + "\" gets a page that lies outside";
+    uint64_t end = 0;
+    for (const Extent &moved : item.extents) {
+        if (!Inside(moved) || moved.file_unit < end || moved.units > entry.Units() ||
+            moved.file_unit > entry.Units() - moved.units) {
+            problem = "file \"" + entry.name + "\" gets a range that lies outside or is out of order";
             return false;
         }
-        std::vector<Extent> rebuilt;
-        for (const Extent &extent : result) {
-            const bool hit =
-                page.file_unit >= extent.file_unit && page.file_unit < extent.file_unit + extent.units;
-            if (!hit) {
-                AppendExtent(rebuilt, extent);
-                continue;
-            }
-            const uint64_t before = page.file_unit - extent.file_unit;
-            const uint64_t after = extent.units - before - 1;
-            if (before > 0) {
-                AppendExtent(rebuilt, Extent{extent.file_unit, extent.start, before});
-            }
-            AppendExtent(rebuilt, page);
-            if (after > 0) {
-                AppendExtent(rebuilt, Extent{page.file_unit + 1, extent.start + before + 1, after});
-            }
-        }
-        result = std::move(rebuilt);
+        end = moved.file_unit + moved.units;
     }
-    entry.extents = std::move(result);
+    std::vector<Extent> rebuilt;
+    auto moved = item.extents.begin();
+    for (const Extent &extent : entry.extents) {
+        uint64_t at = extent.file_unit;
+        const uint64_t extent_end = extent.file_unit + extent.units;
+        while (at < extent_end) {
+            while (moved != item.extents.end() && moved->file_unit + moved->units <= at) {
+                ++moved;
+            }
+            const bool hit = moved != item.extents.end() && moved->file_unit <= at;
+            const uint64_t stop = hit                           ? moved->file_unit + moved->units
+                                  : moved != item.extents.end() ? moved->file_unit
+                                                                : extent_end;
+            const uint64_t piece_end = std::min(stop, extent_end);
+            const uint64_t start =
+                hit ? moved->start + (at - moved->file_unit) : extent.start + (at - extent.file_unit);
+            AppendExtent(rebuilt, Extent{at, start, piece_end - at});
+            at = piece_end;
+        }
+    }
+    entry.extents = std::move(rebuilt);
     return true;
 }
 

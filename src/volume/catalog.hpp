@@ -23,6 +23,9 @@ struct CatalogEntry {
     uint64_t Units() const;      //!< covered by the extents
 };
 
+//! The item that creates a file now.
+Item CreateItem(uint64_t file_id, FileKind kind, const std::string &name);
+
 //! Not thread-safe: the log's writer owns it.
 class Catalog {
   public:

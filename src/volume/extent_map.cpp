@@ -94,25 +94,21 @@ std::vector<Extent> ExtentMap::Truncate(uint64_t units) {
     return cut;
 }
 
-Unit ExtentMap::Remap(uint64_t file_unit, Unit start) {
-    const size_t index = Find(file_unit);
-    const Extent old = extents_[index];
-    const uint64_t before = file_unit - old.file_unit;
-    const uint64_t after = old.units - before - 1;
-    std::vector<Extent> pieces;
-    if (before > 0) {
-        pieces.push_back(Extent{old.file_unit, old.start, before});
-    }
-    pieces.push_back(Extent{file_unit, Index(start), 1});
-    if (after > 0) {
-        pieces.push_back(Extent{file_unit + 1, old.start + before + 1, after});
-    }
-    extents_.erase(extents_.begin() + static_cast<std::ptrdiff_t>(index));
-    extents_.insert(extents_.begin() + static_cast<std::ptrdiff_t>(index), pieces.begin(), pieces.end());
-    // Indices behind this one moved; remaps touch the first units of a file, before it has many extents.
-    slots_.clear();
+std::vector<Extent> ExtentMap::Remap(const Extent &moved) {
+    const uint64_t end = moved.file_unit + moved.units;
+    std::vector<Extent> old = Slice(moved.file_unit, end);
+    const size_t first = Find(moved.file_unit);
+    const size_t last = Find(end - 1);
+    std::vector<Extent> pieces = Slice(extents_[first].file_unit, moved.file_unit);
+    pieces.push_back(moved);
+    const std::vector<Extent> behind = Slice(end, extents_[last].file_unit + extents_[last].units);
+    pieces.insert(pieces.end(), behind.begin(), behind.end());
+    const auto begin = extents_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto position = extents_.erase(begin, begin + static_cast<std::ptrdiff_t>(last - first + 1));
+    extents_.insert(position, pieces.begin(), pieces.end());
+    slots_.clear(); // the indices behind these moved
     Reindex();
-    return static_cast<Unit>(old.start + before);
+    return old;
 }
 
 Unit ExtentMap::End() const {

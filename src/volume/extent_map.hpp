@@ -14,8 +14,8 @@ class ExtentMap {
     void Append(Unit start, uint64_t units);
     //! Gives up everything from file unit `units` on; returns the pieces that were cut off.
     std::vector<Extent> Truncate(uint64_t units);
-    //! Lets one file unit lie elsewhere; returns where it was.
-    Unit Remap(uint64_t file_unit, Unit start);
+    //! Lets a range of file units, which the map covers, lie elsewhere; returns the pieces where it was.
+    std::vector<Extent> Remap(const Extent &moved);
 
     //! Device offset of a byte, and how many bytes from there are contiguous. The offset must be covered.
     //! Constant time for files that grew in extents of similar or growing size.

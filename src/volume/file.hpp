@@ -5,8 +5,9 @@
 //! the record. With an empty tail everything lies on the target and the size is a multiple of the LBA size.
 //!
 //! Lock order: publish_mutex_, gate_, map_mutex_; then the locks of Space and MetadataLog. The gate is held
-//! shared by reads and by writes in place, exclusively by whatever moves the tail or takes space away, so
-//! that no command is in flight to space that is being freed.
+//! shared by reads and by aligned writes, exclusively by whatever moves the tail or truncates, so that no
+//! command is in flight to space that is being freed. The exception are reads of bytes that are replaced at
+//! the same time: they may return anything, as reads of bytes that are being overwritten may.
 #pragma once
 
 #include "common/aligned_buffer.hpp"
@@ -66,6 +67,9 @@ class File {
     //! Marks the file as removed and returns what it covers, for the caller to free with the record that
     //! removes it, or, when it is still open, with its last close. Nothing is published afterwards.
     void MarkRemoved();
+    //! Whether the log knows of the file. A new one is told with its first publish, so that a power cut
+    //! before it leaves no empty file behind, which DuckDB would refuse to open. Settled by MarkRemoved.
+    bool Published() const { return published_.load(std::memory_order_acquire); }
     bool Removed() const { return removed_.load(std::memory_order_acquire); }
     std::vector<Extent> TakeExtents();
 
@@ -74,9 +78,10 @@ class File {
     bool exclusive_lock = false;
 
   private:
-    struct Shadow {
-        Unit durable{0}; //!< where the page lies for a mount right now
-        Verify verify;   //!< what the new page holds
+    //! Durable units that were replaced since the last publish: their content lies elsewhere now.
+    struct Moved {
+        uint64_t units = 0;
+        Verify verify; //!< of a header page: its content, so that it needs no flush of its own
     };
 
     // file_read.cpp
@@ -85,27 +90,30 @@ class File {
     std::vector<Segment> Segments(char *data, uint64_t length, uint64_t offset) const;
 
     // file_write.cpp
-    bool TryWriteInPlace(const char *data, uint64_t length, uint64_t offset);
+    void WriteOnce(const char *data, uint64_t length, uint64_t offset);
+    bool HasReplaced() const;
+    bool TryWriteAligned(const char *data, uint64_t length, uint64_t offset);
     void WriteGated(const char *data, uint64_t length, uint64_t offset);
     void WriteDevice(const char *data, uint64_t length, uint64_t offset);
-    void WriteVerified(const char *data, uint64_t length, uint64_t offset);
-    Unit WriteFreshPage(const AlignedBuffer &content);
+    uint64_t DurableBytes(uint64_t offset, uint64_t length) const;
+    void WriteElsewhere(const char *data, uint64_t length, uint64_t offset);
+    std::vector<Extent> AllocateElsewhere(uint64_t first_unit, uint64_t units);
+    void SwitchTo(const std::vector<Extent> &fresh, const Moved &moved);
     void RemoveHoles(uint64_t offset, uint64_t length);
     void OverwriteDevice(const char *data, uint64_t length, uint64_t offset);
     void MergeUnaligned(const char *data, uint64_t length, uint64_t offset);
-    void WriteShadowPage(uint64_t page, const char *data, uint64_t length, uint64_t into);
+    void ReplacePart(const char *data, uint64_t length, uint64_t offset);
     void AppendGated(const char *data, uint64_t length);
     void ExtendTo(uint64_t offset);
     void DrainTail();
     void EnsureUnits(uint64_t units);
-    bool IsDurableHead(uint64_t offset) const;
 
     // file_publish.cpp
     uint64_t QueuePublish(std::vector<Extent> freed);
     uint64_t QueuePublishItems(std::vector<Extent> freed);
-    std::vector<Segment> PublishTail(std::vector<Item> &items, MetadataLog::Cached &cached);
+    std::vector<Segment> PublishTail(std::vector<Item> &items);
     void CommitGated(uint64_t ticket);
-    void PublishPages(std::vector<Item> &items, std::vector<Extent> &freed);
+    bool PublishMoved(std::vector<Item> &items, std::vector<Extent> &freed);
     void PublishExtents(std::vector<Item> &items);
     void PublishSize(std::vector<Item> &items);
     void CutTail(uint64_t size);
@@ -120,7 +128,7 @@ class File {
 
     std::mutex publish_mutex_;
     mutable Gate gate_;
-    mutable std::shared_mutex map_mutex_; //!< guards map_ and holes_
+    mutable std::shared_mutex map_mutex_; //!< guards map_, holes_, moved_ and replaced_
     ExtentMap map_;
     HoleSet holes_;
     std::atomic<bool> has_holes_{false};
@@ -128,14 +136,17 @@ class File {
 
     std::atomic<uint64_t> size_{0};
     std::atomic<int64_t> modified_us_{0};
-    uint64_t tail_start_ = 0;            //!< guarded by gate_
-    AlignedBuffer tail_;                 //!< guarded by gate_
-    uint64_t tail_queued_ = 0;           //!< guarded by gate_: bytes of the tail that the log is to write
-    bool tail_dirty_ = false;            //!< guarded by gate_: bytes of the durable tail were changed
-    std::map<uint64_t, Shadow> shadows_; //!< guarded by gate_: head pages rewritten since the last publish
-    std::atomic<bool> unflushed_{false}; //!< data on the target that no flush and no VERIFY covers
+    uint64_t tail_start_ = 0;         //!< guarded by gate_
+    AlignedBuffer tail_;              //!< guarded by gate_
+    uint64_t tail_queued_ = 0;        //!< guarded by gate_: bytes of the tail that the log is to write
+    bool tail_dirty_ = false;         //!< guarded by gate_: bytes of the durable tail were changed
+    std::map<uint64_t, Moved> moved_; //!< by file unit
+    std::vector<Extent> replaced_;    //!< where moved units lay: free with the next publish
+    //! Data on the target that no flush and no VERIFY covers. Set before anything else tells of that data.
+    std::atomic<bool> unflushed_{false};
 
     // What the log has been told, guarded by publish_mutex_ (durable_size_ is also read under the gate).
+    std::atomic<bool> published_;
     std::atomic<uint64_t> durable_size_{0};
     uint64_t durable_units_ = 0;
     std::atomic<bool> removed_{false};

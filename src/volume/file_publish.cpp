@@ -21,7 +21,8 @@ void FileContext::FreeTemporary(const std::vector<Extent> &extents) const {
 
 File::File(const FileContext &context, uint64_t id, std::string name, FileKind kind,
            const CatalogEntry *entry)
-    : context_(context), id_(id), kind_(kind), name_(std::move(name)), modified_us_(NowUs()) {
+    : context_(context), id_(id), kind_(kind), name_(std::move(name)), modified_us_(NowUs()),
+      published_(entry != nullptr || kind == FileKind::DIRECTORY) {
     if (!entry) {
         return;
     }
@@ -112,12 +113,13 @@ uint64_t File::QueuePublish(std::vector<Extent> freed) {
 // Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty.
 uint64_t File::QueuePublishItems(std::vector<Extent> freed) {
     std::vector<Item> items;
-    using Cached = MetadataLog::Cached;
-    Cached cached = unflushed_.exchange(false) ? Cached::UNVERIFIED : Cached::NOTHING;
-    cached = shadows_.empty() ? cached : std::max(cached, Cached::VERIFIED);
-    std::vector<Segment> writes = PublishTail(items, cached);
-    PublishPages(items, freed);
+    if (!Published()) {
+        items.push_back(CreateItem(id_, kind_, Name()));
+        published_ = true;
+    }
+    std::vector<Segment> writes = PublishTail(items);
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
+    auto cached = PublishMoved(items, freed) ? MetadataLog::Cached::VERIFIED : MetadataLog::Cached::NOTHING;
     PublishExtents(items);
     PublishSize(items);
     if (holes_dirty_) {
@@ -126,20 +128,22 @@ uint64_t File::QueuePublishItems(std::vector<Extent> freed) {
         items.push_back(std::move(holes));
         holes_dirty_ = false;
     }
+    // Last: whatever was seen above had set it before.
+    if (unflushed_.exchange(false)) {
+        cached = MetadataLog::Cached::UNVERIFIED;
+    }
     return context_.log.Queue(std::move(items), std::move(freed), cached, std::move(writes));
 }
 
 // Returns what the log is to write: the whole LBAs of the tail, unless they are so many that they are written
 // now and flushed before the record.
-std::vector<Segment> File::PublishTail(std::vector<Item> &items, MetadataLog::Cached &cached) {
+std::vector<Segment> File::PublishTail(std::vector<Item> &items) {
     const uint64_t whole = AlignDown(tail_.Size(), context_.lba_size);
     if (whole == 0) {
         return {};
     }
     if (whole > VERIFY_BYTES_MAX) {
         DrainTail();
-        unflushed_ = false;
-        cached = MetadataLog::Cached::UNVERIFIED;
         return {};
     }
     std::vector<Segment> writes = Segments(tail_.Data(), whole, tail_start_);
@@ -156,20 +160,31 @@ std::vector<Segment> File::PublishTail(std::vector<Item> &items, MetadataLog::Ca
     return writes;
 }
 
-void File::PublishPages(std::vector<Item> &items, std::vector<Extent> &freed) {
-    if (shadows_.empty()) {
-        return;
+// Returns whether there are VERIFY items among what it adds.
+bool File::PublishMoved(std::vector<Item> &items, std::vector<Extent> &freed) {
+    if (moved_.empty()) {
+        return false;
     }
     Item remap(ItemType::REMAP, id_);
     Item verify(ItemType::VERIFY, id_);
-    for (const auto &[page, shadow] : shadows_) {
-        remap.extents.push_back(Extent{page, shadow.verify.device_offset / UNIT_SIZE, 1});
-        verify.verify.push_back(shadow.verify);
-        freed.push_back(Extent{0, Index(shadow.durable), 1});
+    uint64_t end = 0;
+    for (const auto &[unit, moved] : moved_) {
+        const std::vector<Extent> pieces = map_.Slice(std::max(unit, end), unit + moved.units);
+        remap.extents.insert(remap.extents.end(), pieces.begin(), pieces.end());
+        end = std::max(end, unit + moved.units);
+        if (moved.verify.length > 0) {
+            verify.verify.push_back(moved.verify);
+        }
     }
+    const bool verified = !verify.verify.empty();
     items.push_back(std::move(remap));
-    items.push_back(std::move(verify));
-    shadows_.clear();
+    if (verified) {
+        items.push_back(std::move(verify));
+    }
+    freed.insert(freed.end(), replaced_.begin(), replaced_.end());
+    moved_.clear();
+    replaced_.clear();
+    return verified;
 }
 
 void File::PublishExtents(std::vector<Item> &items) {
@@ -245,14 +260,9 @@ void File::CutTail(uint64_t size) {
 std::vector<Extent> File::CutUnits(uint64_t units) {
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
     std::vector<Extent> freed = map_.Truncate(units);
-    for (auto shadow = shadows_.begin(); shadow != shadows_.end();) {
-        if (shadow->first < units) {
-            ++shadow;
-            continue;
-        }
-        freed.push_back(Extent{0, Index(shadow->second.durable), 1});
-        shadow = shadows_.erase(shadow);
-    }
+    freed.insert(freed.end(), replaced_.begin(), replaced_.end());
+    replaced_.clear();
+    moved_.erase(moved_.lower_bound(units), moved_.end());
     return freed;
 }
 

@@ -11,8 +11,7 @@ namespace rawduck {
 
 namespace {
 
-//! DuckDB's three headers: pages in this range are replaced by writing elsewhere, so that a torn write never
-//! damages the page that counts.
+//! DuckDB's three headers: the record that switches to a new one vouches for it, which saves a flush.
 constexpr uint64_t HEAD_BYTES = 3 * UNIT_SIZE;
 //! Appended bytes are collected up to this length before they are written.
 constexpr uint64_t TAIL_BYTES_MAX = 1 * MIB;
@@ -35,11 +34,29 @@ void File::Write(const char *data, uint64_t length, uint64_t offset) {
                                             std::to_string(length) + " bytes at offset " +
                                             std::to_string(offset) + " exceeds the largest possible file");
     }
-    if (!TryWriteInPlace(data, length, offset)) {
+    try {
+        WriteOnce(data, length, offset);
+    } catch (const Error &error) {
+        // A full volume has room to replace a few blocks; a publish gives back where they lay before.
+        if (error.Code() != ErrorCode::NO_SPACE || !HasReplaced()) {
+            throw;
+        }
+        Sync();
+        WriteOnce(data, length, offset);
+    }
+    modified_us_ = NowUs();
+}
+
+void File::WriteOnce(const char *data, uint64_t length, uint64_t offset) {
+    if (!TryWriteAligned(data, length, offset)) {
         std::unique_lock<Gate> gate(gate_);
         WriteGated(data, length, offset);
     }
-    modified_us_ = NowUs();
+}
+
+bool File::HasReplaced() const {
+    std::shared_lock<std::shared_mutex> guard(map_mutex_);
+    return !replaced_.empty();
 }
 
 uint64_t File::Append(const char *data, uint64_t length) {
@@ -50,14 +67,16 @@ uint64_t File::Append(const char *data, uint64_t length) {
     return offset;
 }
 
-// The path of database blocks and spilled blocks: aligned, in place, many threads at once.
-bool File::TryWriteInPlace(const char *data, uint64_t length, uint64_t offset) {
+// The path of database blocks and spilled blocks: aligned, many threads at once.
+bool File::TryWriteAligned(const char *data, uint64_t length, uint64_t offset) {
     const uint64_t lba = context_.lba_size;
     if (!IsAligned(offset, lba) || !IsAligned(length, lba)) {
         return false;
     }
     std::shared_lock<Gate> gate(gate_);
-    if (!tail_.Empty() || IsDurableHead(offset)) {
+    const uint64_t durable = DurableBytes(offset, length);
+    const bool whole_units = IsAligned(offset, UNIT_SIZE) && IsAligned(durable, UNIT_SIZE);
+    if (!tail_.Empty() || (durable > 0 && (!whole_units || offset < HEAD_BYTES))) {
         return false;
     }
     const uint64_t end = offset + length;
@@ -76,19 +95,16 @@ bool File::TryWriteInPlace(const char *data, uint64_t length, uint64_t offset) {
             size_ = end;
         }
     }
-    WriteDevice(data, length, offset);
+    if (durable > 0) {
+        WriteElsewhere(data, durable, offset);
+    }
+    if (length > durable) {
+        WriteDevice(data + durable, length - durable, offset + durable);
+    }
     return true;
 }
 
 void File::WriteDevice(const char *data, uint64_t length, uint64_t offset) {
-    WriteVerified(data, length, offset);
-    if (!IsTemp()) {
-        unflushed_ = true;
-    }
-}
-
-// For callers that put a VERIFY item for the range into the record that publishes it.
-void File::WriteVerified(const char *data, uint64_t length, uint64_t offset) {
     Request request;
     request.opcode = Opcode::WRITE;
     // The device only reads from this memory.
@@ -100,11 +116,97 @@ void File::WriteVerified(const char *data, uint64_t length, uint64_t offset) {
         context_.spill.Write(request);
     } else {
         context_.io.Execute(request);
+        unflushed_ = true;
     }
     if (has_holes_.load(std::memory_order_acquire)) {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
         RemoveHoles(offset, length);
     }
+}
+
+// How many bytes of the range, from its start, may not be overwritten in place: those that a mount would
+// read.
+uint64_t File::DurableBytes(uint64_t offset, uint64_t length) const {
+    const uint64_t end = IsTemp() ? 0 : AlignUp(durable_size_, UNIT_SIZE);
+    return offset < end ? std::min(length, end - offset) : 0;
+}
+
+// Replaces durable units, the last one perhaps in part. What a mount would read now stays as it is until the
+// next publish switches to the new place: DuckDB rewrites blocks of metadata that its durable header refers
+// to, and a torn write would leave neither the old content nor the new. Under the gate.
+void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset) {
+    Moved moved;
+    moved.units = AlignUp(length, UNIT_SIZE) / UNIT_SIZE;
+    const std::vector<Extent> fresh = AllocateElsewhere(offset / UNIT_SIZE, moved.units);
+    try {
+        Request request;
+        request.opcode = Opcode::WRITE;
+        uint64_t done = 0;
+        for (const Extent &extent : fresh) {
+            const uint64_t piece = std::min(extent.units * UNIT_SIZE, length - done);
+            context_.log.BeforeOverwrite(extent.start * UNIT_SIZE, piece);
+            // The device only reads from this memory.
+            request.segments.push_back(Segment{extent.start * UNIT_SIZE, const_cast<char *>(data) + done,
+                                               piece, PlacementOf(kind_)});
+            done += piece;
+        }
+        context_.io.Execute(request);
+    } catch (...) {
+        context_.space.Free(fresh);
+        throw;
+    }
+    if (offset < HEAD_BYTES && fresh.size() == 1) {
+        moved.verify =
+            Verify{fresh.front().start * UNIT_SIZE, static_cast<uint32_t>(length), Crc32c(0, data, length)};
+    } else {
+        unflushed_ = true;
+    }
+    std::unique_lock<std::shared_mutex> guard(map_mutex_);
+    RemoveHoles(offset, length);
+    SwitchTo(fresh, moved);
+}
+
+std::vector<Extent> File::AllocateElsewhere(uint64_t first_unit, uint64_t units) {
+    Unit hint{0};
+    if (first_unit > 0) {
+        std::shared_lock<std::shared_mutex> guard(map_mutex_);
+        uint64_t contiguous =
+            0; // behind the unit before, so that what is written in sequence lies in sequence
+        hint = static_cast<Unit>(map_.Locate((first_unit - 1) * UNIT_SIZE, contiguous) / UNIT_SIZE + 1);
+    }
+    const SpaceUse use = first_unit * UNIT_SIZE < HEAD_BYTES ? SpaceUse::HEADER : SpaceUse::REPLACEMENT;
+    std::vector<Extent> fresh;
+    for (uint64_t done = 0; done < units;) {
+        const Allocator::Result found = context_.space.Allocate(units - done, hint, false, use);
+        if (found.units == 0) {
+            context_.space.Free(fresh);
+            throw Error(ErrorCode::NO_SPACE, context_.io.TargetName() +
+                                                 ": the volume is full: no space to replace " +
+                                                 std::to_string(units * UNIT_SIZE) + " bytes of \"" + Name() +
+                                                 "\"; remove files from it, or use a larger volume");
+        }
+        fresh.push_back(Extent{first_unit + done, Index(found.start), found.units});
+        done += found.units;
+        hint = found.start + found.units;
+    }
+    return fresh;
+}
+
+// Under the exclusive map mutex.
+void File::SwitchTo(const std::vector<Extent> &fresh, const Moved &moved) {
+    for (const Extent &extent : fresh) {
+        const std::vector<Extent> old = map_.Remap(extent);
+        replaced_.insert(replaced_.end(), old.begin(), old.end());
+    }
+    const uint64_t first = fresh.front().file_unit;
+    // What is covered whole, and its checksum with it, counts no more.
+    for (auto entry = moved_.lower_bound(first);
+         entry != moved_.end() && entry->first + entry->second.units <= first + moved.units;) {
+        entry = moved_.erase(entry);
+    }
+    Moved &entry = moved_[first];
+    entry.units = std::max(entry.units, moved.units);
+    entry.verify = moved.verify;
 }
 
 // Under the exclusive map mutex.
@@ -114,10 +216,6 @@ void File::RemoveHoles(uint64_t offset, uint64_t length) {
         has_holes_ = !holes_.Empty();
         holes_dirty_ = true;
     }
-}
-
-bool File::IsDurableHead(uint64_t offset) const {
-    return offset < HEAD_BYTES && offset < durable_size_ && !IsTemp();
 }
 
 // Under the exclusive map mutex. All or nothing: a file that does not fit leaves the space to others.
@@ -220,11 +318,15 @@ void File::DrainTail() {
 }
 
 void File::OverwriteDevice(const char *data, uint64_t length, uint64_t offset) {
-    while (length > 0 && IsDurableHead(offset)) {
-        const uint64_t page = offset / UNIT_SIZE;
+    while (const uint64_t durable = DurableBytes(offset, length)) {
         const uint64_t into = offset % UNIT_SIZE;
-        const uint64_t piece = std::min(length, UNIT_SIZE - into);
-        WriteShadowPage(page, data, piece, into);
+        const bool whole = into == 0 && durable >= UNIT_SIZE && offset >= HEAD_BYTES;
+        const uint64_t piece = whole ? AlignDown(durable, UNIT_SIZE) : std::min(durable, UNIT_SIZE - into);
+        if (whole) {
+            WriteElsewhere(data, piece, offset);
+        } else {
+            ReplacePart(data, piece, offset);
+        }
         data += piece;
         offset += piece;
         length -= piece;
@@ -253,46 +355,17 @@ void File::MergeUnaligned(const char *data, uint64_t length, uint64_t offset) {
     WriteDevice(buffer.Data(), lba, begin);
 }
 
-void File::WriteShadowPage(uint64_t page, const char *data, uint64_t length, uint64_t into) {
-    const uint64_t begin = page * UNIT_SIZE;
+// Bytes within one durable unit: the rest of it goes along.
+void File::ReplacePart(const char *data, uint64_t length, uint64_t offset) {
+    const uint64_t begin = AlignDown(offset, UNIT_SIZE);
     const uint64_t device_end = tail_.Empty() ? Size() : tail_start_;
     const uint64_t valid = std::min(UNIT_SIZE, device_end - begin);
     AlignedBuffer content(valid);
     if (length < valid) {
         ReadDevice(content.Data(), valid, begin);
     }
-    memcpy(content.Data() + into, data, length);
-    auto shadow = shadows_.find(page);
-    if (shadow == shadows_.end()) {
-        const Unit fresh = WriteFreshPage(content);
-        std::unique_lock<std::shared_mutex> guard(map_mutex_);
-        RemoveHoles(begin, valid);
-        Shadow entry;
-        entry.durable = map_.Remap(page, fresh);
-        entry.verify.device_offset = ToBytes(fresh);
-        shadow = shadows_.emplace(page, entry).first;
-    } else {
-        WriteVerified(content.Data(), valid, begin);
-    }
-    shadow->second.verify.length = static_cast<uint32_t>(valid);
-    shadow->second.verify.crc = Crc32c(0, content.Data(), valid);
-}
-
-// A new unit with this content; on failure the file is as before.
-Unit File::WriteFreshPage(const AlignedBuffer &content) {
-    const Allocator::Result fresh = context_.space.Allocate(1, Unit{0}, false, SpaceUse::HEADER);
-    if (fresh.units == 0) {
-        throw Error(ErrorCode::NO_SPACE, context_.io.TargetName() +
-                                             ": the volume is full: no space to replace a header page of \"" +
-                                             Name() + "\"; remove files from it");
-    }
-    try {
-        context_.io.Write(ToBytes(fresh.start), content.Data(), content.Size(), PlacementOf(kind_));
-    } catch (...) {
-        context_.space.Free({Extent{0, Index(fresh.start), 1}});
-        throw;
-    }
-    return fresh.start;
+    memcpy(content.Data() + (offset - begin), data, length);
+    WriteElsewhere(content.Data(), valid, begin);
 }
 
 } // namespace rawduck

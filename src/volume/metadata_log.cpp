@@ -37,9 +37,8 @@ MetadataLog::MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction fre
       snapshot_bytes_(catalog_->SnapshotBytes()), epoch_(superblock_.epoch),
       has_verify_(!image.last_verify.empty()), last_verify_(image.last_verify) {}
 
-uint64_t MetadataLog::Queue(std::vector<Item> items, std::vector<Extent> freed, Cached cached,
-                            std::vector<Segment> writes) {
-    std::lock_guard<std::mutex> guard(mutex_);
+// Under the mutex. What the items can add to a snapshot.
+uint64_t MetadataLog::GrowthWithin(const std::vector<Item> &items) const {
     ThrowIfPoisoned();
     const uint64_t growth = SnapshotGrowth(items);
     // New files leave room for those that are there: a Sync that cannot say what it wrote poisons the volume.
@@ -51,7 +50,18 @@ uint64_t MetadataLog::Queue(std::vector<Item> items, std::vector<Extent> freed, 
                     io_.TargetName() + ": the metadata area is full (" + std::to_string(snapshot_bytes_) +
                         " of " + std::to_string(limit) + " bytes); remove files, or format a larger volume");
     }
-    pending_growth_ += growth;
+    return growth;
+}
+
+void MetadataLog::RequireRoom(const std::vector<Item> &items) const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    GrowthWithin(items);
+}
+
+uint64_t MetadataLog::Queue(std::vector<Item> items, std::vector<Extent> freed, Cached cached,
+                            std::vector<Segment> writes) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    pending_growth_ += GrowthWithin(items);
     for (Item &item : items) {
         pending_.items.push_back(std::move(item));
     }

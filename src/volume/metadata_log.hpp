@@ -47,6 +47,9 @@ class MetadataLog {
     uint64_t Queue(std::vector<Item> items, std::vector<Extent> freed = {}, Cached cached = Cached::NOTHING,
                    std::vector<Segment> writes = {});
 
+    //! Throws Error NO_SPACE or POISONED when Queue would refuse these items now.
+    void RequireRoom(const std::vector<Item> &items) const;
+
     //! Returns once everything up to the ticket is durable. Throws Error POISONED.
     void Commit(uint64_t ticket);
 
@@ -77,6 +80,7 @@ class MetadataLog {
     void ApplyToCatalog(const std::vector<Item> &items);
     void RememberVerify(const std::vector<Item> &items);
     void ThrowIfPoisoned() const;
+    uint64_t GrowthWithin(const std::vector<Item> &items) const;
 
     BlockIo &io_;
     Superblock superblock_;

@@ -11,9 +11,10 @@
 
 namespace rawduck {
 
-//! What the space is for. Logs and header pages may use what is kept from everything else, so that on a full
-//! volume a table can still be dropped and the checkpoint that frees its space can still finish.
-enum class SpaceUse { CONTENT, LOG, HEADER };
+//! What the space is for; each may use what is kept from those before it. So on a full volume blocks can
+//! still be replaced (which gives the old ones back), commits still reach the log, and headers can always be
+//! written: a table can be dropped, and the checkpoint that frees its space can finish.
+enum class SpaceUse { CONTENT, REPLACEMENT, LOG, HEADER };
 
 //! Thread-safe.
 class Space {
@@ -87,12 +88,17 @@ class Space {
 
   private:
     static constexpr uint64_t HEADER_UNITS = 64;
-    static constexpr uint64_t LOG_UNITS_MAX = 16 * MIB / UNIT_SIZE;
+    static constexpr uint64_t KEPT_UNITS_MAX = 16 * MIB / UNIT_SIZE;
     static constexpr uint64_t LOG_SHARE = 64;
+    static constexpr uint64_t REPLACEMENT_SHARE = 64;
 
     uint64_t KeptFree(SpaceUse use) const {
-        const uint64_t for_logs = std::min(TotalUnits() / LOG_SHARE, LOG_UNITS_MAX);
-        return use == SpaceUse::HEADER ? 0 : HEADER_UNITS + (use == SpaceUse::LOG ? 0 : for_logs);
+        const uint64_t for_logs = std::min(TotalUnits() / LOG_SHARE, KEPT_UNITS_MAX);
+        const uint64_t for_replacements = std::min(TotalUnits() / REPLACEMENT_SHARE, KEPT_UNITS_MAX);
+        uint64_t kept = use == SpaceUse::HEADER ? 0 : HEADER_UNITS;
+        kept += use < SpaceUse::LOG ? for_logs : 0;
+        kept += use < SpaceUse::REPLACEMENT ? for_replacements : 0;
+        return kept;
     }
 
     mutable std::mutex mutex_;

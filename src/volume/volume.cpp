@@ -16,6 +16,23 @@ namespace {
                                           "` lists them");
 }
 
+//! For a record about the file, which that of its creation has to precede. Throws NOT_FOUND.
+std::shared_ptr<File> FindPublished(const VolumeState &state, const std::string &name,
+                                    std::unique_lock<std::shared_mutex> &names_guard) {
+    for (;;) {
+        const std::shared_ptr<File> file = state.Find(name);
+        if (!file) {
+            ThrowNotFound(state, name);
+        }
+        if (file->Published() || file->IsTemp()) {
+            return file;
+        }
+        names_guard.unlock(); // publishing writes
+        file->Sync();
+        names_guard.lock();
+    }
+}
+
 void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
     const bool conflict =
         (mode.lock == OpenMode::Lock::EXCLUSIVE && (file.exclusive_lock || file.shared_locks > 0)) ||
@@ -140,11 +157,7 @@ void Volume::Move(const std::string &from, const std::string &to) {
     uint64_t ticket = 0;
     {
         std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
-        auto source = state_->names.find(from);
-        if (source == state_->names.end()) {
-            ThrowNotFound(*state_, from);
-        }
-        const std::shared_ptr<File> file = source->second;
+        const std::shared_ptr<File> file = FindPublished(*state_, from, guard);
         auto target = state_->names.find(to);
         const bool same_nature =
             file->Kind() != FileKind::DIRECTORY && !file->IsTemp() &&
@@ -163,8 +176,9 @@ void Volume::Move(const std::string &from, const std::string &to) {
         item.name = to;
         std::vector<Extent> freed;
         if (target != state_->names.end()) {
-            item.replaced_id = target->second->Id();
+            const std::shared_ptr<File> replaced = target->second;
             freed = state_->Detach(target);
+            item.replaced_id = replaced->Published() ? replaced->Id() : 0;
         }
         state_->names.erase(from);
         state_->names[to] = file;

@@ -3,12 +3,12 @@
 //! Invariants (the rest of src/volume keeps them; docs/ON_DISK_FORMAT.md has the bytes):
 //!  - What a file's durable size covers is on the device before the record that publishes the size is.
 //!  - Namespace operations are records of one log, in issue order; Remove, Move, Truncate and directory
-//!    operations are durable when they return, Create is durable with the next record of any kind.
+//!    operations are durable when they return, a new file is durable with its first Sync or its closing.
 //!  - Space freed by an operation is handed out again only once the record of that operation is durable.
 //!  - A log is appended to only by the mount that started it: the first write after a mount starts a new one.
-//!  - Bytes that are durable are never overwritten in place where a torn write could damage neighbours: the
-//!    partial last LBA of a file travels inside the record, and the first 12 KiB of a file (DuckDB's headers)
-//!    are replaced by writing elsewhere and switching over.
+//!  - Bytes that are durable are never overwritten: they are replaced by writing elsewhere and switching
+//!  over,
+//!    and the partial last LBA of a file travels inside the record.
 //!  - After a failed write of the log or a failed flush the volume is poisoned: reads go on, nothing else
 //!  does.
 #pragma once

@@ -126,12 +126,10 @@ std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind
     auto file = std::make_shared<File>(context, next_file_id, name, kind, nullptr);
     if (kind == FileKind::TEMP) {
         temp_files++;
+    } else if (kind == FileKind::DIRECTORY) {
+        log.Queue({CreateItem(next_file_id, kind, name)});
     } else {
-        Item item(ItemType::CREATE, next_file_id);
-        item.kind = static_cast<uint8_t>(kind);
-        item.time_us = NowUs();
-        item.name = name;
-        log.Queue({std::move(item)});
+        log.RequireRoom({CreateItem(next_file_id, kind, name)});
     }
     next_file_id++;
     names[name] = file;
@@ -156,6 +154,10 @@ uint64_t VolumeState::QueueRemove(Names::iterator entry) {
         if (temp_files == 0) {
             spill.Shrink();
         }
+        return 0;
+    }
+    if (!file->Published()) {
+        space.Free(freed);
         return 0;
     }
     return log.Queue({Item(ItemType::REMOVE, file->Id())}, std::move(freed));

@@ -30,7 +30,8 @@ class VolumeState {
     std::shared_ptr<File> Create(const std::string &name, FileKind kind);
     //! Takes a file out of the namespace. Returns its extents when nobody has it open.
     std::vector<Extent> Detach(Names::iterator entry);
-    //! Removes a file or a directory entry; returns the ticket to commit (0 for a temporary file).
+    //! Removes a file or a directory entry; returns the ticket to commit, 0 for one that the log does not
+    //! know of.
     uint64_t QueueRemove(Names::iterator entry);
 
     const Target target;

@@ -26,11 +26,20 @@ TEST(ExtentMapTest, LocatesEveryUnitThroughGrowthRemapAndTruncate) {
             }
             next += units;
         } else if (action < 8) {
-            const uint64_t page = random() % std::min<uint64_t>(oracle.size(), 3);
+            const uint64_t unit = random() % oracle.size();
+            const uint64_t units = 1 + random() % std::min<uint64_t>(oracle.size() - unit, 20);
             next += 10;
-            EXPECT_EQ(Index(map.Remap(page, Unit{next})), oracle[page]);
-            oracle[page] = next;
-            next += 10;
+            uint64_t moved = unit;
+            for (const Extent &old : map.Remap(Extent{unit, next, units})) {
+                EXPECT_EQ(old.file_unit, moved);
+                EXPECT_EQ(old.start, oracle[moved]);
+                moved += old.units;
+            }
+            EXPECT_EQ(moved, unit + units);
+            for (uint64_t i = 0; i < units; i++) {
+                oracle[unit + i] = next + i;
+            }
+            next += units + 10;
         } else {
             const uint64_t units = oracle.size() - random() % std::min<uint64_t>(oracle.size(), 100);
             uint64_t cut = 0;
