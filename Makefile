@@ -17,6 +17,8 @@ BENCH ?= scan
 DUCKDB_SOURCE ?=
 DUCKDB_TESTS ?= attach copy_database index/art/storage outofcore storage
 ARGS ?=
+SEED ?= 1
+CUTS ?= 20000
 
 .PHONY: help
 help: ## List the targets
@@ -72,6 +74,16 @@ test-sql: build ## SQL tests through the stock wheel; ARGS='-k wal'
 test-bench: build ## The benchmarks, with next to no data
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py bench
+
+.PHONY: test-crash
+test-crash: build ## Power cuts of DuckDB on a simulated device; SEED=1 CUTS=20000
+	@scripts/bootstrap.sh test
+	@$(PYTHON) test/crash/run.py --seed $(SEED) --cuts $(CUTS)
+
+.PHONY: test-mutation
+test-mutation: build ## Breaks one rule of the volume at a time: do the power cuts notice?
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/mutation_check.py $(ARGS)
 
 .PHONY: test-nvme
 test-nvme: build ## Engines and SQL on emulated NVMe devices in a QEMU guest; installs QEMU where it is missing

@@ -181,6 +181,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "engine": lambda: unit_tests("host", "RAWDUCK_EXTENSION=ON", target=ENGINE_TESTS),
         "fuzz": fuzz,
         "sql": lambda: pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
+        "crash": lambda: pytest("test/crash", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
         "bench": lambda: pytest("test/bench", arguments),
         "nvme": nvme,
         "ceph": lambda: ceph(arguments),

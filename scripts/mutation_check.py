@@ -1,0 +1,198 @@
+"""Breaks one rule of the volume at a time and expects the crash tests to notice: `make test-mutation`.
+
+Each mutation is a small edit of a copy of the source in build/mutation. The copy is built, and power cuts are
+made until one of them fails. Exits with 0 when every mutation was found within SECONDS.
+
+    mutation_check.py                 all of them
+    mutation_check.py move-order      some of them; an unknown name lists all
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = ROOT / "build" / "mutation"
+SOURCE = WORK / "source"
+SITE = WORK / "site"
+SECONDS = 60
+CUTS = 20000
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """Replaces one text that occurs once in a file below src/volume. Says what is switched off."""
+
+    name: str
+    what: str
+    file: str
+    old: str
+    new: str
+    threads: bool = False  #: only workloads with threads can show it
+
+
+MUTATIONS = (
+    Mutation(
+        "data-flush",
+        "the flush of the data before the record that publishes it",
+        "metadata_log.cpp",
+        "if (group.cached == Cached::UNVERIFIED) {",
+        "if (false) {",
+    ),
+    Mutation(
+        "commit-flush",
+        "FUA or the flush that makes a commit durable",
+        "metadata_log.cpp",
+        "    io_.Execute({Opcode::WRITE, fua, std::move(segments)});\n    if (!fua) {",
+        "    io_.Execute({Opcode::WRITE, false, std::move(segments)});\n    if (false) {",
+    ),
+    Mutation(
+        "record-checksum",
+        "the checksum of the log's records",
+        "format/record.cpp",
+        "return header.crc == RecordCrc(uuid, header, data + sizeof(header));",
+        "return true;",
+    ),
+    Mutation(
+        "data-checksum",
+        "the checksum of the data that a record vouches for",
+        "volume_image.cpp",
+        "if (image.damage.empty() && !DataMatches(io, sb, previous)) {",
+        "if (false) {",
+    ),
+    Mutation(
+        "second-superblock",
+        "the second superblock",
+        "metadata_log.cpp",
+        "    WriteSuperblock(spare_superblock_);\n"
+        "    io_.Flush(); // one copy is durable before the other one is touched\n"
+        "    WriteSuperblock(1 - spare_superblock_);",
+        "    WriteSuperblock(0);\n    io_.Flush();",
+    ),
+    Mutation(
+        "superblock-order",
+        "the order of the superblocks",
+        "metadata_log.cpp",
+        "spare_superblock_(1 - image.superblock_copy)",
+        "spare_superblock_(image.superblock_copy)",
+    ),
+    Mutation(
+        "move-order",
+        "replacing the target of a move in one step",
+        "volume.cpp",
+        "            item.replaced_id = replaced->Published() ? replaced->Id() : 0;",
+        "            state_->log.Commit(state_->log.Queue({Item(ItemType::REMOVE, replaced->Id())}));",
+    ),
+    Mutation(
+        "delayed-reuse",
+        "the rest of freed space until the record that frees it is durable",
+        "metadata_log.cpp",
+        "    pending_.freed.insert(pending_.freed.end(), freed.begin(), freed.end());",
+        "    free_extents_(freed);",
+        threads=True,
+    ),
+    Mutation(
+        "replace-elsewhere",
+        "writing elsewhere what replaces durable blocks",
+        "file_write.cpp",
+        "const uint64_t end = IsTemp() ? 0 :",
+        "const uint64_t end = IsTemp() || offset >= HEAD_BYTES ? 0 :",
+    ),
+)
+
+
+def run(command: list[str], **options) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    if result.returncode != 0:
+        raise SystemExit(f"mutation_check.py: {' '.join(command)} failed:\n{result.stdout}{result.stderr}")
+
+
+def copy_source() -> None:
+    """Writes only what differs, so that the build does not start over."""
+    folders = [path for name in ("src", "cmake", "scripts", "ceph") for path in (ROOT / name).rglob("*")]
+    for path in [*folders, ROOT / "CMakeLists.txt"]:
+        copy = SOURCE / path.relative_to(ROOT)
+        if path.is_file() and (not copy.exists() or copy.read_bytes() != path.read_bytes()):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+
+
+def build() -> None:
+    duckdb = ROOT / "build" / "duckdb-2.0.0" / "external" / "duckdb"
+    folder = str(WORK / "build")
+    launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+    definitions = [f"-DRAWDUCK_DUCKDB_SOURCE={duckdb}", "-DCMAKE_BUILD_TYPE=Release", *launcher]
+    run(["cmake", "-S", str(SOURCE), "-B", folder, "-G", "Ninja", *definitions])
+    run(["cmake", "--build", folder, "--target", "rawduck_loader"])
+    package = SITE / "rawduck"
+    shutil.copytree(ROOT / "python" / "rawduck", package, dirs_exist_ok=True)
+    for file in (WORK / "build" / "extension").glob("*rawduck*"):
+        shutil.copy(file, package)
+
+
+def crash_test(mutation: Mutation) -> str:
+    """How a crash test failed; empty when none did in time."""
+    command = [
+        sys.executable,
+        "test/crash/run.py",
+        "--seed",
+        mutation.name,
+        "--cuts",
+        str(CUTS),
+        "--stop-at-failure",
+    ]
+    if mutation.threads:
+        command.append("--threaded")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    environment = {**os.environ, "PYTHONPATH": str(SITE)}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **pipes)
+    timer = threading.Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+    timer.start()
+    try:
+        return next((line.strip() for line in process.stdout if line.startswith("FAILED")), "")
+    finally:
+        timer.cancel()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def check(mutation: Mutation) -> bool:
+    copy_source()
+    path = SOURCE / "src" / "volume" / mutation.file
+    text = path.read_text()
+    if text.count(mutation.old) != 1:
+        print(f"FAIL {mutation.name}: its text occurs {text.count(mutation.old)} times in {mutation.file}")
+        return False
+    path.write_text(text.replace(mutation.old, mutation.new))
+    build()
+    found, seconds, how = crash_test(mutation)
+    print(
+        f"{'found' if found else 'MISSED'} {mutation.name}, {mutation.what}: {seconds:.0f} s: {how}",
+        flush=True,
+    )
+    return found
+
+
+def main() -> int:
+    known = {mutation.name: mutation for mutation in MUTATIONS}
+    names = sys.argv[1:] or list(known)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        print(f"mutation_check.py: no mutation {unknown[0]}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    results = [check(known[name]) for name in names]
+    print(f"{sum(results)} of {len(results)} mutations found")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

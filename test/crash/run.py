@@ -1,0 +1,59 @@
+"""Power cuts until there were CUTS of them: `run.py --seed 1 --cuts 20000 --jobs 2`, or `make test-crash`.
+
+Prints the seed, the faults that were injected and what was found. Exits with 0 when nothing was lost, nothing
+came back and everything could be opened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+
+from campaign import THREADED_SHARE, Result, run_cuts
+
+#: Cuts of one task of a process: one workload.
+BATCH = 250
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", default=str(int(time.time())))
+    parser.add_argument("--cuts", type=int, default=20000)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--threaded", action="store_true", help="only workloads with threads")
+    parser.add_argument("--stop-at-failure", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse()
+    print(f"seed {options.seed}, {options.cuts} cuts", flush=True)
+    begin = time.monotonic()
+    total = Result()
+    sizes = [min(BATCH, options.cuts - first) for first in range(0, options.cuts, BATCH)]
+    share = 1.0 if options.threaded else THREADED_SHARE
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        batches = [
+            pool.submit(run_cuts, f"{options.seed}.{number}", size, share)
+            for number, size in enumerate(sizes)
+        ]
+        for done in as_completed(batches):
+            result = done.result()
+            total.add(result)
+            for failure in result.failures:
+                print(f"FAILED {failure}", flush=True)
+            print(f"{total.counts['power cuts']} cuts, {total.broken()}", flush=True)
+            if total.failures and options.stop_at_failure:
+                pool.shutdown(wait=False, cancel_futures=True)
+                break
+    print(f"seed {options.seed}: {total.faults()}, {time.monotonic() - begin:.0f} s")
+    print(total.broken())
+    return 1 if total.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

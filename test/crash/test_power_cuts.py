@@ -1,0 +1,23 @@
+"""A few hundred power cuts for every day; `make test-crash` makes thousands."""
+
+from __future__ import annotations
+
+import pytest
+from campaign import Campaign, run_cuts
+
+
+def check(result) -> None:
+    print(result.faults())
+    assert not result.failures, "\n".join(result.failures)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_cuts(seed):
+    check(run_cuts(f"ci{seed}", 75, threaded_share=0.5))
+
+
+def test_every_event_of_a_small_workload():
+    with Campaign("small", threaded=False, steps=2) as campaign:
+        result = campaign.run(cuts=10000)
+    check(result)
+    assert result.counts["power cuts"] >= result.counts["events recorded"] - 6
