@@ -38,13 +38,9 @@ MetadataLog::MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction fre
       has_verify_(!image.last_verify.empty()), last_verify_(image.last_verify) {}
 
 // Under the mutex. What the items can add to a snapshot.
-uint64_t MetadataLog::GrowthWithin(const std::vector<Item> &items) const {
+uint64_t MetadataLog::GrowthWithin(uint64_t limit, const std::vector<Item> &items) const {
     ThrowIfPoisoned();
     const uint64_t growth = SnapshotGrowth(items);
-    // New files leave room for those that are there: a Sync that cannot say what it wrote poisons the volume.
-    const bool creates = std::any_of(items.begin(), items.end(),
-                                     [](const Item &item) { return item.type == ItemType::CREATE; });
-    const uint64_t limit = creates ? snapshot_limit_ / 4 * 3 : snapshot_limit_;
     if (growth > 0 && snapshot_bytes_ + pending_growth_ + growth > limit) {
         throw Error(ErrorCode::NO_SPACE,
                     io_.TargetName() + ": the metadata area is full (" + std::to_string(snapshot_bytes_) +
@@ -53,15 +49,16 @@ uint64_t MetadataLog::GrowthWithin(const std::vector<Item> &items) const {
     return growth;
 }
 
+// New files leave room for those that are there: a Sync that cannot say what it wrote poisons the volume.
 void MetadataLog::RequireRoom(const std::vector<Item> &items) const {
     std::lock_guard<std::mutex> guard(mutex_);
-    GrowthWithin(items);
+    GrowthWithin(snapshot_limit_ / 4 * 3, items);
 }
 
 uint64_t MetadataLog::Queue(std::vector<Item> items, std::vector<Extent> freed, Cached cached,
                             std::vector<Segment> writes) {
     std::lock_guard<std::mutex> guard(mutex_);
-    pending_growth_ += GrowthWithin(items);
+    pending_growth_ += GrowthWithin(snapshot_limit_, items);
     for (Item &item : items) {
         pending_.items.push_back(std::move(item));
     }

@@ -47,7 +47,8 @@ class MetadataLog {
     uint64_t Queue(std::vector<Item> items, std::vector<Extent> freed = {}, Cached cached = Cached::NOTHING,
                    std::vector<Segment> writes = {});
 
-    //! Throws Error NO_SPACE or POISONED when Queue would refuse these items now.
+    //! Before a file is created with these items: throws Error NO_SPACE when the metadata area is three
+    //! quarters full, or POISONED.
     void RequireRoom(const std::vector<Item> &items) const;
 
     //! Returns once everything up to the ticket is durable. Throws Error POISONED.
@@ -80,7 +81,7 @@ class MetadataLog {
     void ApplyToCatalog(const std::vector<Item> &items);
     void RememberVerify(const std::vector<Item> &items);
     void ThrowIfPoisoned() const;
-    uint64_t GrowthWithin(const std::vector<Item> &items) const;
+    uint64_t GrowthWithin(uint64_t limit, const std::vector<Item> &items) const;
 
     BlockIo &io_;
     Superblock superblock_;

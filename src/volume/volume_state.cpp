@@ -126,10 +126,12 @@ std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind
     auto file = std::make_shared<File>(context, next_file_id, name, kind, nullptr);
     if (kind == FileKind::TEMP) {
         temp_files++;
-    } else if (kind == FileKind::DIRECTORY) {
-        log.Queue({CreateItem(next_file_id, kind, name)});
     } else {
-        log.RequireRoom({CreateItem(next_file_id, kind, name)});
+        const std::vector<Item> items{CreateItem(next_file_id, kind, name)};
+        log.RequireRoom(items);
+        if (kind == FileKind::DIRECTORY) {
+            log.Queue(items);
+        }
     }
     next_file_id++;
     names[name] = file;
