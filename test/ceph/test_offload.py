@@ -77,8 +77,8 @@ def test_every_tpch_answer(pushed, mode):
     assert not wrong
     scans = pushed.execute("SELECT fallback_reasons FROM rados_scans() WHERE offloaded").fetchall()
     assert len(scans) > 10
-    # That an answer is too large is found out by asking, once. Besides, an OSD may fail now and then: what it does
-    # not answer is read, and a loaded one has been seen to refuse single reads of the class (EOPNOTSUPP).
+    # That an answer is too large is found out by asking, once. What an OSD does not answer is read, and
+    # loaded ones have been seen to refuse single reads of the class (EOPNOTSUPP).
     refused = [reason for (reason,) in scans if reason and "too large" not in reason]
     assert len(refused) < len(scans) / 4, refused
 
