@@ -178,7 +178,10 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "unit": lambda: unit_tests("core"),
         "asan": lambda: unit_tests("asan", "RAWDUCK_SANITIZE=address,undefined"),
         "tsan": lambda: unit_tests("tsan", "RAWDUCK_SANITIZE=thread", **tsan),
-        "engine": lambda: unit_tests("host", "RAWDUCK_EXTENSION=ON", target=ENGINE_TESTS),
+        # DuckDB comes from the Python package of the environment that runs this.
+        "engine": lambda: unit_tests(
+            "host", "RAWDUCK_EXTENSION=ON", f"Python_EXECUTABLE={sys.executable}", target=ENGINE_TESTS
+        ),
         "fuzz": fuzz,
         "sql": lambda: pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
         "crash": lambda: pytest("test/crash", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
