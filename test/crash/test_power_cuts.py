@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from campaign import Campaign, run_cuts
 
-#: docs/DURABILITY.md, "Open": DuckDB finds an index without the rows of its table. The first is what becomes of
-#: the second when a checkpoint finds it.
+#: docs/DURABILITY.md, "Open": DuckDB finds an index without the rows of its table. The first is what becomes
+#: of the second when a checkpoint finds it.
 INDEX_WITHOUT_ROWS = (
     "Attempted to dereference shared_ptr that is NULL",
     "Failed to delete all rows from index",
