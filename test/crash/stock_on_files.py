@@ -20,7 +20,7 @@ from workload import CONFIG, Life, Plan, draw_plan
 
 
 class Folder:
-    """Takes the place of a simulated device: its files lie in a folder, its clock ticks when it is looked at."""
+    """Takes the place of a simulated device: files lie in a folder, the clock ticks when it is looked at."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._ticks = folder, 0
