@@ -4,6 +4,7 @@
 #include "volume/format/superblock.hpp"
 #include "volume/volume.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -13,6 +14,9 @@
 namespace rawduck {
 
 namespace {
+
+//! Written at once where zeros are written.
+constexpr uint64_t ZEROS_BYTES = 4 * MIB;
 
 bool IsMemoryName(const std::string &name) {
     return name.rfind("memory:", 0) == 0;
@@ -117,6 +121,23 @@ Target PrepareTarget(const std::string &target_name, const FormatOptions &option
     return target;
 }
 
+// In a file whose blocks are only reserved, the file system has to note durably which of them have been
+// written: one more write of its journal for each commit. The blocks of the metadata areas have been, after
+// this.
+void WriteMetadataAreas(BlockIo &io, uint32_t lba_size) {
+    const Superblock layout = MakeSuperblock(io.Caps().capacity_bytes, lba_size, Uuid{}, "", 0);
+    AlignedBuffer zeros;
+    zeros.AppendZeros(ZEROS_BYTES);
+    for (const uint64_t start : layout.metadata_start) {
+        const uint64_t bytes = layout.metadata_units * UNIT_SIZE;
+        for (uint64_t done = 0; done < bytes; done += ZEROS_BYTES) {
+            io.Write(start * UNIT_SIZE + done, zeros.Data(), std::min(ZEROS_BYTES, bytes - done),
+                     PlacementClass::METADATA);
+        }
+    }
+    io.Flush();
+}
+
 } // namespace
 
 // Superblock 1 goes first and comes back last: whenever this is interrupted, the target is either what it was
@@ -159,6 +180,9 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
                                             std::to_string(lba_size) + " is not possible on it");
     }
     FormatDevice(io, options, lba_size);
+    if (target.kind == TargetKind::REGULAR_FILE) {
+        WriteMetadataAreas(io, lba_size);
+    }
 }
 
 } // namespace rawduck

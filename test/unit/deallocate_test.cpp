@@ -2,10 +2,12 @@
 //! harm when the device refuses.
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
+#include "volume/format/superblock.hpp"
 #include "volume/space.hpp"
 #include "volume_fixture.hpp"
 
 #include <atomic>
+#include <fstream>
 #include <sys/stat.h>
 #include <thread>
 
@@ -265,6 +267,27 @@ TEST(SpaceTest, OnlyWhatIsFreeAndLargeEnoughIsClaimed) {
     EXPECT_EQ(claimed[0].units, 8u);
     EXPECT_EQ(claimed[1].start, 100u);
     EXPECT_EQ(claimed[1].units, 10u);
+}
+
+// Reserved blocks of a file that were never written cost each commit a write of the file system's journal.
+TEST(FormatFile, TheMetadataAreasHaveBeenWritten) {
+    const TemporaryFile file(16 * MIB);
+    {
+        std::fstream stream(file.Path(), std::ios::in | std::ios::out | std::ios::binary);
+        stream << std::string(16 * MIB, 'x');
+    }
+    FormatOptions format;
+    format.force = true;
+    Volume::Format(file.Path(), format);
+    const Superblock layout = MakeSuperblock(16 * MIB, 4096, Uuid{}, "", 0);
+    std::ifstream stream(file.Path(), std::ios::binary);
+    for (const uint64_t start : layout.metadata_start) {
+        std::string area(layout.metadata_units * UNIT_SIZE, '?');
+        stream.seekg(static_cast<std::streamoff>(start * UNIT_SIZE));
+        stream.read(&area[0], static_cast<std::streamsize>(area.size()));
+        EXPECT_TRUE(area == std::string(area.size(), '\0'));
+    }
+    EXPECT_EQ(stream.get(), 'x') << "and no more than these";
 }
 
 TEST(DeallocateFile, AFileKeepsItsSpaceUnlessAskedOtherwise) {
