@@ -16,6 +16,7 @@ class FileDevice : public Device {
     FileDevice(const Target &target, const DeviceOptions &options);
 
     std::string name_;
+    const TargetKind kind_;
     FileDescriptor fd_;
     Capabilities caps_; //!< all but engine, engine_reason and max_queue_depth, which the engine adds
 
@@ -23,8 +24,6 @@ class FileDevice : public Device {
     //! Makes completed writes durable. 0 or an errno.
     virtual int SyncData();
     void Open(const Target &target, bool read_only);
-
-    TargetKind kind_;
 };
 
 } // namespace rawduck

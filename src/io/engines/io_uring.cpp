@@ -2,6 +2,7 @@
 
 #include "io/engines/file_device.hpp"
 #include "io/engines/io_uring_queue.hpp"
+#include "io/engines/posix.hpp"
 
 namespace rawduck {
 namespace {
@@ -14,8 +15,9 @@ RingSupport &Support() {
 
 class IoUringFileQueue final : public IoUringQueue {
   public:
-    IoUringFileQueue(const std::string &target_name, int fd, uint32_t depth, unsigned setup_flags)
-        : IoUringQueue(target_name, depth, setup_flags, "posix"), fd_(fd) {}
+    IoUringFileQueue(const std::string &target_name, int fd, TargetKind kind, uint32_t depth,
+                     unsigned setup_flags)
+        : IoUringQueue(target_name, depth, setup_flags, "posix"), fd_(fd), kind_(kind) {}
 
   private:
     void Prepare(io_uring_sqe &entry, const Command &command) override {
@@ -27,8 +29,16 @@ class IoUringFileQueue final : public IoUringQueue {
         }
     }
     void Complete(Command &command, const io_uring_cqe &entry) override { command.result = entry.res; }
+    bool RunAlone(Command &command) override {
+        if (command.fua && kind_ != TargetKind::REGULAR_FILE) {
+            return false; // only a ring's write spares a block device the flush
+        }
+        command.result = TransferNow(fd_, command);
+        return true;
+    }
 
     const int fd_;
+    const TargetKind kind_;
 };
 
 class IoUringDevice final : public FileDevice {
@@ -41,7 +51,7 @@ class IoUringDevice final : public FileDevice {
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
-        return std::make_unique<IoUringFileQueue>(name_, fd_.Get(), depth, Support().SetupFlags(use));
+        return std::make_unique<IoUringFileQueue>(name_, fd_.Get(), kind_, depth, Support().SetupFlags(use));
     }
 };
 

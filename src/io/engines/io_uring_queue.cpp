@@ -148,17 +148,34 @@ bool IoUringQueue::Submit(Command &command) {
         Close();
         Open();
     }
-    io_uring_sqe *sqe = io_uring_get_sqe(&ring_);
-    if (!sqe) {
-        return false;
-    }
-    Prepare(*sqe, command);
-    io_uring_sqe_set_data(sqe, &command);
     waiting_.push_back(&command);
     return true;
 }
 
+bool IoUringQueue::FinishAlone(Command **completed) {
+    const bool alone = waiting_.size() == 1 && prepared_ == 0 && in_kernel_ == 0 && broken_ == 0;
+    if (!alone || !RunAlone(*waiting_.front())) {
+        return false;
+    }
+    completed[0] = waiting_.front();
+    waiting_.clear();
+    return true;
+}
+
+// The ring has an entry for each command that the queue takes.
+void IoUringQueue::PrepareWaiting() {
+    while (prepared_ < waiting_.size()) {
+        io_uring_sqe *entry = io_uring_get_sqe(&ring_);
+        Prepare(*entry, *waiting_[prepared_]);
+        io_uring_sqe_set_data(entry, waiting_[prepared_]);
+        prepared_++;
+    }
+}
+
 uint32_t IoUringQueue::Reap(Command **completed, uint32_t max, bool wait) {
+    if (wait && FinishAlone(completed)) {
+        return 1;
+    }
     for (;;) {
         uint32_t count = Collect(completed, max);
         if (broken_ != 0 && in_kernel_ == 0) {
@@ -182,9 +199,11 @@ void IoUringQueue::Enter(bool wait) {
         WaitInKernel();
         return;
     }
+    PrepareWaiting();
     int result = io_uring_submit_and_wait(&ring_, wait ? 1 : 0);
     if (result > 0) {
         in_kernel_ += static_cast<uint32_t>(result);
+        prepared_ -= static_cast<size_t>(result);
         waiting_.erase(waiting_.begin(), waiting_.begin() + result);
         stalls_ = 0;
     } else if (result < 0) {
@@ -259,6 +278,7 @@ uint32_t IoUringQueue::FailWaiting(Command **completed, uint32_t max) {
         completed[i] = waiting_[i];
     }
     waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
+    prepared_ -= std::min(prepared_, count);
     return static_cast<uint32_t>(count);
 }
 

@@ -34,8 +34,8 @@ class RingSupport {
     std::string obstacle_;
 };
 
-//! Belongs to the thread that made it, unless it is shared. A submission queue entry that the kernel has not
-//! taken yet is "waiting"; the kernel takes them in order.
+//! Belongs to the thread that made it, unless it is shared. A command that the kernel has not taken yet is
+//! "waiting"; the kernel takes them in order.
 class IoUringQueue : public Queue {
   public:
     static constexpr uint32_t MAX_DEPTH = 4096;
@@ -56,10 +56,16 @@ class IoUringQueue : public Queue {
     virtual void Prepare(io_uring_sqe &entry, const Command &command) = 0;
     //! Sets the command's result.
     virtual void Complete(Command &command, const io_uring_cqe &entry) = 0;
+    //! Runs a command that nothing else is in flight with on the calling thread, where one system call can:
+    //! then the device wakes that thread and no other, while the kernel completes a ring's write to a file in
+    //! a worker. False when it has done nothing.
+    virtual bool RunAlone(Command &) { return false; }
 
   private:
     void Open();
     void Close();
+    bool FinishAlone(Command **completed);
+    void PrepareWaiting();
     void Enter(bool wait);
     void HandleEnterError(int error_number, bool wait);
     void WaitInKernel();
@@ -73,6 +79,7 @@ class IoUringQueue : public Queue {
     io_uring ring_ = {};
     bool open_ = false;
     std::vector<Command *> waiting_;
+    size_t prepared_ = 0; //!< of those that wait, from the first: they have an entry
     uint32_t in_kernel_ = 0;
     uint32_t stalls_ = 0; //!< refusals in a row while the kernel had nothing else of ours to finish
     int broken_ = 0;      //!< errno of a submission that failed for good

@@ -17,24 +17,26 @@ class PosixDevice final : public FileDevice {
         caps_.engine = "posix";
         caps_.engine_reason = reason;
         caps_.max_queue_depth = 1; // a second command could only wait for the first
-        // On a block device the kernel flushes after each synchronous write with RWF_DSYNC, FUA or not.
         caps_.fua = caps_.fua && target.kind == TargetKind::REGULAR_FILE;
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override {
         int fd = fd_.Get();
-        return std::make_unique<SynchronousQueue>(1, [fd](const Command &command) -> int64_t {
-            auto offset = static_cast<off_t>(command.device_offset);
-            const iovec memory = {command.data, command.length};
-            ssize_t result = command.opcode == Opcode::READ
-                                 ? pread(fd, command.data, command.length, offset)
-                                 : pwritev2(fd, &memory, 1, offset, command.fua ? RWF_DSYNC : 0);
-            return result < 0 ? -errno : result;
-        });
+        return std::make_unique<SynchronousQueue>(
+            1, [fd](const Command &command) { return TransferNow(fd, command); });
     }
 };
 
 } // namespace
+
+int64_t TransferNow(int fd, const Command &command) {
+    const auto offset = static_cast<off_t>(command.device_offset);
+    const iovec memory = {command.data, command.length};
+    const ssize_t result = command.opcode == Opcode::READ
+                               ? pread(fd, command.data, command.length, offset)
+                               : pwritev2(fd, &memory, 1, offset, command.fua ? RWF_DSYNC : 0);
+    return result < 0 ? -errno : result;
+}
 
 std::unique_ptr<Device> OpenPosixDevice(const Target &target, const DeviceOptions &options,
                                         const std::string &reason) {

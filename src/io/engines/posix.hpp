@@ -5,6 +5,10 @@
 
 namespace rawduck {
 
+//! One command on the calling thread; returns what Command::result becomes. A block device is flushed after a
+//! write with FUA, whether it has FUA or not: the kernel does so for synchronous writes.
+int64_t TransferNow(int fd, const Command &command);
+
 std::unique_ptr<Device> OpenPosixDevice(const Target &target, const DeviceOptions &options,
                                         const std::string &reason);
 
