@@ -72,7 +72,7 @@ void MetadataLog::Commit(uint64_t ticket) {
     std::unique_lock<std::mutex> lock(mutex_);
     while (durable_ticket_ < ticket) {
         if (writing_) { // also when poisoned: what is being written may lie in this caller's memory
-            written_.wait(lock);
+            written_[ticket % 2].wait(lock);
             continue;
         }
         ThrowIfPoisoned();
@@ -99,7 +99,13 @@ void MetadataLog::Commit(uint64_t ticket) {
         } else if (poisoned_.empty()) {
             poisoned_ = failure;
         }
-        written_.notify_all();
+        written_[group_ticket % 2].notify_all();
+        // One of the next group writes for all of it. Nobody will when the log is poisoned.
+        if (poisoned_.empty()) {
+            written_[next_ticket_ % 2].notify_one();
+        } else {
+            written_[next_ticket_ % 2].notify_all();
+        }
     }
 }
 
@@ -266,6 +272,8 @@ void MetadataLog::Poison(const std::string &reason) {
     if (poisoned_.empty()) {
         poisoned_ = reason;
     }
+    // Nobody writes for the pending group any more.
+    written_[next_ticket_ % 2].notify_all();
 }
 
 uint64_t MetadataLog::Epoch() const {

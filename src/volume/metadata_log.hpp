@@ -94,7 +94,8 @@ class MetadataLog {
     uint64_t position_ = 0;         //!< bytes behind LogStart
 
     mutable std::mutex mutex_;
-    std::condition_variable written_;
+    //! Who waits for a ticket, by whether it is even: the group that is being written, and the one behind it.
+    std::condition_variable written_[2];
     Group pending_;
     uint64_t pending_growth_ = 0; //!< upper bound of what pending items add to a snapshot, bytes
     uint64_t snapshot_bytes_ = 0; //!< of the catalog, as of the last record

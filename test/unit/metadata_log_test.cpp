@@ -252,4 +252,35 @@ TEST_F(MetadataLogTest, CommitsThatArriveTogetherShareFlushes) {
     }
 }
 
+// One of those who wait writes for all of them; when it cannot, none of them may wait for ever.
+TEST_F(MetadataLogTest, WhoeverWaitsWhenTheLogIsPoisonedIsTold) {
+    auto volume = Mount();
+    volume->Open("warm-up", WriteMode())->Append("x", 1);
+    flushes->slow = true;
+    constexpr int THREADS = 8;
+    std::atomic<int> told{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < THREADS; t++) {
+        threads.emplace_back([&, t] {
+            auto file = volume->Open("log" + std::to_string(t), WriteMode());
+            try {
+                for (;;) {
+                    file->Append("commit", 6);
+                    file->Sync();
+                }
+            } catch (const Error &error) {
+                told += error.Code() == ErrorCode::POISONED ? 1 : 0;
+            }
+        });
+    }
+    while (flushes->count < 20) {
+        std::this_thread::yield();
+    }
+    FailNext(SimulatedFault::FLUSH_ERROR);
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(told, THREADS);
+}
+
 } // namespace rawduck

@@ -74,8 +74,8 @@ class Bench:
             ) from None
         return lock
 
-    def __exit__(self, *error: object) -> None:
-        self._worker.__exit__(*error)
+    def __exit__(self, *_: object) -> None:
+        self._worker.__exit__()
         shutil.rmtree(self.scratch)
         for volume in (self.volume, *self._own_volumes.values()):
             volume.clean_up()
