@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import duckdb
 from disk import Disk
 from verify import Broken, check_volume, count_faults, match, recover
-from workload import History, Life, connect, draw_plan, record
+from workload import History, Life, Plan, connect, draw_plan, record
 
 BROKEN = ("lost", "resurrected", "unopenable")
 #: Of the workloads: with one thread for each lane.
@@ -108,19 +108,32 @@ class Campaign:
         """Checks what is there, and goes on working with it."""
         check_volume(self._connection, disk)
         life = Life(self._connection, disk, self.plan, {})
-        found = recover(self._connection, life, disk, self.plan)
-        for lane in self.plan.lanes:
-            life.history.start[lane.name] = match(lane, found[lane.name], history, at)
-        try:
-            # The databases of the tables may not have been there yet.
-            for database in "ab":
-                if found[f"l{'ab'.index(database)}"] == "absent":
-                    life.attach(database)
-            life.interleaved({lane.name: draw.randrange(3) for lane in self.plan.lanes}, draw)
-            life.detach()
-        except duckdb.Error as error:
-            raise Broken("unopenable", f"it takes no further writes: {error}") from error
+        next_life(self._connection, life, disk, self.plan, history, at, draw)
         return life.history
+
+
+def next_life(
+    connection: duckdb.DuckDBPyConnection,
+    life: Life,
+    disk: Disk,
+    plan: Plan,
+    history: History,
+    at: int,
+    draw: random.Random,
+) -> None:
+    """Compares what is there with what the life before, cut after `at` events, allows; goes on working."""
+    found = recover(connection, life, disk, plan)
+    for lane in plan.lanes:
+        life.history.start[lane.name] = match(lane, found[lane.name], history, at)
+    try:
+        # The databases of the tables may not have been there yet.
+        for database in "ab":
+            if found[f"l{'ab'.index(database)}"] == "absent":
+                life.attach(database)
+        life.interleaved({lane.name: draw.randrange(3) for lane in plan.lanes}, draw)
+        life.detach()
+    except duckdb.Error as error:
+        raise Broken("unopenable", f"it takes no further writes: {error}") from error
 
 
 def run_cuts(seed: str, cuts: int, threaded_share: float = THREADED_SHARE, stop: bool = False) -> Result:

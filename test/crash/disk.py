@@ -43,6 +43,10 @@ class Disk:
     def path(self, file: str) -> str:
         return f"nvme://{self.target}/{file}"
 
+    def files(self, connection: duckdb.DuckDBPyConnection) -> set[str]:
+        rows = connection.execute("SELECT name FROM nvme_files(?)", [self.target]).fetchall()
+        return {name for (name,) in rows}
+
     def events(self, connection: duckdb.DuckDBPyConnection) -> int:
         """Writes, deallocations and flushes so far: the power can go before the first and after each."""
         return connection.execute("SELECT events FROM nvme_simulate(?)", [self.target]).fetchone()[0]

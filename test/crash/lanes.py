@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 import duckdb
 
 ABSENT = "absent"
+#: Of a table with an index, rows that hold a string get another one. DuckDB's own recovery forgets such an
+#: update of a NULL: test_duckdb_replay.py.
+UPDATED = " AND v IS NOT NULL"
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,12 @@ class TableScript:
         return f"k BETWEEN {first} AND {first + self._draw.choice((0, 5, most // 3))}"
 
     def _update(self, number: int) -> str:
+        table = self._tables[number]
         value = self._draw.choice(("v = 'changed ' || k", "w = w + 1", "v = NULL, w = k"))
-        return f"UPDATE {self._prefix}{number} SET {value} WHERE {self._range(number)}"
+        where = self._range(number)
+        if value.startswith("v = 'changed") and (table["key"] or table["indexes"]):
+            where += UPDATED
+        return f"UPDATE {self._prefix}{number} SET {value} WHERE {where}"
 
     def _delete(self, number: int) -> str:
         return f"DELETE FROM {self._prefix}{number} WHERE {self._range(number)}"

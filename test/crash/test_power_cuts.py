@@ -5,20 +5,10 @@ from __future__ import annotations
 import pytest
 from campaign import Campaign, run_cuts
 
-#: docs/DURABILITY.md, "Open": DuckDB finds an index without the rows of its table. The first is what becomes
-#: of the second when a checkpoint finds it.
-INDEX_WITHOUT_ROWS = (
-    "Attempted to dereference shared_ptr that is NULL",
-    "Failed to delete all rows from index",
-)
-
 
 def check(result) -> None:
     print(result.faults())
-    other = [f for f in result.failures if not any(symptom in f for symptom in INDEX_WITHOUT_ROWS)]
-    assert not other, "\n".join(other)
-    if result.failures:
-        pytest.xfail("\n".join(result.failures))
+    assert not result.failures, "\n".join(result.failures)
 
 
 @pytest.mark.parametrize("seed", range(4))

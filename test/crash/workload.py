@@ -103,7 +103,7 @@ class Life:
         self.history.created.setdefault(database, self._disk.events(self._connection))
 
     def detach(self) -> None:
-        names = "SELECT database_name FROM duckdb_databases() WHERE path LIKE 'nvme:%'"
+        names = "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
         for (database,) in self._connection.execute(names).fetchall():
             self._connection.execute(f"DETACH {database}")
 
@@ -116,6 +116,10 @@ class Life:
                 runners.remove(runner)
             elif draw.random() < 0.03:
                 self._checkpoint(draw.choice("ab"))
+            self.between_statements()
+
+    def between_statements(self) -> None:
+        """For whoever wants to look at what is there now."""
 
     def threaded(self, counts: dict[str, int], draw: random.Random) -> None:
         """The same with a thread for each lane, and one that checkpoints meanwhile."""
@@ -200,10 +204,15 @@ def record(plan: Plan, name: str, steps: int) -> tuple[Disk, History]:
             connection.execute(f"SET GLOBAL temp_directory = '{disk.path('tmp')}'")
             connection.execute("SET GLOBAL memory_limit = '40MB'")
         life = Life(connection, disk, plan, {lane.name: 0 for lane in plan.lanes})
-        for database in "ab":
-            life.attach(database)
-        counts = {lane.name: steps for lane in plan.lanes}
-        draw = random.Random(f"{plan.seed} schedule")
-        (life.threaded if plan.threaded else life.interleaved)(counts, draw)
-        life.detach()
+        first_life(life, plan, steps)
     return disk, life.history
+
+
+def first_life(life: Life, plan: Plan, steps: int) -> None:
+    """From nothing on, that many steps of each lane."""
+    for database in "ab":
+        life.attach(database)
+    counts = {lane.name: steps for lane in plan.lanes}
+    draw = random.Random(f"{plan.seed} schedule")
+    (life.threaded if plan.threaded else life.interleaved)(counts, draw)
+    life.detach()

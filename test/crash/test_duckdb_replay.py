@@ -1,0 +1,79 @@
+"""Two defects of DuckDB 2.0.0's own recovery, on ordinary files, without rawduck.
+
+The workloads of this folder stay clear of both. A test that fails here says that DuckDB was cured of one.
+Then what stays clear of it can go: `UPDATED` in lanes.py, the second purpose of `check_indexes` in verify.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import duckdb
+import pytest
+
+
+def leave(folder: Path, *statements: str) -> None:
+    """A database that was closed properly after these statements."""
+    with duckdb.connect(folder / "x.duckdb") as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def kill_after(folder: Path, *statements: str) -> Path:
+    """What a killed process leaves that had carried out and committed these statements."""
+    copy = folder / "killed"
+    with duckdb.connect(folder / "x.duckdb") as connection:
+        for statement in statements:
+            connection.execute(statement)
+        copy.mkdir()
+        for file in folder.glob("x.duckdb*"):
+            shutil.copy(file, copy)
+    return copy / "x.duckdb"
+
+
+def killed_after_growth(folder: Path) -> Path:
+    """A killed database whose log has ten more rows of an indexed table."""
+    leave(
+        folder,
+        "CREATE TABLE t (k BIGINT)",
+        "CREATE TABLE other (k BIGINT)",
+        "INSERT INTO t FROM range(100)",
+        "CREATE INDEX i ON t (k)",
+    )
+    return kill_after(folder, "INSERT INTO t FROM range(100, 110)")
+
+
+def test_a_checkpoint_after_recovery_forgets_rows_of_an_index(tmp_path):
+    file = killed_after_growth(tmp_path)
+    with duckdb.connect(file, config={"wal_autocheckpoint": "1KB"}) as recovered:
+        recovered.execute("INSERT INTO other FROM range(10000)")
+    with duckdb.connect(file) as again:
+        assert again.execute("SELECT count(*), max(k) FROM t").fetchone() == (110, 109)
+        assert again.execute("SELECT count(*) FROM t WHERE k = 105").fetchone() == (0,)
+        again.execute("DROP INDEX i")
+        again.execute("CREATE INDEX i ON t (k)")
+        assert again.execute("SELECT count(*) FROM t WHERE k = 105").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("first", ["SELECT count(*) FROM t WHERE k = 105", "CHECKPOINT"])
+def test_using_the_index_or_a_checkpoint_before_that_keeps_them(tmp_path, first):
+    """The one is what verify.py does, the other what docs/DURABILITY.md recommends."""
+    file = killed_after_growth(tmp_path)
+    with duckdb.connect(file, config={"wal_autocheckpoint": "1KB"}) as recovered:
+        recovered.execute(first)
+        recovered.execute("INSERT INTO other FROM range(10000)")
+    with duckdb.connect(file) as again:
+        assert again.execute("SELECT count(*) FROM t WHERE k = 105").fetchone() == (1,)
+
+
+def test_recovery_loses_an_update_of_null_in_a_table_with_an_index(tmp_path):
+    leave(
+        tmp_path,
+        "CREATE TABLE t (k BIGINT, v VARCHAR)",
+        "INSERT INTO t SELECT r, CASE WHEN r >= 46 THEN 'x' END FROM range(62) g(r)",
+        "CREATE INDEX i ON t (k)",
+    )
+    file = kill_after(tmp_path, "INSERT INTO t VALUES (62, 'x')", "UPDATE t SET v = 'y' WHERE k = 40")
+    with duckdb.connect(file) as recovered:
+        assert recovered.execute("SELECT v FROM t WHERE k = 40").fetchone() == (None,)
