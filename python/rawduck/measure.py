@@ -43,6 +43,8 @@ class Result:
     #: What only some tasks measure, by name.
     values: dict[str, float] = field(default_factory=dict)
     error: str = ""
+    #: Of a process that died over the task.
+    exit_code: int = 0
 
 
 class Task(Protocol):
@@ -152,14 +154,18 @@ class Worker:
         self._process.wait()
 
     def run(self, task: Task) -> Result:
-        """Runs one task. A failed query raises RawduckError with the engine's message."""
+        """Runs one task. A failed query raises RawduckError with the engine's message. A process that died of
+        an interrupt raises KeyboardInterrupt: a terminal sends it to all of them."""
         pickle.dump(task, self._process.stdin)
         self._process.stdin.flush()
         try:
             result = pickle.load(self._process.stdout)
         except EOFError:
-            code = self._process.wait()
-            raise rawduck.RawduckError(f"the measuring process died with exit code {code}") from None
+            result = Result(exit_code=self._process.wait())
+        if result.exit_code == -signal.SIGINT:
+            raise KeyboardInterrupt
+        if result.exit_code:
+            raise rawduck.RawduckError(f"the measuring process died with exit code {result.exit_code}")
         if result.error:
             raise rawduck.RawduckError(result.error)
         return result
@@ -230,7 +236,7 @@ def _serve(fork: bool) -> None:
             os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if status != 0:
-            _send(Result(error=f"the measuring process died with exit code {status}"), output)
+            _send(Result(exit_code=status), output)
 
 
 def _answer(task: Task, output: BinaryIO) -> None:

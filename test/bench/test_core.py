@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
+import signal
 
 import pytest
 import rawduck
@@ -124,6 +126,26 @@ def test_one_row_per_run_joins_to_its_configuration(tmp_path):
         assert known["machines"][configuration["machine"]] == MACHINE
     assert float(rows[0]["wall_s"]) == 1.01
     assert rows[0]["time_utc"].endswith("+00:00")
+
+
+class Swallowing(Counting):
+    """Interrupted in a place that drops the exception, as destructors and callbacks do."""
+
+    def measure(self, mode):
+        measurement = super().measure(mode)
+        if len(self.calls) == 3:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        return measurement
+
+
+def test_an_interrupt_is_never_lost(tmp_path):
+    experiment = Swallowing()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, experiment)
+    assert len(experiment.calls) == 3
+    assert [row["error"] for row in csv_rows(tmp_path)] == ["", ""], "the run that it met does not count"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_resuming_runs_only_what_is_missing(tmp_path):

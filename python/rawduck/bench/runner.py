@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import rawduck
 from rawduck import render, tpch
 from rawduck.bench.experiment import Case, Experiment, Measurement, Mode
+from rawduck.bench.interrupts import Interrupts
 from rawduck.bench.results import Results, digest
 
 _ANSWERS_NAME = "answers.json"
@@ -25,9 +26,11 @@ class Runner:
         self._answers = Answers(results)
         #: Names of optional modes that failed once: they are not tried again.
         self._impossible: set[str] = set()
+        self._interrupts = Interrupts()
 
     def run(self) -> None:
-        with _progress() as progress:
+        """Raises KeyboardInterrupt when somebody interrupted: what was measured until then is kept."""
+        with self._interrupts, _progress() as progress:
             task = progress.add_task(self._experiment.name, total=None)
             for case in self._experiment.cases():
                 self._results.cases.append(case)
@@ -67,7 +70,7 @@ class Runner:
             if mode.name not in names - self._impossible or not (case.warm_up or mode.optional):
                 continue
             try:
-                case.measure(mode)
+                self._measure_one(case, mode)
             except rawduck.RawduckError as error:
                 # Another mode's failure is met again, and written down, in its first run that counts.
                 if mode.optional:
@@ -77,13 +80,19 @@ class Runner:
     def _measure(self, case: Case, mode: Mode, run: int) -> bool:
         """One run. What goes wrong is a row of its own; the next session tries again."""
         try:
-            measurement = case.measure(mode)
+            measurement = self._measure_one(case, mode)
             self._answers.check(case, mode, measurement)
         except rawduck.RawduckError as error:
             self._results.add(case, mode, run, None, one_line(error))
             return False
         self._results.add(case, mode, run, measurement)
         return True
+
+    def _measure_one(self, case: Case, mode: Mode) -> Measurement:
+        try:
+            return case.measure(mode)
+        finally:
+            self._interrupts.check()  # whatever became of it: what an interrupt has spoilt is no result
 
 
 class Answers:
