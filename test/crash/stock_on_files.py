@@ -57,15 +57,17 @@ class FileLife(Life):
         else:
             super()._finish(cursor, lane, step)
 
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        return stock(self._plan)
+
     def between_statements(self) -> None:
         copy = self._live.parent / "copy"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self._live, copy)
         with stock(self._plan) as connection:
             try:
-                found = recover(
-                    connection, Life(connection, Folder(copy), self._plan, {}), Folder(copy), self._plan
-                )
+                other = FileLife(connection, copy, self._plan, {})
+                found = recover(connection, other, Folder(copy), self._plan)
             except Broken as broken:
                 self.lost.setdefault(str(broken), "")
                 return

@@ -1,12 +1,15 @@
-"""Two defects of DuckDB 2.0.0's own recovery, on ordinary files, without rawduck.
+"""Three defects of DuckDB 2.0.0's own recovery, on ordinary files, without rawduck.
 
-The workloads of this folder stay clear of both. A test that fails here says that DuckDB was cured of one.
-Then what stays clear of it can go: `UPDATED` in lanes.py, the second purpose of `check_indexes` in verify.py.
+The workloads of this folder stay clear of them. A test that fails here says that DuckDB was cured of one.
+Then what stays clear of it can go: `UPDATED` in lanes.py, the second purpose of `check_indexes` in verify.py,
+`open_once` in workload.py.
 """
 
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import duckdb
@@ -77,3 +80,43 @@ def test_recovery_loses_an_update_of_null_in_a_table_with_an_index(tmp_path):
     file = kill_after(tmp_path, "INSERT INTO t VALUES (62, 'x')", "UPDATE t SET v = 'y' WHERE k = 40")
     with duckdb.connect(file) as recovered:
         assert recovered.execute("SELECT v FROM t WHERE k = 40").fetchone() == (None,)
+
+
+def killed_in_checkpoint(folder: Path, pause_ms: int) -> Path:
+    """What a killed process leaves in the middle of a checkpoint during which others commit, if the machine
+    is quick enough for that pause."""
+    folder.mkdir()
+    with duckdb.connect(folder / "x.duckdb") as connection:
+        connection.execute("CREATE TABLE other AS FROM range(1000) g(r)")
+        connection.execute("CREATE TABLE t (k BIGINT)")
+        connection.execute("INSERT INTO t FROM range(25)")
+        connection.execute("CREATE INDEX i ON t (k)")
+        connection.execute("CHECKPOINT")
+        connection.execute("DELETE FROM t WHERE k >= 20")
+        connection.execute(f"SET debug_checkpoint_scan_sleep_ms = {2 * pause_ms}")
+        during = connection.cursor()
+        during.execute("BEGIN")
+        during.execute("INSERT INTO t FROM range(25, 39)")
+        connection.execute("SET wal_autocheckpoint = '1KB'")
+        insert = "INSERT INTO other FROM range(1000)"
+        checkpoint = threading.Thread(target=connection.cursor().execute, args=(insert,))
+        checkpoint.start()
+        time.sleep(pause_ms / 1000)
+        during.execute("COMMIT")
+        (folder / "killed").mkdir()
+        for file in folder.glob("x.duckdb*"):
+            shutil.copy(file, folder / "killed")
+        checkpoint.join()
+    return folder / "killed" / "x.duckdb"
+
+
+def test_recovery_of_an_interrupted_checkpoint_breaks_an_index_once(tmp_path):
+    files = (killed_in_checkpoint(tmp_path / str(pause), pause) for pause in (200, 1000, 5000))
+    file = next(file for file in files if file.with_name("x.duckdb.wal.checkpoint").exists())
+    with duckdb.connect(file) as first:
+        assert first.execute("SELECT count(*) FROM t").fetchone() == (34,)
+        with pytest.raises(duckdb.Error, match=r"Failed to delete all rows|shared_ptr"):
+            first.execute("SELECT * FROM t WHERE k = 30")
+    with duckdb.connect(file) as second:
+        assert second.execute("SELECT count(*) FROM t WHERE k = 30").fetchone() == (1,)
+        assert second.execute("SELECT count(*) FROM t").fetchone() == (34,)

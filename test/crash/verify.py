@@ -36,6 +36,8 @@ def recover(connection: duckdb.DuckDBPyConnection, life: Life, disk: Disk, plan:
     for database in sorted({lane.database for lane in plan.lanes if f"{lane.database}.duckdb" in files}):
         life.history.created[database] = 0
         try:
+            if f"{database}.duckdb.wal.checkpoint" in files:
+                life.open_once(database)
             life.attach(database)
         except duckdb.Error as error:
             raise Broken("unopenable", f"{database}.duckdb: {error}") from error
