@@ -3,14 +3,16 @@
 
 #include "volume/format/record.hpp"
 
+#include <map>
 #include <vector>
 
 namespace rawduck {
 
-//! Not thread-safe.
+//! Not thread-safe. Every call costs the logarithm of the number of extents, and what it hands out. Extents
+//! that continue each other, in the file and on the target, are one.
 class ExtentMap {
   public:
-    //! Adds units behind the end; merges with the last extent where they continue it on the target.
+    //! Adds units behind the end.
     void Append(Unit start, uint64_t units);
     //! Gives up everything from file unit `units` on; returns the pieces that were cut off.
     std::vector<Extent> Truncate(uint64_t units);
@@ -18,7 +20,6 @@ class ExtentMap {
     std::vector<Extent> Remap(const Extent &moved);
 
     //! Device offset of a byte, and how many bytes from there are contiguous. The offset must be covered.
-    //! Constant time for files that grew in extents of similar or growing size.
     uint64_t Locate(uint64_t file_offset, uint64_t &contiguous) const;
 
     //! The pieces of the file units [from, to), clipped.
@@ -27,17 +28,22 @@ class ExtentMap {
     uint64_t Units() const { return units_; }
     //! The unit behind the last extent on the target: where growing contiguously would continue.
     Unit End() const;
-    const std::vector<Extent> &Extents() const { return extents_; }
+    //! All of them, copied.
+    std::vector<Extent> Extents() const { return Slice(0, units_); }
 
   private:
-    size_t Find(uint64_t file_unit) const;
-    void Reindex();
+    struct Place {
+        uint64_t start = 0; //!< on the target
+        uint64_t units = 0;
+    };
+    using Places = std::map<uint64_t, Place>;
 
-    std::vector<Extent> extents_;
+    Places::const_iterator Find(uint64_t file_unit) const;
+    Places::iterator SplitAt(uint64_t file_unit);
+    void JoinWithNext(Places::iterator place);
+
+    Places places_; //!< by the first file unit
     uint64_t units_ = 0;
-    //! For each slot of 2^slot_shift_ file units: the extent that holds its first unit.
-    std::vector<uint32_t> slots_;
-    uint32_t slot_shift_ = 0;
 };
 
 } // namespace rawduck

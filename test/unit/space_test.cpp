@@ -57,8 +57,25 @@ TEST(ExtentMapTest, LocatesEveryUnitThroughGrowthRemapAndTruncate) {
             ASSERT_EQ(map.Locate(unit * UNIT_SIZE + 5, contiguous), oracle[unit] * UNIT_SIZE + 5);
             const uint64_t last = unit + (contiguous + 5) / UNIT_SIZE - 1;
             ASSERT_EQ(oracle[last], oracle[unit] + (last - unit));
+            ASSERT_TRUE(last + 1 == oracle.size() || oracle[last + 1] != oracle[last] + 1)
+                << "what continues on the target is one extent";
         }
     }
+}
+
+TEST(ExtentMapTest, WhatIsMovedBackTogetherIsOneExtentAgain) {
+    ExtentMap map;
+    map.Append(Unit{100}, 64);
+    for (uint64_t unit = 1; unit < 64; unit += 2) {
+        map.Remap(Extent{unit, 1000 + 2 * unit, 1});
+    }
+    EXPECT_EQ(map.Extents().size(), 64u);
+    for (uint64_t unit = 1; unit < 64; unit += 2) {
+        map.Remap(Extent{unit, 100 + unit, 1});
+    }
+    ASSERT_EQ(map.Extents().size(), 1u);
+    EXPECT_EQ(map.Extents()[0].start, 100u);
+    EXPECT_EQ(map.Extents()[0].units, 64u);
 }
 
 TEST(AllocatorTest, NeverHandsOutAUnitTwiceAndGetsEverythingBack) {
