@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,8 +139,8 @@ def build() -> None:
         shutil.copy(file, package)
 
 
-def crash_test(mutation: Mutation) -> str:
-    """How a crash test failed; empty when none did in time."""
+def crash_test(mutation: Mutation) -> tuple[float, str]:
+    """After how many seconds, and how, a crash test failed; an empty text when none did in time."""
     command = [
         sys.executable,
         "test/crash/run.py",
@@ -154,10 +155,12 @@ def crash_test(mutation: Mutation) -> str:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     environment = {**os.environ, "PYTHONPATH": str(SITE)}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **pipes)
+    begin = time.monotonic()
     timer = threading.Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     try:
-        return next((line.strip() for line in process.stdout if line.startswith("FAILED")), "")
+        how = next((line.strip() for line in process.stdout if line.startswith("FAILED")), "")
+        return time.monotonic() - begin, how
     finally:
         timer.cancel()
         with suppress(ProcessLookupError):
@@ -174,12 +177,10 @@ def check(mutation: Mutation) -> bool:
         return False
     path.write_text(text.replace(mutation.old, mutation.new))
     build()
-    found, seconds, how = crash_test(mutation)
-    print(
-        f"{'found' if found else 'MISSED'} {mutation.name}, {mutation.what}: {seconds:.0f} s: {how}",
-        flush=True,
-    )
-    return found
+    seconds, how = crash_test(mutation)
+    word = "found" if how else "MISSED"
+    print(f"{word} {mutation.name}, {mutation.what}: {seconds:.0f} s: {how[:200]}", flush=True)
+    return bool(how)
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ readonly repository=$PWD
 readonly work=$PWD/build/nvme
 readonly out=$work/out
 readonly binary=$PWD/build/core/rawduck_nvme_tests
+readonly pull_after=300 # transactions
 readonly guest_seconds=${NVME_GUEST_SECONDS:-540}
 
 status=0
@@ -50,7 +51,6 @@ drive() { printf -- '-drive file=%s,if=none,id=%s,format=raw,%s ' "$1" "$2" "${3
 
 qemu_options() {
     local images=$work/images
-    printf -- '-cpu max -accel tcg,thread=multi '
     # Flexible data placement with three handles, LBAs of 4096 bytes, commands of up to 512 KiB.
     drive "$images/fdp.img" d0
     printf -- '-device nvme-subsys,id=s0,fdp=on,fdp.runs=96M,fdp.nrg=1,fdp.nruh=4 '
@@ -74,14 +74,37 @@ qemu_options() {
     printf -- '-device nvme-ns,bus=n4,drive=d6,nsid=2,zoned=true,zoned.zone_size=16M '
 }
 
+# boot OPTIONS COMMAND: a guest with those options of QEMU, which carries out that command.
 boot() {
     PATH=$work/venv/bin:$PATH timeout --foreground "$guest_seconds" script -qec "vng -r '$kernel' --disable-kvm \
 --disable-microvm --force-9p --cpus 2 --memory 3G --user root --rwdir='$out=$out' \
---qemu-opts=\"$(qemu_options)\" -- '$repository/test/nvme/guest.sh $repository $binary $out'" /dev/null </dev/null
+--qemu-opts=\"-cpu max -accel tcg,thread=multi $1\" -- '$2'" /dev/null </dev/null
+}
+
+# A guest of its own commits until it is killed, once enough transactions were acknowledged. What the drive was told
+# is in a log; from that test/nvme/power_pull.py makes what a power cut leaves.
+pull_power() {
+    local image=$work/images/pulled.img log=$work/images/pulled.log pid=$work/pulled.pid acknowledged=$out/acknowledged
+    rm -f "$image" "$log" "$pid"
+    truncate -s 64M "$image"
+    : >"$log"
+    : >"$acknowledged"
+    boot "-pidfile $pid -device nvme,id=n0,serial=pulled,drive=d0 -drive if=none,id=d0,driver=blklogwrites,\
+file.driver=file,file.filename=$image,log.driver=file,log.filename=$log,log-sector-size=512" \
+        "$repository/test/nvme/commit_in_guest.sh $repository $acknowledged" &
+    local deadline=$((SECONDS + guest_seconds))
+    while [ "$(wc -l <"$acknowledged")" -lt "$pull_after" ] && [ $SECONDS -lt $deadline ] && kill -0 $! 2>/dev/null; do
+        sleep 0.2
+    done
+    kill -KILL "$(cat "$pid")"
+    wait $! || true
+    .venv/bin/python test/nvme/power_pull.py "$log" "$(stat -c %s "$image")" "$acknowledged" "$out/results.txt" ||
+        echo "FAIL power_pull.py ended early" >>"$out/results.txt"
 }
 
 build
 prepare
 echo "test_nvme: booting $kernel"
-boot | stdbuf -oL tr -d '\r' || true
+boot "$(qemu_options)" "$repository/test/nvme/guest.sh $repository $binary $out" | stdbuf -oL tr -d '\r' || true
+pull_power
 exec .venv/bin/python test/nvme/summarize.py "$out"

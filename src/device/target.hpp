@@ -46,7 +46,8 @@ struct TargetInfo {
     uint32_t memory_alignment = 1;    //!< of buffers for direct I/O, in bytes
     uint32_t max_transfer_bytes = 0;  //!< of one command; 0 when the kernel does not say
     bool volatile_write_cache = true; //!< true when unknown: flushing too often is safe
-    //! The disk has Force Unit Access of its own. Otherwise the kernel makes a flush of each such write.
+    //! The disk has Force Unit Access of its own and is not known to ignore it. Where it has none, the kernel
+    //! makes a flush of each such write.
     bool native_fua = false;
     bool read_only = false;
     std::string model, serial, firmware; //!< empty when the target has none

@@ -38,7 +38,7 @@ def main() -> int:
     share = 1.0 if options.threaded else THREADED_SHARE
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         batches = [
-            pool.submit(run_cuts, f"{options.seed}.{number}", size, share)
+            pool.submit(run_cuts, f"{options.seed}.{number}", size, share, options.stop_at_failure)
             for number, size in enumerate(sizes)
         ]
         for done in as_completed(batches):

@@ -77,7 +77,7 @@ NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : nam
     caps_.max_transfer_bytes = std::min(CommandSizeLimit(name_, options, limit, info.lba_size),
                                         static_cast<uint32_t>(AlignDown(limit, info.lba_size)));
     caps_.volatile_write_cache = info.nvme->volatile_write_cache;
-    caps_.fua = true; // every NVMe device takes it
+    caps_.fua = info.native_fua;
     max_deallocate_bytes_ =
         AlignDown(std::min(info.max_deallocate_bytes, MAX_RANGE_LBAS * info.lba_size), info.lba_size);
     max_deallocate_ranges_ = info.max_deallocate_ranges;
