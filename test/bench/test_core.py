@@ -26,6 +26,7 @@ from rawduck.bench.experiment import (
 from rawduck.bench.options import Options
 from rawduck.bench.results import Results, digest
 from rawduck.bench.runner import Runner
+from rawduck.bench.spill import memory_bytes
 
 MACHINE = {
     "cpu": "test", "cores": 2, "usable_cores": 2, "memory_mib": 1024, "system": "Linux", "kernel": "1",
@@ -276,3 +277,11 @@ def test_report(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size < 100_000
     assert f"({picture.name})" in text
+
+
+def test_memory_limits_are_read_as_duckdb_writes_them():
+    assert memory_bytes("2GB") == 2 * 10**9
+    assert memory_bytes("512MiB") == 512 * 2**20
+    assert memory_bytes("1.5 GiB") == 3 * 2**29
+    with pytest.raises(rawduck.RawduckError, match="80%"):
+        memory_bytes("80%")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import rawduck
+from rawduck.bench.memory_cap import CappedTask, MemoryCap
+from rawduck.cold import resident_bytes
 from rawduck.measure import QueryTask, Result, Stopwatch, Worker
 from support import make_target
 
@@ -41,6 +43,19 @@ class SleepingTask:
     def perform(self) -> Result:
         self.ready.touch()
         time.sleep(60)
+        return Result()
+
+
+@dataclass
+class WriteTask:
+    path: Path
+    mib: int
+
+    def perform(self) -> Result:
+        with self.path.open("wb") as file:
+            for _ in range(self.mib):
+                file.write(b"x" * 1024**2)
+                os.fsync(file.fileno())
         return Result()
 
 
@@ -107,6 +122,24 @@ def _interrupt_children(process: int) -> None:
     for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
         _interrupt_children(int(child))
         os.kill(int(child), signal.SIGINT)
+
+
+def test_a_memory_cap_counts_the_page_cache(importable, tmp_path):
+    try:
+        cap = MemoryCap.find()
+    except rawduck.RawduckError as error:
+        pytest.skip(str(error))
+    cached = []
+    with Worker(fork=True) as worker:
+        for mib in (32, 1024):
+            path = tmp_path / str(mib)
+            with cap.group(mib * 1024**2) as group:
+                worker.run(CappedTask(WriteTask(path, 96), group))
+                with path.open("rb") as file:
+                    cached.append(resident_bytes(file.fileno()) // 1024**2)
+            assert not Path(group).exists()
+    assert cached[0] <= 32
+    assert cached[1] == 96
 
 
 def test_what_is_measured(importable, tmp_path):

@@ -15,6 +15,7 @@ from rawduck import render, tpch
 from rawduck.bench import machine, report
 from rawduck.bench.data import Database, Volume
 from rawduck.bench.experiment import Bar, Experiment, Measurement
+from rawduck.bench.memory_cap import CappedTask, MemoryCap
 from rawduck.bench.modes import ON_FILE, ON_FILE_DIRECTLY, ON_VOLUME, DuckMode
 from rawduck.bench.options import Options
 from rawduck.bench.results import Results
@@ -120,9 +121,12 @@ class Bench:
             self._own_volumes[number] = Volume(target, self.options, gib)
         return self._own_volumes[number]
 
-    def run_task(self, task: Task) -> Result:
-        """Performs a task in a fresh process."""
-        return self._worker.run(task)
+    def run_task(self, task: Task, cap: MemoryCap | None = None, cap_bytes: int = 0) -> Result:
+        """Performs a task in a fresh process, with `cap` of no more memory and page cache than that."""
+        if cap is None:
+            return self._worker.run(task)
+        with cap.group(cap_bytes) as group:
+            return self._worker.run(CappedTask(task, group))
 
     def tpch_queries(self, experiment: Experiment, scale: float) -> dict[int, str]:
         """The queries by number. None, and the report says why, without DuckDB's source release."""
@@ -147,9 +151,13 @@ class Bench:
 
     def query(self, mode: DuckMode, database: Database, query: str, before: str = "") -> Measurement:
         """Runs a query cold, in a fresh process. What it spills goes to the disk of its database."""
+        return Measurement.of(self.run_task(self.query_task(mode, database, query, before)))
+
+    def query_task(self, mode: DuckMode, database: Database, query: str, before: str = "") -> QueryTask:
+        """A query on a database that is cold now."""
         database.make_cold()
         session = self.session(mode, database_of(mode, database))
-        return Measurement.of(self.run_task(QueryTask(**vars(session), query=query, before=before)))
+        return QueryTask(**vars(session), query=query, before=before)
 
     def session(self, mode: DuckMode, database: str) -> Session:
         """How a mode opens a database."""

@@ -53,6 +53,7 @@ class Grouping(Experiment):
         "database unless one is given, and temporary files lie on the database's disk. Databases are cold. "
         "Stock's temporary files may stay in the page cache, which no memory limit of DuckDB counts."
     )
+    quick_scale = 0.2
     runs = 5
     quick_runs = 2
     gib_per_scale = 3.0
