@@ -6,6 +6,7 @@ buffers from the task before; what the operating system caches is the caller's b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import resource
@@ -15,13 +16,14 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, ClassVar, Protocol
 
 import duckdb
 
 import rawduck
 from rawduck import paths
 from rawduck.direct_reader import read_ranges
+from rawduck.system_calls import SystemCalls
 
 
 @dataclass
@@ -40,6 +42,8 @@ class Result:
     kernel_seconds: float = 0.0
     #: Pages that the process had to be given or mapped while it worked.
     page_faults: int = 0
+    #: None where they cannot be counted.
+    system_calls: int | None = None
     #: What only some tasks measure, by name.
     values: dict[str, float] = field(default_factory=dict)
     error: str = ""
@@ -174,7 +178,11 @@ class Worker:
 class Stopwatch:
     """Takes time, CPU and the kernel's counters of this process; a context manager."""
 
+    #: Begun before the process has other threads, which are then counted too; None where that is impossible.
+    system_calls: ClassVar[SystemCalls | None] = None
+
     def __enter__(self) -> Stopwatch:
+        self._calls = self.system_calls.count() if self.system_calls else None
         self._bytes = _storage_bytes()
         self._usage = resource.getrusage(resource.RUSAGE_SELF)
         self._start = time.perf_counter()
@@ -186,6 +194,8 @@ class Stopwatch:
         self._kernel_seconds = usage.ru_stime - before.ru_stime
         self._cpu_seconds = usage.ru_utime - before.ru_utime + self._kernel_seconds
         self._faults = usage.ru_minflt - before.ru_minflt + usage.ru_majflt - before.ru_majflt
+        if self.system_calls:
+            self._calls = self.system_calls.count() - self._calls
         read, written = _storage_bytes()
         self._bytes = (read - self._bytes[0], written - self._bytes[1])
 
@@ -197,6 +207,7 @@ class Stopwatch:
             written_bytes=self._bytes[1],
             kernel_seconds=self._kernel_seconds,
             page_faults=self._faults,
+            system_calls=self._calls,
             **more,
         )
 
@@ -240,6 +251,9 @@ def _serve(fork: bool) -> None:
 
 
 def _answer(task: Task, output: BinaryIO) -> None:
+    if not Stopwatch.system_calls:
+        with contextlib.suppress(OSError):  # what cannot be counted is missing in the result
+            Stopwatch.system_calls = SystemCalls()
     try:
         result = task.perform()
     except (duckdb.Error, rawduck.RawduckError, OSError) as error:

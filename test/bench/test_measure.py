@@ -60,6 +60,23 @@ class WriteTask:
 
 
 @dataclass
+class CallingTask:
+    calls: int
+
+    def perform(self) -> Result:
+        with Stopwatch() as watch:
+            thread = threading.Thread(target=self._call)
+            thread.start()
+            self._call()
+            thread.join()
+        return watch.result()
+
+    def _call(self) -> None:
+        for _ in range(self.calls):
+            os.getppid()
+
+
+@dataclass
 class BusyTask:
     path: str
 
@@ -151,6 +168,14 @@ def test_what_is_measured(importable, tmp_path):
     assert 0 <= result.kernel_seconds <= result.cpu_seconds
     assert result.written_bytes >= 1024**2
     assert result.values == {"extra": 7.0}
+
+
+def test_system_calls_of_all_threads_are_counted(importable):
+    with Worker(fork=True) as worker:
+        counted = worker.run(CallingTask(5000)).system_calls
+    if counted is None:
+        pytest.skip("only root can count system calls, with tracefs mounted")
+    assert 10_000 <= counted <= 11_000
 
 
 def test_a_query_with_settings_before_and_after(tmp_path):

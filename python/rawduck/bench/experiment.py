@@ -45,8 +45,9 @@ READ = Metric("read_bytes", "MiB read", 1024**2, ".0f")
 WRITTEN = Metric("written_bytes", "MiB written", 1024**2, ".0f")
 COPIED = Metric("copied_bytes", "MiB copied", 1024**2, ".0f")
 FAULTS = Metric("page_faults", "page faults", 1, ",.0f")
+SYSTEM_CALLS = Metric("system_calls", "system calls", 1, ",.0f")
 #: What every run of a query yields.
-QUERY_METRICS = (WALL, CPU, KERNEL, READ, WRITTEN, COPIED, FAULTS)
+QUERY_METRICS = (WALL, CPU, KERNEL, READ, WRITTEN, COPIED, FAULTS, SYSTEM_CALLS)
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Measurement:
 
     @staticmethod
     def of(result: Result) -> Measurement:
+        counted = {} if result.system_calls is None else {SYSTEM_CALLS.name: result.system_calls}
         values = {
             WALL.name: result.wall_seconds,
             CPU.name: result.cpu_seconds,
@@ -79,6 +81,7 @@ class Measurement:
             WRITTEN.name: result.written_bytes,
             COPIED.name: result.bounce_bytes,
             FAULTS.name: result.page_faults,
+            **counted,
             **result.values,
         }
         return Measurement(values, result.rows or None)

@@ -12,6 +12,7 @@ from rawduck.bench.experiment import (
     FAULTS,
     KERNEL,
     READ,
+    SYSTEM_CALLS,
     WALL,
     Bar,
     Case,
@@ -94,6 +95,8 @@ class Scan(Experiment):
     def notes(self, results: Results) -> list[str]:
         """What was spent on each GiB of the data that the scan needs."""
         parts = []
+        if not any(SYSTEM_CALLS.name in row.values for row in results.rows):
+            self.leave_out("system calls", "only root can count them, with tracefs mounted")
         for case in results.cases:
             rows = [row for mode in results.modes(case) if (row := _per_gib(results, case, mode))]
             header = (
@@ -101,6 +104,7 @@ class Scan(Experiment):
                 ">CPU s / GiB",
                 ">of it in the kernel",
                 ">page faults / GiB",
+                ">system calls / GiB",
                 ">copied by the engine",
             )
             parts += [f"## Cost per GiB of data: {_TITLES[case.name]}", table(header, rows)]
@@ -140,6 +144,8 @@ def _per_gib(results: Results, case: Case, mode: Mode) -> tuple[str, ...] | None
         return None
     gib = needed / 1024**3
     cpu, kernel, faults = (results.median(case, mode, metric) / gib for metric in (CPU, KERNEL, FAULTS))
+    calls = results.median(case, mode, SYSTEM_CALLS)  # None where they cannot be counted
     # Stock's copies are the kernel's, out of the page cache, and are not counted anywhere.
     copied = f"{results.median(case, mode, COPIED) / needed:.0%}" if mode.kind is Kind.OURS else ""
-    return mode.title, f"{cpu:.2f}", f"{kernel:.2f}", f"{faults:,.0f}", copied
+    counts = f"{faults:,.0f}", "" if calls is None else f"{calls / gib:,.0f}"
+    return mode.title, f"{cpu:.2f}", f"{kernel:.2f}", *counts, copied
