@@ -12,6 +12,7 @@ void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterFdpFunction(loader);
     RegisterCopyFunction(loader);
     RegisterSimulateFunction(loader);
+    RegisterRandomReadsFunction(loader);
 }
 
 } // namespace rawduck

@@ -7,15 +7,16 @@ class ExtensionLoader;
 
 namespace rawduck {
 
-void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader);  //!< nvme_volumes, nvme_info
-void RegisterFileFunctions(duckdb::ExtensionLoader &loader);    //!< nvme_files, nvme_remove
-void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);   //!< nvme_stats, nvme_reset_stats
-void RegisterFormatFunction(duckdb::ExtensionLoader &loader);   //!< nvme_format
-void RegisterCheckFunction(duckdb::ExtensionLoader &loader);    //!< nvme_check
-void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);   //!< nvme_devices
-void RegisterFdpFunction(duckdb::ExtensionLoader &loader);      //!< nvme_fdp
-void RegisterCopyFunction(duckdb::ExtensionLoader &loader);     //!< nvme_copy
-void RegisterSimulateFunction(duckdb::ExtensionLoader &loader); //!< nvme_simulate
+void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader);     //!< nvme_volumes, nvme_info
+void RegisterFileFunctions(duckdb::ExtensionLoader &loader);       //!< nvme_files, nvme_remove
+void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);      //!< nvme_stats, nvme_reset_stats
+void RegisterFormatFunction(duckdb::ExtensionLoader &loader);      //!< nvme_format
+void RegisterCheckFunction(duckdb::ExtensionLoader &loader);       //!< nvme_check
+void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);      //!< nvme_devices
+void RegisterFdpFunction(duckdb::ExtensionLoader &loader);         //!< nvme_fdp
+void RegisterCopyFunction(duckdb::ExtensionLoader &loader);        //!< nvme_copy
+void RegisterSimulateFunction(duckdb::ExtensionLoader &loader);    //!< nvme_simulate
+void RegisterRandomReadsFunction(duckdb::ExtensionLoader &loader); //!< nvme_random_reads
 
 //! All of them.
 void RegisterFunctions(duckdb::ExtensionLoader &loader);

@@ -133,7 +133,7 @@ def test_micro_prints_what_every_engine_and_strategy_asks_for(tmp_path):
     assert "this is a regular file" in result.stdout
     rows = [row for row in rows_of(tmp_path, "micro") if row["mode"] not in ("stock", "fio")]
     strategies = ("sync", "single", "pool", "thread")
-    for case in ("block", "run", "customer", "commit"):
+    for case in ("block", "run", "customer", "random-1", "random-16", "commit"):
         modes = {row["mode"] for row in rows if row["case"] == case}
         assert {f"{engine}-{way}" for engine in ("io_uring", "posix") for way in strategies} <= modes
     for row in rows:
@@ -144,6 +144,9 @@ def test_micro_prints_what_every_engine_and_strategy_asks_for(tmp_path):
         elif row["case"] == "run":
             assert 32_000_000 <= size <= 40_000_000, row
             assert 122 <= commands <= 160, row
+        elif row["case"].startswith("random"):
+            assert commands == 1, row
+            assert size == 4096, row
         elif row["case"] == "commit":
             assert float(row["flushes"]) + float(row["fua_commands"]) >= 1, row
             assert 4096 <= size <= 64 * 1024, row

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from itertools import pairwise
 
+import duckdb
 import pytest
 import rawduck
 from rawduck.render import rows
@@ -144,6 +145,31 @@ def test_stats_count_what_happens(target, con):
     assert reads["latency_max_us"] > 0
     assert 1 <= reads["depth_mean"] <= reads["depth_max"]
     assert stats(con, target, "write")["bytes"] == 0, "reading wrote to the volume"
+
+
+def test_random_reads(target, con):
+    """As many commands as reads, and from the file's own bytes: a copy of it elsewhere reads the same."""
+    attach(con, target, "x.duckdb")
+    con.execute("CREATE TABLE x.t AS SELECT hash(range) AS h FROM range(300000); CHECKPOINT x; DETACH x")
+    con.execute(
+        "SELECT * FROM nvme_copy(?, ?)", [target.path("x.duckdb"), target.path("y.duckdb")]
+    ).fetchall()
+    con.execute(f"ATTACH '{target.path('x.duckdb')}' AS x (READ_ONLY)")  # so that the volume stays mounted
+    numbers = "reads, bytes, seconds > 0, first_words"
+    query = f"SELECT {numbers} FROM nvme_random_reads(?, reads := 100, threads := 3)"
+    before = stats(con, target, "read")["commands"]
+    first = con.execute(query, [target.path("x.duckdb")]).fetchone()
+    assert stats(con, target, "read")["commands"] - before == 100
+    assert first[:3] == (100, 409600, True)
+    assert con.execute(query, [target.path("y.duckdb")]).fetchone() == first
+    for arguments, message in (
+        ("reads := 0", "reads must be from 1"),
+        ("bytes := 511", "bytes must be from 512"),
+        ("threads := NULL", "threads must be from 1"),
+        ("bytes := 33554432", "shorter than one read"),
+    ):
+        with pytest.raises(duckdb.Error, match=message):
+            con.execute(f"SELECT * FROM nvme_random_reads(?, {arguments})", [target.path("x.duckdb")])
 
 
 def test_commit_flushes(durable_target, con):

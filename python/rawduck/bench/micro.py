@@ -11,7 +11,7 @@ import duckdb
 from rich.table import Table
 
 import rawduck
-from rawduck import render, tpch
+from rawduck import paths, render, tpch
 from rawduck.bench import fio, modes
 from rawduck.bench.data import make_cold
 from rawduck.bench.experiment import CPU, Case, Experiment, Kind, Measurement, Metric, Mode
@@ -35,8 +35,14 @@ _NAME, _COMMITS_NAME = "bench-micro.duckdb", "bench-micro-commits.duckdb"
 _COMMITS = 16
 #: Integers that do not compress: as many as fill a block, and a run of 128.
 _BLOCK_ROWS, _RUN_ROWS = 30_000, 4_000_000
+_RANDOM_READS, _RANDOM_BYTES, _RANDOM_THREADS = 4096, 4096, (1, 16)
+#: What fio reads, by case.
+_JOBS = {"block": fio.sequential(256 * 1024), "run": fio.sequential(32 * 1024**2)} | {
+    f"random-{threads}": fio.random(32 * 1024**2, _RANDOM_BYTES, _RANDOM_READS, threads)
+    for threads in _RANDOM_THREADS
+}
 
-TIME = Metric("wall_ms", "wall ms", 1, ",.2f")
+TIME = Metric("wall_ms", "wall ms", 1, ",.3f")
 COMMANDS = Metric("commands", "commands", 1, ",.2f")
 BYTES = Metric("bytes", "KiB", 1024, ",.1f")
 COPIED_READS = Metric("bounce_read_bytes", "KiB copied, reads", 1024, ",.1f")
@@ -64,6 +70,8 @@ class CountedTask(Session):
     before: str = ""
     #: Run when the clock has stopped: gives the answer instead of the last statement.
     after: str = ""
+    #: How many pieces of work the statements are; by default one each.
+    share: int = 0
 
     def perform(self) -> Result:
         with self.open() as connection:
@@ -77,7 +85,7 @@ class CountedTask(Session):
             if self.after:
                 rows = connection.execute(self.after).fetchall()
         result = watch.result(rows=rows)
-        share = len(self.statements)
+        share = self.share or len(self.statements)
         result.values = {name: (now[name] - counted[name]) / share for name in now}
         result.values[TIME.name] = 1000 * result.wall_seconds / share
         return result
@@ -118,10 +126,11 @@ class Micro(Experiment):
     title = "Engines and queue strategies"
     text = (
         "Every engine that the target offers, with each way to share queues: a query that needs one DuckDB "
-        "block of 256 KiB, one that needs a run of 32 MiB, a commit of 4 KiB (per commit, of "
-        f"{_COMMITS}), and a scan of TPC-H customer. Commands, bytes, copies and flushes are those that the "
-        "engine sent to the target during the query; stock DuckDB's cannot be counted from outside. fio "
-        "reads the same amounts from the same target."
+        "block of 256 KiB, one that needs a run of 32 MiB, a scan of TPC-H customer, a commit of 4 KiB (per "
+        f"commit, of {_COMMITS}), and random reads of 4 KiB by 1 and by 16 threads, each of which waits for "
+        f"its own (per read, of {_RANDOM_READS:,}, by nvme_random_reads). Commands, bytes, copies and "
+        "flushes are those that the engine sent to the target during the query; stock DuckDB's cannot be "
+        "counted from outside. fio reads the same amounts from the same place."
     )
     scale = 1.0
     quick_scale = 0.05
@@ -137,8 +146,19 @@ class Micro(Experiment):
                 name,
                 title,
                 {"query": query, "scale": self.bench.scale(self)},
-                [*self._ways(engines, "READ_ONLY"), *(yardsticks if name in fio.JOBS else [])],
+                [*self._ways(engines, "READ_ONLY"), *yardsticks.get(name, [])],
                 lambda mode, name=name, query=query: self._read(mode, name, query),
+                self._prepare,
+                warm_up=False,
+            )
+        for threads in _RANDOM_THREADS:
+            name = f"random-{threads}"
+            yield Case(
+                name,
+                f"Random reads of 4 KiB by {threads} thread{'s' if threads > 1 else ''}",
+                {"reads": _RANDOM_READS, "threads": threads, "scale": self.bench.scale(self)},
+                [*yardsticks.get(name, []), *self._ways(engines, "READ_ONLY")[1:]],
+                lambda mode, name=name, threads=threads: self._read_randomly(mode, name, threads),
                 self._prepare,
                 warm_up=False,
             )
@@ -161,11 +181,16 @@ class Micro(Experiment):
             return False
         return True
 
-    def _yardsticks(self) -> list[Mode]:
+    def _yardsticks(self) -> dict[str, list[Mode]]:
         if not shutil.which("fio"):
             self.leave_out("fio", "it is not installed (apt install fio)")
-            return []
-        return [Mode("fio", "fio, io_uring, depth 32", Kind.YARDSTICK, fio.SETTINGS)]
+            return {}
+        return {
+            name: [
+                Mode("fio", f"fio, io_uring, depth {job.settings['iodepth']}", Kind.YARDSTICK, job.settings)
+            ]
+            for name, job in _JOBS.items()
+        }
 
     def _ways(self, engines: list[str], attach_options: str) -> list[modes.DuckMode]:
         ours = [
@@ -196,7 +221,7 @@ class Micro(Experiment):
 
     def _read(self, mode: Mode, case: str, query: str) -> Measurement:
         if not isinstance(mode, modes.DuckMode):
-            return fio.measure(self.bench.options.target, case, TIME.name)
+            return self._read_by_fio(case)
         on_volume = mode.place == modes.ON_VOLUME
         stock = self.bench.scratch / _NAME
         if not on_volume:
@@ -204,6 +229,24 @@ class Micro(Experiment):
         database = self.bench.volume.path(_NAME) if on_volume else str(stock)
         task = CountedTask(**vars(self.bench.session(mode, database)), statements=[query])
         return Measurement.of(self.bench.run_task(task))
+
+    def _read_randomly(self, mode: Mode, case: str, threads: int) -> Measurement:
+        if not isinstance(mode, modes.DuckMode):
+            return self._read_by_fio(case)
+        database = self.bench.volume.path(_NAME)
+        arguments = f"reads := {_RANDOM_READS}, bytes := {_RANDOM_BYTES}, threads := {threads}"
+        statement = f"SELECT first_words FROM nvme_random_reads({paths.quote(database)}, {arguments})"
+        session = self.bench.session(mode, database)
+        task = CountedTask(**vars(session), statements=[statement], share=_RANDOM_READS)
+        return Measurement.of(self.bench.run_task(task))
+
+    def _read_by_fio(self, case: str) -> Measurement:
+        """From the database's own bytes: what was never written costs a file system nothing to read."""
+        offset, length = max(self.bench.volume.file_ranges(_NAME), key=lambda place: place[1])
+        job = _JOBS[case]
+        if length < job.size:
+            raise rawduck.RawduckError(f"the database lies in pieces of less than {render.size(job.size)}")
+        return fio.measure(self.bench.options.target, offset, job, TIME.name)
 
     def tables(self, results: Results) -> Iterator[Table]:
         columns = (COMMANDS, BYTES, COPIED_READS, COPIED_WRITES, FLUSHES, FUA, TIME)
