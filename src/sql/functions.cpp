@@ -8,6 +8,7 @@ void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterStatsFunctions(loader);
     RegisterFormatFunction(loader);
     RegisterCheckFunction(loader);
+    RegisterTrimFunction(loader);
     RegisterDeviceFunction(loader);
     RegisterFdpFunction(loader);
     RegisterCopyFunction(loader);

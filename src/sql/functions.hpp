@@ -12,6 +12,7 @@ void RegisterFileFunctions(duckdb::ExtensionLoader &loader);       //!< nvme_fil
 void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);      //!< nvme_stats, nvme_reset_stats
 void RegisterFormatFunction(duckdb::ExtensionLoader &loader);      //!< nvme_format
 void RegisterCheckFunction(duckdb::ExtensionLoader &loader);       //!< nvme_check
+void RegisterTrimFunction(duckdb::ExtensionLoader &loader);        //!< nvme_trim
 void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);      //!< nvme_devices
 void RegisterFdpFunction(duckdb::ExtensionLoader &loader);         //!< nvme_fdp
 void RegisterCopyFunction(duckdb::ExtensionLoader &loader);        //!< nvme_copy

@@ -102,6 +102,23 @@ void Deallocator::Drain() {
     }
 }
 
+uint64_t Deallocator::Trim(uint64_t total_units) {
+    auto check = [this](ErrorCode code) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        if (!obstacle_.empty()) {
+            throw Error(code, io_.TargetName() + ": the device is not told of free space: " + obstacle_);
+        }
+    };
+    check(ErrorCode::UNSUPPORTED);
+    uint64_t told = 0;
+    {
+        std::lock_guard<std::mutex> sending(sending_mutex_);
+        told = Send({Extent{0, 0, total_units}});
+    }
+    check(ErrorCode::IO);
+    return told;
+}
+
 bool Deallocator::Enabled() const {
     std::lock_guard<std::mutex> guard(mutex_);
     return obstacle_.empty() && !stop_;
@@ -121,26 +138,34 @@ std::vector<Extent> Deallocator::TakePending() {
 
 void Deallocator::SendPending() {
     std::lock_guard<std::mutex> sending(sending_mutex_);
+    Send(TakePending());
+}
+
+uint64_t Deallocator::Send(const std::vector<Extent> &freed) {
     std::vector<Extent> claimed;
-    for (const Extent &piece : Pieces(TakePending())) {
+    uint64_t told = 0;
+    for (const Extent &piece : Pieces(freed)) {
         for (const Extent &free : space_.ClaimFree(piece, UNITS_MIN)) {
             claimed.push_back(free);
         }
         if (claimed.size() >= BATCH_PIECES_MAX) {
-            SendClaimed(claimed);
+            told += SendClaimed(claimed);
             claimed.clear();
         }
     }
-    SendClaimed(claimed);
+    return told + SendClaimed(claimed);
 }
 
-void Deallocator::SendClaimed(const std::vector<Extent> &claimed) {
+uint64_t Deallocator::SendClaimed(const std::vector<Extent> &claimed) {
     std::vector<DeviceRange> ranges;
+    uint64_t bytes = 0;
     for (const Extent &extent : claimed) {
         ranges.push_back({extent.start * UNIT_SIZE, extent.units * UNIT_SIZE});
+        bytes += ranges.back().length;
     }
-    Deallocate(ranges);
+    const bool told = Deallocate(ranges);
     space_.GiveBack(claimed);
+    return told ? bytes : 0;
 }
 
 bool Deallocator::Deallocate(const std::vector<DeviceRange> &ranges) {

@@ -39,6 +39,9 @@ class Deallocator {
     void Add(const std::vector<Extent> &freed);
     //! Tells the device of everything queued before.
     void Drain();
+    //! Tells the device of all of the space that is free, of which pieces too small for it are left out.
+    //! Returns bytes. Throws Error UNSUPPORTED where nothing is deallocated, or IO where that failed.
+    uint64_t Trim(uint64_t total_units);
     //! Tells the device at once of ranges that belong to the caller. False when it was not told, or failed.
     bool Deallocate(const std::vector<DeviceRange> &ranges);
 
@@ -49,7 +52,9 @@ class Deallocator {
     void Run();
     std::vector<Extent> TakePending();
     void SendPending();
-    void SendClaimed(const std::vector<Extent> &claimed);
+    //! Under sending_mutex_, as is SendClaimed. Both return the bytes that the device was told of.
+    uint64_t Send(const std::vector<Extent> &freed);
+    uint64_t SendClaimed(const std::vector<Extent> &claimed);
     bool Enabled() const;
 
     BlockIo &io_;

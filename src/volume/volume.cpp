@@ -231,6 +231,13 @@ VolumeInfo Volume::Info() const {
     return info;
 }
 
+uint64_t Volume::Trim() {
+    WriteScope writing(*state_);
+    const uint64_t bytes = state_->deallocator.Trim(state_->superblock.capacity_units);
+    writing.Finish();
+    return bytes;
+}
+
 const PlacementMap &Volume::Placement() const {
     return state_->io->Placement();
 }

@@ -172,6 +172,9 @@ class Volume : public std::enable_shared_from_this<Volume> {
     void List(const std::string &directory,
               const std::function<void(const std::string &, bool)> &visit) const;
 
+    //! Tells the device of all free space, whoever freed it and when: also what was in use when a process
+    //! crashed. Returns bytes. Throws Error: LOCKED, READ_ONLY, UNSUPPORTED, IO.
+    uint64_t Trim();
     VolumeInfo Info() const;
     const PlacementMap &Placement() const;
     std::vector<FileInfo> Files() const;

@@ -18,6 +18,7 @@ COMMANDS = (
     "ls",
     "cp",
     "rm",
+    "trim",
     "check",
     "bench",
     "demo",
@@ -131,6 +132,11 @@ def test_check_that_is_not_possible(tmp_path):
     assert "missing" in failed("check", str(tmp_path / "missing"))
 
 
+def test_trim(new_target):
+    target = new_target("loop-4096")
+    assert re.fullmatch(r"Trimmed 2[345]\d\.\d MiB\n", succeeded("trim", target.name))
+
+
 def test_errors_are_one_line(tmp_path, file_target):
     plain = tmp_path / "plain.bin"
     plain.write_bytes(b"text" * 10_000_000)
@@ -141,6 +147,7 @@ def test_errors_are_one_line(tmp_path, file_target):
     assert "missing" in failed("cp", str(tmp_path / "missing"), file_target.path("x"))
     assert "missing" in failed("rm", file_target.path("missing"))
     assert "nvme://" in failed("rm", str(plain))
+    assert "the file keeps the space" in failed("trim", file_target.name)
     assert plain.exists()
 
 

@@ -55,6 +55,24 @@ def test_freed_space_is_deallocated(target, con):
         assert state == "off: the device takes no hints"
 
 
+def test_trim(target, con):
+    attach(con, target, "x.duckdb")
+    con.execute("CREATE TABLE x.t AS SELECT hash(range) AS h FROM range(300000); CHECKPOINT x")
+    before = one(con, "SELECT sum(h) FROM x.t")
+    state = one(con, "SELECT deallocate FROM nvme_info(?)", target.name)
+    if state.startswith("off: "):
+        with pytest.raises(duckdb.Error, match=f"{target.name}: the device is not told of free space"):
+            con.execute("CALL nvme_trim(?)", [target.name])
+        return
+    con.execute("CALL nvme_reset_stats()")
+    trimmed = one(con, "SELECT trimmed FROM nvme_trim(?)", target.name)
+    assert stats(con, target, "deallocate")["bytes"] == trimmed
+    assert 0 <= one(con, "SELECT free FROM nvme_info(?)", target.name) - trimmed <= 1024**2
+    con.execute("DETACH x")
+    attach(con, target, "x.duckdb")
+    assert one(con, "SELECT sum(h) FROM x.t") == before
+
+
 def test_info(target, con):
     info = rows(con, "SELECT * FROM nvme_info(?)", [target.name])[0]
     assert (info["target"], info["lba_size"], info["files"]) == (target.name, target.lba_size, 0)

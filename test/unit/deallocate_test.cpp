@@ -178,6 +178,46 @@ TEST_F(DeallocateTest, AFailureHarmsNothingAndIsShown) {
     EXPECT_EQ(ReadAll(*volume, "c"), std::string(most / 2, 'c')) << "the space is free all the same";
 }
 
+TEST_F(DeallocateTest, TrimTellsOfEverythingFreeAndNothingElse) {
+    auto volume = Mount();
+    Fill(*volume, "a", 1 * MIB, 'a');
+    Fill(*volume, "b", 1 * MIB, 'b');
+    volume->Remove("a");
+    told_.clear();
+    const uint64_t trimmed = volume->Trim();
+    EXPECT_EQ(ToldBytes(), trimmed);
+    EXPECT_LE(trimmed, volume->Info().free_bytes);
+    EXPECT_GT(trimmed + 64 * KIB, volume->Info().free_bytes) << "but for pieces too small for a device";
+    volume.reset();
+    EXPECT_EQ(ReadAll(*Mount(), "b"), std::string(1 * MIB, 'b'));
+}
+
+TEST_F(DeallocateTest, TrimOfWhatACrashHasLeft) {
+    {
+        auto volume = Mount();
+        Fill(*volume, "a", 1 * MIB);
+        auto writer = volume->Open("other", WriteMode());
+        volume->Remove("a");
+    } // forgotten before the device was told
+    told_.clear();
+    auto volume = Mount();
+    EXPECT_EQ(ToldBytes(), 0u);
+    volume->Trim();
+    EXPECT_GE(ToldBytes(), 29 * MIB) << "of 32 MiB, some of which are metadata";
+}
+
+TEST_F(DeallocateTest, TrimSaysWhyItDoesNothing) {
+    mode_ = DeallocateMode::OFF;
+    Error error = CatchError([&] { Mount()->Trim(); });
+    EXPECT_EQ(error.Code(), ErrorCode::UNSUPPORTED);
+    EXPECT_NE(std::string(error.what()).find("nvme_deallocate"), std::string::npos) << error.what();
+    mode_ = DeallocateMode::AUTO;
+    fail_ = true;
+    error = CatchError([&] { Mount()->Trim(); });
+    EXPECT_EQ(error.Code(), ErrorCode::IO);
+    EXPECT_NE(std::string(error.what()).find("fake: deallocate failed"), std::string::npos) << error.what();
+}
+
 TEST_F(DeallocateTest, OffTellsNothing) {
     mode_ = DeallocateMode::OFF;
     auto volume = Mount();

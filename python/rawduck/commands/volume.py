@@ -1,4 +1,4 @@
-"""`rawduck format`, `info`, `ls`, `rm` and `check`."""
+"""`rawduck format`, `info`, `ls`, `rm`, `trim` and `check`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
     app.command("info", epilog="Example: rawduck info /dev/nvme0n1")(info)
     app.command("ls", epilog="Example: rawduck ls /data/disk.rawduck --extents")(list_files)
     app.command("rm", epilog="Example: rawduck rm nvme:///data/disk.rawduck/sales.duckdb")(remove)
+    app.command("trim", epilog="Example: rawduck trim /dev/nvme0n1")(trim)
     app.command("check", epilog="Example: rawduck check /dev/nvme0n1 && echo healthy")(check)
 
 
@@ -160,6 +161,14 @@ def remove(
             if not paths.is_volume_path(name):
                 raise rawduck.RawduckError(f"{name}: not a path on a volume; give nvme://<target>/<file>")
             connection.execute("SELECT * FROM nvme_remove(?)", [name]).fetchall()
+
+
+def trim(target: Target) -> None:
+    """Tell the device which space of a volume is free, so that it need not keep it."""
+    with rawduck.connect() as connection:
+        query = "SELECT trimmed FROM nvme_trim(?)"
+        (trimmed,) = connection.execute(query, [paths.absolute_target(target)]).fetchone()
+    render.console.print(f"Trimmed {render.size(trimmed)}")
 
 
 def check(

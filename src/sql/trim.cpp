@@ -1,0 +1,37 @@
+//! nvme_trim(target): tells the device of all space of a volume that is free.
+#include "filesystem/duckdb_settings.hpp"
+#include "sql/functions.hpp"
+#include "sql/row_function.hpp"
+
+#include "volume/registry.hpp"
+
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/main/client_data.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+Rows TrimRow(duckdb::ClientContext &context, const Arguments &arguments) {
+    RequireExternalAccess(context, "nvme_trim");
+    auto opener = duckdb::ClientData::Get(context).file_opener.get();
+    auto volume = PinVolume(arguments.Text(0, "target"), MountOptionsOf(opener));
+    const uint64_t bytes = volume->Trim();
+    return {{Value(volume->Info().target), Value::UBIGINT(bytes)}};
+}
+
+} // namespace
+
+void RegisterTrimFunction(duckdb::ExtensionLoader &loader) {
+    RegisterRowFunction(loader,
+                        {"nvme_trim",
+                         "Tells the device which space of a volume is free, so that it need not keep it",
+                         "CALL nvme_trim('/dev/nvme0n1')",
+                         TargetSignature(),
+                         {{"target", LogicalType::VARCHAR}, {"trimmed", LogicalType::UBIGINT}},
+                         TrimRow});
+}
+
+} // namespace rawduck
