@@ -77,7 +77,7 @@ qemu_options() {
 # boot OPTIONS COMMAND: a guest with those options of QEMU, which carries out that command.
 boot() {
     PATH=$work/venv/bin:$PATH timeout --foreground "$guest_seconds" script -qec "vng -r '$kernel' --disable-kvm \
---disable-microvm --force-9p --cpus 2 --memory 3G --user root --rwdir='$out=$out' \
+--disable-microvm --force-9p --append nvme.poll_queues=1 --cpus 2 --memory 3G --user root --rwdir='$out=$out' \
 --qemu-opts=\"-cpu max -accel tcg,thread=multi $1\" -- '$2'" /dev/null </dev/null
 }
 

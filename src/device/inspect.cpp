@@ -103,13 +103,13 @@ void RefuseZoned(const Target &target, const std::string &directory) {
     }
 }
 
-//! What Identify says counts for more than sysfs.
 //! QEMU's emulated controller (seen in 10.0) accepts the bit and writes no differently: its driver
 //! blklogwrites shows such writes without FUA, and a host that loses power loses them.
 bool HonoursForceUnitAccess(const std::string &model) {
     return model != "QEMU NVMe Ctrl";
 }
 
+//! What Identify says counts for more than sysfs.
 void UseIdentify(const Target &target, const std::string &directory, const NvmeInfo &nvme, TargetInfo &info) {
     RequireUsable(nvme, target.name);
     const std::string queue = DiskDirectory(directory) + "/queue/";
@@ -209,6 +209,7 @@ TargetInfo InfoFromSysfs(const std::string &sysfs_directory) {
     info.max_transfer_bytes = static_cast<uint32_t>(
         std::min<uint64_t>(uint64_t(SysfsUint32(disk + "/queue/max_sectors_kb")) * KIB, GIB));
     info.volatile_write_cache = ReadAttribute(disk + "/queue/write_cache") != "write through";
+    info.polling_queues = SysfsUint32(disk + "/queue/io_poll") != 0;
     info.memory_alignment = SysfsMemoryAlignment(disk);
     info.read_only = ReadAttribute(sysfs_directory + "/ro") == "1";
     DescribeHardware(disk, info);

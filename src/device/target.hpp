@@ -49,6 +49,7 @@ struct TargetInfo {
     //! The disk has Force Unit Access of its own and is not known to ignore it. Where it has none, the kernel
     //! makes a flush of each such write.
     bool native_fua = false;
+    bool polling_queues = false; //!< the driver has queues whose completions can be polled for
     bool read_only = false;
     std::string model, serial, firmware; //!< empty when the target has none
     //! Largest command that reaches the device unsplit and without a copy in the kernel; 0 when unknown.

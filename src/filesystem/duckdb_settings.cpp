@@ -79,6 +79,9 @@ MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
     if (Lookup(opener, SETTING_PLACEMENT, value)) {
         options.io.placement = ParsePlacement(value.ToString());
     }
+    if (Lookup(opener, SETTING_POLLING, value)) {
+        options.polling = value.GetValue<bool>();
+    }
     if (Lookup(opener, SETTING_SPILL_BUFFER, value)) {
         options.spill_buffer_bytes = ParseSpillBuffer(value.ToString());
     }

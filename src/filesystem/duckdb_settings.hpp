@@ -15,6 +15,7 @@ constexpr const char *SETTING_MEMORY_SIZE = "nvme_memory_size";
 constexpr const char *SETTING_PLACEMENT = "nvme_placement";
 constexpr const char *SETTING_SPILL_BUFFER = "nvme_spill_buffer";
 constexpr const char *SETTING_DEALLOCATE = "nvme_deallocate";
+constexpr const char *SETTING_POLLING = "nvme_polling";
 constexpr const char *SETTING_PREFETCH = "nvme_prefetch";
 
 constexpr uint64_t QUEUE_DEPTH_MAX = 4096;

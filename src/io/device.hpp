@@ -49,6 +49,9 @@ struct Capabilities {
     //! What writes may carry as Command::placement; empty when nothing, and then a clause that says why.
     std::vector<PlacementId> placements;
     std::string placement_obstacle = "this engine has no flexible data placement";
+    //! Empty when waiting threads poll the device instead of sleeping until it interrupts; otherwise a clause
+    //! that says why not.
+    std::string polling_obstacle = "only engine io_uring_cmd polls";
 };
 
 //! Bytes of a device, both multiples of the LBA size.
@@ -108,6 +111,8 @@ struct DeviceOptions {
     uint32_t max_transfer_bytes = 0;
     //! Whether `auto` may take passthrough on a block device for the sake of placement.
     bool placement = true;
+    //! Whether to poll where that is possible.
+    bool polling = false;
 };
 
 //! The engines a user can ask for, best first, but for those of the optional xNVMe (engines/xnvme.hpp).

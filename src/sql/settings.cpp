@@ -74,6 +74,11 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
         "placement identifier per class, such as 'database=0,wal=1,temporary=2,metadata=3'; nvme_fdp() shows "
         "what there is.",
         LogicalType::VARCHAR, Value("auto"), OnSetPlacement);
+    add(SETTING_POLLING,
+        "Whether engine io_uring_cmd polls for completions instead of waiting for interrupts: less latency "
+        "for "
+        "more CPU time, where the NVMe driver has polling queues (its parameter poll_queues).",
+        LogicalType::BOOLEAN, Value::BOOLEAN(false), nullptr);
     add(SETTING_SPILL_BUFFER,
         "Memory of each volume in which spilled blocks wait to be written, such as '16 MiB'; 0: a thread "
         "that "

@@ -57,6 +57,7 @@ DeviceOptions DeviceOptionsOf(const MountOptions &options) {
     DeviceOptions device;
     device.engine = options.engine;
     device.max_transfer_bytes = options.max_transfer_bytes;
+    device.polling = options.polling;
     device.placement = options.io.placement.mode != PlacementRequest::Mode::OFF;
     return device;
 }
@@ -215,6 +216,7 @@ VolumeInfo Volume::Info() const {
     info.mount_ms = state_->mount_ms;
     info.deallocate = state_->deallocator.State();
     info.placement = state_->io->PlacementText();
+    info.polling = caps.polling_obstacle.empty() ? "on" : "off: " + caps.polling_obstacle;
     info.spill_buffer_bytes = state_->spill.HeldBytes();
     info.poisoned = state_->log.Poisoned();
     info.warning = state_->warning;

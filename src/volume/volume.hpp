@@ -57,6 +57,7 @@ struct MountOptions {
     BlockIoOptions io;
     uint32_t max_transfer_bytes = 0;        //!< 0: the default
     uint64_t spill_buffer_bytes = 16 * MIB; //!< write-behind memory for temporary files
+    bool polling = false;                   //!< see DeviceOptions
     DeallocateMode deallocate = DeallocateMode::AUTO;
     std::chrono::milliseconds deallocate_delay{1000}; //!< how long freed space is collected
     uint64_t memory_target_bytes = 1 * GIB; //!< size of a memory target that is created by being used
@@ -75,6 +76,7 @@ struct VolumeInfo {
     bool volatile_write_cache = false;
     double mount_ms = 0;
     std::string placement;           //!< see BlockIo::PlacementText
+    std::string polling;             //!< on, or off and why
     std::string deallocate;          //!< "on", or "off: " and why
     uint64_t spill_buffer_bytes = 0; //!< memory held for spilled blocks
     std::string poisoned;            //!< why it refuses writes; empty when healthy

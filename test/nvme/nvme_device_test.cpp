@@ -1,6 +1,7 @@
 //! The engines on a real NVMe namespace. RAWDUCK_TEST_NVME names its character or block device, WHOSE
 //! CONTENTS ARE DESTROYED; scripts/test_nvme.sh sets it in a guest with emulated devices.
 #include "device/nvme_node.hpp"
+#include "device/sysfs.hpp"
 #include "io/block_io.hpp"
 #include "io/engines/io_uring_cmd.hpp"
 #include "io/engines/xnvme.hpp"
@@ -8,7 +9,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <fcntl.h>
+#include <fstream>
+#include <regex>
+#include <sstream>
 #include <sys/stat.h>
 #include <thread>
 
@@ -45,10 +50,11 @@ class NvmeTest : public ::testing::Test {
     }
 
     std::unique_ptr<BlockIo> Open(const std::string &engine, const std::string &mode,
-                                  uint32_t max_transfer = 0) {
+                                  uint32_t max_transfer = 0, bool polling = false) {
         DeviceOptions options;
         options.engine = engine;
         options.max_transfer_bytes = max_transfer;
+        options.polling = polling;
         BlockIoOptions io;
         io.queue_mode = ParseQueueMode(mode);
         stats_ = std::make_shared<IoStats>();
@@ -113,6 +119,63 @@ TEST_F(NvmeTest, AUserWithoutPermissionIsToldWhatToDo) {
         }
         return false;
     }));
+}
+
+//! By all NVMe devices, but for those of the queues for administration.
+uint64_t InterruptsOfQueues() {
+    static const std::regex queue("nvme[0-9]+q[1-9][0-9]*");
+    std::ifstream file("/proc/interrupts");
+    uint64_t total = 0;
+    for (std::string line; std::getline(file, line);) {
+        if (!std::regex_search(line, queue)) {
+            continue;
+        }
+        std::istringstream words(line);
+        std::string number;
+        words >> number; // of the interrupt; then one count for each processor
+        for (uint64_t count = 0; words >> count;) {
+            total += count;
+        }
+    }
+    return total;
+}
+
+//! Writes and reads back from four threads; the interrupts meanwhile.
+uint64_t InterruptsOfTransfers(BlockIo &io) {
+    const auto data = Pattern(256 * KIB, 23);
+    const uint64_t before = InterruptsOfQueues();
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < 4; t++) {
+        threads.emplace_back([&, t] {
+            std::vector<char> back(data.size());
+            io.Write(40 * MIB + t * MIB, data.data(), data.size());
+            io.Read(40 * MIB + t * MIB, back.data(), back.size());
+            EXPECT_EQ(back, data);
+        });
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+    return InterruptsOfQueues() - before;
+}
+
+TEST_F(NvmeTest, PolledCommandsCauseNoInterrupts) {
+    if (ReadAttribute("/sys/module/nvme/parameters/poll_queues").find_first_not_of('0') ==
+        std::string::npos) {
+        GTEST_SKIP() << "the NVMe driver has no polling queues (its parameter poll_queues)";
+    }
+    for (const char *mode : {"sync", "single", "pool", "thread"}) {
+        auto io = Open("io_uring_cmd", mode, 16 * KIB, true);
+        EXPECT_EQ(io->Caps().polling_obstacle, "");
+        // Others may be looking at a device too, such as udev after a test that wrote to it.
+        uint64_t interrupts = 1;
+        for (int attempt = 0; interrupts != 0 && attempt < 50; attempt++) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(attempt));
+            interrupts = InterruptsOfTransfers(*io);
+        }
+        EXPECT_EQ(interrupts, 0u) << mode;
+        EXPECT_GT(InterruptsOfTransfers(*Open("io_uring_cmd", mode, 16 * KIB)), 0u) << mode;
+    }
 }
 
 class NvmeEngineTest : public NvmeTest,

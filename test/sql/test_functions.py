@@ -21,6 +21,7 @@ SETTINGS = {
     "nvme_prefetch",
     "nvme_placement",
     "nvme_deallocate",
+    "nvme_polling",
 }
 
 
@@ -83,6 +84,11 @@ def test_info(target, con):
     assert info["queue_mode"] == "thread"
     assert not info["poisoned"]
     assert not info["warning"]
+
+
+def test_polling_is_off_where_it_cannot_be(target, con):
+    con.execute("SET nvme_polling = true")
+    assert one(con, "SELECT polling FROM nvme_info(?)", target.name) == "off: only engine io_uring_cmd polls"
 
 
 def test_volumes_lists_what_is_mounted(target, con):

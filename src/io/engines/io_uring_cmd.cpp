@@ -1,8 +1,10 @@
 #include "io/engines/io_uring_cmd.hpp"
 
+#include "common/aligned_buffer.hpp"
 #include "io/engines/io_uring_queue.hpp"
 #include "io/engines/nvme_device.hpp"
 
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 
@@ -25,10 +27,20 @@ static_assert(sizeof(nvme_uring_cmd) <= BIG_ENTRY_BYTES - COMMAND_OFFSET, "the c
 static_assert(sizeof(nvme_uring_cmd) == offsetof(nvme_passthru_cmd64, result),
               "an nvme_uring_cmd is an nvme_passthru_cmd64 without its result");
 
+constexpr const char *NO_POLLED_COMMANDS =
+    "this kernel does not poll for NVMe commands of io_uring; run Linux 6.1 or newer";
+
 RingSupport &Support() {
     static RingSupport support(
         IORING_SETUP_SQE128 | IORING_SETUP_CQE32, {IORING_OP_URING_CMD},
         "this kernel's io_uring carries no NVMe commands (IORING_OP_URING_CMD); run Linux 5.19 or newer");
+    return support;
+}
+
+//! Rings whose waiting threads poll the device.
+RingSupport &PolledSupport() {
+    static RingSupport support(IORING_SETUP_SQE128 | IORING_SETUP_CQE32 | IORING_SETUP_IOPOLL,
+                               {IORING_OP_URING_CMD}, NO_POLLED_COMMANDS);
     return support;
 }
 
@@ -62,11 +74,39 @@ class IoUringCmdDevice final : public NvmeDevice {
         caps_.engine = "io_uring_cmd";
         caps_.engine_reason = reason;
         caps_.max_queue_depth = IoUringQueue::MAX_DEPTH;
+        caps_.polling_obstacle = options.polling ? WhyNoPolling() : "nvme_polling is not set";
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
+        const bool polls = caps_.polling_obstacle.empty();
         return std::make_unique<IoUringCmdQueue>(name_, fd_.Get(), namespace_id_, caps_.lba_size, depth,
-                                                 Support().SetupFlags(use));
+                                                 (polls ? PolledSupport() : Support()).SetupFlags(use));
+    }
+
+  private:
+    //! Without queues to poll, the kernel would spin until the interrupt comes.
+    std::string WhyNoPolling() {
+        if (!polling_queues_) {
+            return "the NVMe driver has no polling queues for this device; load it with some (kernel "
+                   "parameter "
+                   "nvme.poll_queues=4, for instance)";
+        }
+        const std::string obstacle = PolledSupport().Obstacle();
+        return !obstacle.empty() ? obstacle : TryPolling() ? "" : NO_POLLED_COMMANDS;
+    }
+
+    //! A kernel that has polled rings may still refuse this kind of command on them.
+    bool TryPolling() {
+        IoUringCmdQueue queue(name_, fd_.Get(), namespace_id_, caps_.lba_size, 1,
+                              PolledSupport().SetupFlags(QueueUse::OWNED));
+        AlignedBuffer buffer(caps_.lba_size);
+        Command read;
+        read.length = caps_.lba_size;
+        read.data = buffer.Data();
+        Command *done = nullptr;
+        queue.Submit(read);
+        queue.Reap(&done, 1, true);
+        return read.result != -EOPNOTSUPP;
     }
 };
 

@@ -70,6 +70,7 @@ NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : nam
     }
     Open(target, options.read_only || info.read_only);
     namespace_id_ = info.nvme->namespace_id;
+    polling_queues_ = info.polling_queues;
     caps_.capacity_bytes = info.capacity_bytes;
     caps_.lba_size = info.lba_size;
     caps_.memory_alignment = info.memory_alignment;

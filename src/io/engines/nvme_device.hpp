@@ -43,6 +43,7 @@ class NvmeDevice : public Device {
     std::string name_;
     FileDescriptor fd_;
     uint32_t namespace_id_ = 0;
+    bool polling_queues_ = false; //!< the driver has some for this namespace
     Capabilities caps_; //!< all but engine, engine_reason and max_queue_depth, which the engine adds
 
   private:
