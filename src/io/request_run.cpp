@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <unistd.h>
 
 namespace rawduck {
 namespace {
@@ -22,22 +23,26 @@ const char *Advice(int error_number) {
     switch (error_number) {
     case EIO:
         return "; look into the kernel log (dmesg) and the health of the device (smartctl -a)";
+    case ENODATA:
+        return ": media error; save what can still be read and replace the device (smartctl -a)";
     case ENOSPC:
     case EDQUOT:
-        return "; make room in the file system that holds the file";
-    case ENODEV:
-    case ENXIO:
-        return "; the device has gone away";
-    case EINTR:
-        return "; the kernel cancelled the command, because it timed out or the controller was reset: look "
-               "into "
-               "the kernel log (dmesg)";
+        return "; make room in the file system that holds the file, or in the pool that the device is made "
+               "of";
+    case ETIMEDOUT:
+        return "; the device did not answer in time: look into the kernel log (dmesg)";
     case EINVAL:
         return "; the device refuses the alignment or size of the command: try a smaller command size, and "
                "report it";
     default:
         return "";
     }
+}
+
+//! Whether a file or device of this name was there when it was opened, and is not any more. What the kernel
+//! calls a command to a device that was taken away differs from engine to engine.
+bool IsGone(const std::string &target_name) {
+    return target_name[0] == '/' && access(target_name.c_str(), F_OK) != 0 && errno == ENOENT;
 }
 
 } // namespace
@@ -281,6 +286,10 @@ void RequestRun::Throw() const {
                           std::to_string(failure_.length) + " bytes at byte offset " +
                           std::to_string(failure_.device_offset) + " (LBA " + std::to_string(first_lba) +
                           " to " + std::to_string(last_lba) + ") failed: ";
+    if (IsGone(target_name_)) {
+        throw Error(ErrorCode::IO, message + "the device has gone away, there is no " + target_name_ +
+                                       " any more; look into the kernel log (dmesg)");
+    }
     switch (failure_.kind) {
     case Failure::Kind::END_OF_DEVICE:
         message += std::string(operation_ == IoOperation::READ ? "read" : "write") +

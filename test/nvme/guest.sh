@@ -23,6 +23,27 @@ node() {
     echo "guest.sh: no namespace $2 on a controller with serial $1" >&2
 }
 
+# thin_namespace SERIAL: a namespace of 256 MiB of the kernel's own NVMe target, in a memory file system of 64 MiB.
+thin_namespace() {
+    local target=/sys/kernel/config/nvmet subsystem
+    subsystem=$target/subsystems/$1
+    modprobe nvme-loop
+    mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+    mkdir -p /tmp/thin
+    mount -t tmpfs -o size=64M none /tmp/thin
+    truncate -s 256M /tmp/thin/image
+    mkdir "$subsystem"
+    echo 1 >"$subsystem/attr_allow_any_host"
+    echo "$1" >"$subsystem/attr_serial"
+    mkdir "$subsystem/namespaces/1" "$target/ports/1"
+    echo -n /tmp/thin/image >"$subsystem/namespaces/1/device_path"
+    echo 1 >"$subsystem/namespaces/1/enable"
+    echo loop >"$target/ports/1/addr_trtype"
+    ln -s "$subsystem" "$target/ports/1/subsystems/$1"
+    nvme connect -t loop -n "$1"
+    udevadm settle 2>/dev/null || sleep 2
+}
+
 generic() { ls "/sys/block/$1/.." | grep -x "ng[0-9]*n${1##*n}"; }
 
 # engines NAME DEVICE MODES TESTS...: the C++ tests with the engines of that kind of device; MODES is a pattern.
@@ -40,7 +61,9 @@ engines() {
     echo "guest: engines on $device ($name): $((SECONDS - start)) s"
 }
 
-fdp=$(node fdp 1) small=$(node small 1) second=$(node small 2) cacheless=$(node cacheless 1) bad=$(node bad 1)
+fdp=$(node fdp 1) small=$(node small 1) second=$(node small 2) cacheless=$(node cacheless 1) bad=$(node bad 1) slow=$(node slow 1)
+thin_namespace full
+full=$(node full 1)
 
 engines fdp-4096-passthrough "/dev/$(generic "$fdp")" '*' 'NvmeTest.*:NvmeXnvmeTest.*'
 engines fdp-4096-block "/dev/$fdp" '*' 'NvmeTest.*'
@@ -49,7 +72,9 @@ engines small-512-block "/dev/$small" thread 'NvmeTest.*'
 engines second-4096-passthrough "/dev/$(generic "$second")" thread 'NvmeTest.*'
 engines cacheless-512-passthrough "/dev/$(generic "$cacheless")" thread 'NvmeTest.*'
 engines cacheless-512-block "/dev/$cacheless" thread 'NvmeTest.*'
-export RAWDUCK_TEST_NVME_BAD=$((8 * 1024 * 1024))
+# The kernel's own target honours FUA, unlike QEMU's controllers.
+engines thin-4096-passthrough "/dev/$(generic "$full")" thread
+export RAWDUCK_TEST_NVME_BAD_READ=$((8 * 1024 * 1024)) RAWDUCK_TEST_NVME_BAD_WRITE=$((24 * 1024 * 1024))
 engines bad-passthrough "/dev/$(generic "$bad")" none 'NvmeErrorTest.*'
 engines bad-block "/dev/$bad" none 'NvmeErrorTest.*'
 
@@ -75,11 +100,32 @@ cat >/tmp/plan.json <<END
          ["/dev/$(generic "$fdp")", "nvme_ioctl", "database=2,wal=1,temporary=0,metadata=2"],
          ["/dev/$fdp", "auto", "auto"]],
  "fdp_settings": ["/dev/$(generic "$fdp")", "/dev/$fdp", "/dev/$(generic "$small")"],
+ "micro": ["/dev/$fdp", "/dev/$cacheless", "$out/bench", 0.01],
  "refusals": [["/dev/$(generic "$(node odd 1)")", "protection information"],
               ["/dev/$(node odd 1)", "protection information"],
               ["/dev/$(generic "$(node odd 2)")", "zoned"],
               ["/dev/$(node odd 2)", "zoned"],
-              ["/dev/${small%n*}", "controller, not a namespace"]]}
+              ["/dev/$(node odd 3)", "8 bytes of metadata per LBA"],
+              ["/dev/$(generic "$(node odd 3)")", "8 bytes of metadata per LBA"],
+              ["/dev/$(generic "$(node odd 4)")", "LBA size is 8192 bytes"],
+              ["/dev/${small%n*}", "controller, not a namespace"]],
+ "faults": [["passthrough on a partition", "refused_partition", ["/dev/$cacheless"]],
+            ["freed space is forgotten", "deallocation", ["/dev/$(generic "$small")", "/dev/$small", "io_uring_cmd"]],
+            ["freed space is forgotten", "deallocation", ["/dev/$small", "/dev/$small", "io_uring"]],
+            ["media errors", "media_errors", ["/dev/$(generic "$bad")", "auto", "/dev/$(generic "$second")",
+             {"read": "unrecovered read error: media error", "write": "write fault"}]],
+            ["media errors", "media_errors", ["/dev/$bad", "auto", "/dev/$(generic "$second")",
+             {"read": "media error", "write": "media error"}]],
+            ["the namespace is full", "namespace_full", ["/dev/$(generic "$full")", "auto",
+             "/dev/$(generic "$second")", "capacity exceeded: the namespace is full"]],
+            ["the namespace is full", "namespace_full", ["/dev/$full", "io_uring",
+             "/dev/$second", "pool that the device is made of"]],
+            ["a command times out", "command_timeout", ["/dev/$(generic "$slow")", "${slow%n*}",
+             "/dev/$(generic "$second")"]],
+            ["the device goes away", "device_gone", ["/dev/$(generic "$bad")", "auto", "/dev/$(generic "$second")",
+             "${bad%n*}"]],
+            ["the device goes away", "device_gone", ["/dev/$cacheless", "auto", "/dev/$(generic "$second")",
+             "${cacheless%n*}"]]]}
 END
 "$repository/.venv/bin/python" "$repository/test/nvme/sql_on_nvme.py" "$out/results.txt" /tmp/plan.json ||
     echo "FAIL sql_on_nvme.py ended early" >>"$out/results.txt"

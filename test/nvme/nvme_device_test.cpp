@@ -312,16 +312,19 @@ TEST_P(NvmeEngineTest, From64ThreadsAtOnce) {
     EXPECT_EQ(wrong, 0);
 }
 
-//! On a device whose read and write commands fail at byte offset RAWDUCK_TEST_NVME_BAD.
+//! On a device whose read and write commands fail at these byte offsets: RAWDUCK_TEST_NVME_BAD_READ and
+//! _WRITE.
 class NvmeErrorTest : public NvmeTest {
   protected:
     void SetUp() override {
         NvmeTest::SetUp();
-        const char *bad = getenv("RAWDUCK_TEST_NVME_BAD");
-        if (!bad) {
-            GTEST_SKIP() << "RAWDUCK_TEST_NVME_BAD names no place that fails";
+        const char *bad_read = getenv("RAWDUCK_TEST_NVME_BAD_READ");
+        const char *bad_write = getenv("RAWDUCK_TEST_NVME_BAD_WRITE");
+        if (!bad_read || !bad_write) {
+            GTEST_SKIP() << "RAWDUCK_TEST_NVME_BAD_READ and _WRITE name no places that fail";
         }
-        bad_ = strtoull(bad, nullptr, 10);
+        bad_read_ = strtoull(bad_read, nullptr, 10);
+        bad_write_ = strtoull(bad_write, nullptr, 10);
         const bool generic = target_.kind == TargetKind::NVME_CHARACTER_DEVICE;
         engines_ = generic ? std::vector<std::string>{"io_uring_cmd", "nvme_ioctl"}
                            : std::vector<std::string>{"io_uring", "posix"};
@@ -336,23 +339,24 @@ class NvmeErrorTest : public NvmeTest {
     }
     //! The message must name target, LBAs and cause, and the same queue must serve the next request.
     void Expect(bool write, const std::string &text) {
+        const uint64_t bad = write ? bad_write_ : bad_read_;
         for (const auto &engine : engines_) {
             auto io = Open(engine, "thread");
             std::vector<char> data(64 * KIB);
             const Error error = CatchError([&] {
-                write ? io->Write(bad_, data.data(), data.size()) : io->Read(bad_, data.data(), data.size());
+                write ? io->Write(bad, data.data(), data.size()) : io->Read(bad, data.data(), data.size());
             });
             EXPECT_EQ(error.Code(), ErrorCode::IO);
             const std::string message = error.what();
-            const std::string first_lba = "LBA " + std::to_string(bad_ / io->Caps().lba_size) + " to";
+            const std::string first_lba = "LBA " + std::to_string(bad / io->Caps().lba_size) + " to";
             EXPECT_NE(message.find(target_.name), std::string::npos) << message;
             EXPECT_NE(message.find(first_lba), std::string::npos) << message;
             EXPECT_NE(message.find(text), std::string::npos) << message;
-            io->Write(bad_ + 4 * MIB, data.data(), data.size());
-            io->Read(bad_ + 4 * MIB, data.data(), data.size());
+            io->Write(bad + 4 * MIB, data.data(), data.size());
+            io->Read(bad + 4 * MIB, data.data(), data.size());
         }
     }
-    uint64_t bad_ = 0;
+    uint64_t bad_read_ = 0, bad_write_ = 0;
     std::vector<std::string> engines_;
     const char *read_text_ = "", *write_text_ = "";
 };

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+import faults_on_nvme
 import fdp_on_nvme
+import micro_on_nvme
 import rawduck
 from fdp_on_nvme import nvme_cli
 
@@ -35,7 +38,8 @@ class Results:
         try:
             body()
         except Exception as error:
-            line = f"FAIL {name}: {type(error).__name__}: {error}".replace("\n", " ")
+            place = traceback.extract_tb(error.__traceback__)[-1].line
+            line = f"FAIL {name}: {type(error).__name__}: {str(error) or place}".replace("\n", " ")
             print(line, flush=True)
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(line + "\n")
@@ -105,7 +109,7 @@ def devices(results: Results) -> None:
 
 
 def require_count(rows: list[tuple]) -> None:
-    assert len(rows) == 5, [row[0] for row in rows]
+    assert len(rows) == 7, [row[0] for row in rows]
 
 
 def compare_with_nvme_cli(path: str, serial: str, capacity: int, lba_size: int, nvme: dict) -> None:
@@ -114,7 +118,7 @@ def compare_with_nvme_cli(path: str, serial: str, capacity: int, lba_size: int, 
     form = namespace["lbafs"][namespace["flbas"] & 15]
     assert lba_size == 1 << form["ds"]
     assert capacity == namespace["nsze"] * lba_size
-    assert nvme["max_command"] <= 4096 << controller["mdts"]
+    assert controller["mdts"] == 0 or nvme["max_command"] <= 4096 << controller["mdts"]
     assert nvme["volatile_write_cache"] == bool(controller["vwc"] & 1)
     assert nvme["deallocate"] == bool(controller["oncs"] & 4)
     assert nvme["fdp"] == (serial == "fdp")
@@ -140,8 +144,12 @@ def main() -> None:
     for target, engine, placement in plan["fdp"]:
         fdp_on_nvme.check(results, target, engine, placement)
     fdp_on_nvme.check_settings(results, *plan["fdp_settings"])
+    micro_on_nvme.check_all(results.check, *plan["micro"])
     for target, text in plan["refusals"]:
         results.check(f"{target} is refused: {text}", lambda t=target, x=text: refused(t, x))
+    for name, function, arguments in plan["faults"]:
+        body = getattr(faults_on_nvme, function)
+        results.check(f"{name}: {arguments[0]}", lambda b=body, a=arguments: b(*a))
 
 
 if __name__ == "__main__":

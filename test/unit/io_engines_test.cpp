@@ -418,9 +418,13 @@ TEST(IoUring, RunningOutOfDescriptorsIsAnErrorThatPasses) {
 TEST(NvmeResult, ErrnoStatusAndSuccessAreToldApart) {
     Command command;
     command.length = 4096;
-    SetNvmeResult(command, -EINTR);
-    EXPECT_EQ(command.result, -EINTR);
+    SetNvmeResult(command, -EFAULT);
+    EXPECT_EQ(command.result, -EFAULT);
     EXPECT_EQ(command.nvme_status, 0);
+    SetNvmeResult(command, -EINTR);
+    EXPECT_EQ(command.result, -EAGAIN) << "what the kernel has cancelled is sent again";
+    EXPECT_EQ(command.nvme_status, 0x371);
+    command.nvme_status = 0;
     SetNvmeResult(command, 0);
     EXPECT_EQ(command.result, 4096);
     SetNvmeResult(command, 0x281);

@@ -87,6 +87,13 @@ class Bench:
 
     def _run(self, kind: type[Experiment]) -> Outcome:
         """Measures what is missing and writes the report."""
+        experiment, results = self.measure(kind)
+        bars = experiment.bars(results)
+        path = report.write(experiment, results, bars, self.options)
+        return Outcome(experiment, results, bars, path)
+
+    def measure(self, kind: type[Experiment]) -> tuple[Experiment, Results]:
+        """Measures what is missing, without a report."""
         experiment = kind(self)
         description = machine.describe(self.options.target, self.options.stock_dir)
         results = Results(self.options.out / kind.name, kind.name, description, kind.metrics)
@@ -94,9 +101,7 @@ class Bench:
         results.open(self.options.resume, self.options.overwrite)
         self.volume.prepare()
         Runner(experiment, results, self.runs(experiment)).run()
-        bars = experiment.bars(results)
-        path = report.write(experiment, results, bars, self.options)
-        return Outcome(experiment, results, bars, path)
+        return experiment, results
 
     def new_database(self, mode: DuckMode, name: str) -> str:
         """The path of a database that a mode may create; one of this name is gone."""

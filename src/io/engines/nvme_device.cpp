@@ -24,7 +24,16 @@ constexpr uint32_t DIRECTIVE_DATA_PLACEMENT = 2;
 constexpr uint32_t FORCE_UNIT_ACCESS = 1 << 30; // of command dword 12
 constexpr uint64_t MAX_RANGE_LBAS = UINT32_MAX;
 
+constexpr int ABORTED_BY_HOST = 0x371; // NVMe status "Command Aborted By Host"
+
+//! The kernel calls a command interrupted that it has cancelled after a timeout or a reset. Nothing else
+//! interrupts these commands.
+int NameCancelled(int status) {
+    return status == -EINTR ? ABORTED_BY_HOST : status;
+}
+
 std::string StatusText(int status) {
+    status = NameCancelled(status);
     return status < 0 ? ErrnoText(-status) + "; look into the kernel log (dmesg)"
                       : NvmeStatusText(static_cast<uint16_t>(status));
 }
@@ -50,6 +59,7 @@ nvme_passthru_cmd64 MakeNvmeTransfer(const Command &command, uint32_t namespace_
 }
 
 void SetNvmeResult(Command &command, int status) {
+    status = NameCancelled(status);
     if (status > 0) {
         command.nvme_status = static_cast<uint16_t>(status);
         command.result = NvmeStatusPasses(command.nvme_status) ? -EAGAIN : -EIO;
