@@ -27,6 +27,10 @@ class ClsObject final : public ObjectSource {
     void Read(uint64_t offset, size_t length, char *buffer) override {
         ceph::bufferlist bytes;
         const int got = cls_cxx_read(context_, static_cast<int>(offset), static_cast<int>(length), &bytes);
+        if (got == -EOPNOTSUPP) {
+            throw CannotReadHere(
+                "object classes cannot read in this pool (they cannot in erasure-coded ones)");
+        }
         if (got < 0 || static_cast<size_t>(got) != length || bytes.length() != length) {
             throw std::runtime_error("reading " + std::to_string(length) + " bytes at " +
                                      std::to_string(offset) + " of the object gave " + std::to_string(got));

@@ -117,6 +117,9 @@ Reply Engine::Answer(const char *request, size_t length, ObjectSource &object) {
     } catch (const ProtocolError &error) {
         reply.status = ReplyStatus::BAD_REQUEST;
         reply.text = error.what();
+    } catch (const CannotReadHere &error) {
+        reply.status = ReplyStatus::CANNOT_READ;
+        reply.text = error.what();
     } catch (const std::bad_alloc &) {
         reply.status = ReplyStatus::FAILED;
         reply.text = "out of memory";

@@ -1,6 +1,7 @@
 //! Operations on the objects of one pool.
 #pragma once
 
+#include "ceph/client/class_availability.hpp"
 #include "ceph/client/rados_stats.hpp"
 
 #include <cstdint>
@@ -78,6 +79,9 @@ class RadosPool {
     //! up to the caller. The pool must live until the callback was called.
     void Exec(const std::string &object, uint64_t version, const std::string &class_name,
               const std::string &method, const std::string &input, ExecCallback callback);
+
+    //! Whether calling classes is worth trying; kept by whoever calls them.
+    ClassAvailability classes;
 
   private:
     std::string PathOf(const std::string &object) const;

@@ -98,6 +98,8 @@ const char *ReplyStatusName(ReplyStatus status) {
         return "corrupt";
     case ReplyStatus::FAILED:
         return "failed";
+    case ReplyStatus::CANNOT_READ:
+        return "cannot read";
     }
     return "unknown status";
 }
@@ -195,7 +197,7 @@ Reply DecodeReply(const char *data, size_t length, uint16_t &version) {
         return reply;
     }
     uint16_t status = reader.Integer<uint16_t>();
-    if (status > static_cast<uint16_t>(ReplyStatus::FAILED)) {
+    if (status > static_cast<uint16_t>(ReplyStatus::CANNOT_READ)) {
         throw ProtocolError("the reply's status is unknown");
     }
     reply.status = static_cast<ReplyStatus>(status);

@@ -76,7 +76,8 @@ enum class ReplyStatus : uint16_t {
     TOO_SLOW = 4,    //!< time_ms_max passed
     BUSY = 5,        //!< as many requests as this OSD allows are running
     CORRUPT = 6,     //!< the object is not a sound Parquet file; reading it is no better
-    FAILED = 7       //!< DuckDB reported an error (out of memory, an overflow, no such column, …)
+    FAILED = 7,      //!< DuckDB reported an error (out of memory, an overflow, no such column, …)
+    CANNOT_READ = 8  //!< no class can read in this pool, whatever the object
 };
 
 //! Name of a status for messages, such as "too large".

@@ -22,7 +22,7 @@ constexpr int BUSY_PAUSES_MAX = 10;
 std::string ErrnoReason(int code) {
     switch (-code) {
     case EOPNOTSUPP:
-        return "the OSD has no object class rawduck, or the pool cannot run it (erasure-coded pools cannot)";
+        return "the OSD has no object class rawduck";
     case EPERM:
     case EACCES:
         return "the user may not call the object class: it needs the capability osd 'allow rx'";
@@ -37,10 +37,9 @@ std::string ErrnoReason(int code) {
 
 } // namespace
 
-ObjectCalls::ObjectCalls(std::vector<CallTarget> targets, const Request &request, size_t in_flight_max,
-                         bool probe)
-    : targets_(std::move(targets)), request_(EncodeRequest(request)), in_flight_max_(in_flight_max),
-      attempts_(targets_.size()), probing_(probe) {
+ObjectCalls::ObjectCalls(std::vector<CallTarget> targets, const Request &request, const CallLimits &limits)
+    : targets_(std::move(targets)), request_(EncodeRequest(request)), limits_(limits),
+      attempts_(targets_.size()) {
     for (size_t i = 0; i < targets_.size(); i++) {
         waiting_[i] = Clock::time_point();
     }
@@ -65,7 +64,7 @@ std::map<size_t, ObjectCalls::Clock::time_point>::iterator ObjectCalls::NextToSe
     }
     // Answers that wait to be fetched count too: they take memory. But what somebody waits for must go out
     // even when answers behind it fill the room.
-    const bool room = in_flight_ + answers_.size() < (probing_ ? 1 : in_flight_max_);
+    const bool room = in_flight_ + answers_.size() < (first_came_ ? limits_.most : limits_.first);
     return room || (in_flight_ == 0 && next->first < claimed_) ? next : waiting_.end();
 }
 
@@ -99,20 +98,28 @@ void ObjectCalls::Arrived(size_t target, const ExecReply &reply) {
         return;
     }
     too_large_ += answer.reply.status == ReplyStatus::TOO_LARGE ? 1 : 0;
-    if (too_large_ > TOO_LARGE_MAX || (probing_ && too_large_ > 0)) {
-        GiveUp("not asked, because the answers about other objects are too large");
+    const bool asked_alone = !first_came_ && limits_.first == 1;
+    if (too_large_ > TOO_LARGE_MAX || (asked_alone && too_large_ > 0)) {
+        GiveUp("not asked, because the answers about other objects are too large", nullptr);
     }
-    probing_ = false;
+    if (answer.reply.status == ReplyStatus::CANNOT_READ) {
+        GiveUp(answer.why, targets_[target].pool.get()); // nor can it read the others
+    }
+    first_came_ = true;
     answers_[target] = std::move(answer);
     changed_.notify_all();
 }
 
-void ObjectCalls::GiveUp(const std::string &why) {
-    for (const auto &entry : waiting_) {
-        answers_[entry.first].target = entry.first;
-        answers_[entry.first].why = why;
+void ObjectCalls::GiveUp(const std::string &why, const RadosPool *pool) {
+    for (auto entry = waiting_.begin(); entry != waiting_.end();) {
+        if (pool && targets_[entry->first].pool.get() != pool) {
+            ++entry;
+            continue;
+        }
+        answers_[entry->first].target = entry->first;
+        answers_[entry->first].why = why;
+        entry = waiting_.erase(entry);
     }
-    waiting_.clear();
 }
 
 bool ObjectCalls::Claim(size_t &target) {
@@ -167,7 +174,8 @@ CallAnswer ObjectCalls::Examine(size_t target, const ExecReply &reply) const {
     }
     answer.answered = answer.reply.status == ReplyStatus::OK;
     answer.corrupt = answer.reply.status == ReplyStatus::CORRUPT;
-    answer.no_class = answer.reply.status == ReplyStatus::VERSION;
+    answer.no_class =
+        answer.reply.status == ReplyStatus::VERSION || answer.reply.status == ReplyStatus::CANNOT_READ;
     answer.why =
         answer.answered ? "" : std::string(ReplyStatusName(answer.reply.status)) + ": " + answer.reply.text;
     return answer;

@@ -20,6 +20,14 @@ struct CallTarget {
     std::string path; //!< rados://pool/object
 };
 
+//! How many calls are out at a time.
+struct CallLimits {
+    size_t most = 1;
+    //! Until the first answer: what one object tells may spare asking the others. With 1, an answer that is
+    //! too large means that no more are asked.
+    size_t first = 1;
+};
+
 //! The answer about one object, or why there is none.
 struct CallAnswer {
     size_t target = 0;
@@ -30,13 +38,10 @@ struct CallAnswer {
     Reply reply;
 };
 
-//! Thread-safe. Answers are handed out in the order of the targets. How many calls are out at a time adapts:
-//! it grows up to `in_flight_max` while they are answered, and shrinks when an OSD says that it is busy.
+//! Thread-safe. Answers are handed out in the order of the targets.
 class ObjectCalls {
   public:
-    //! `probe`: the first object alone tells whether answers are small enough; only then are the others
-    //! asked.
-    ObjectCalls(std::vector<CallTarget> targets, const Request &request, size_t in_flight_max, bool probe);
+    ObjectCalls(std::vector<CallTarget> targets, const Request &request, const CallLimits &limits);
     //! Waits for what is in flight, which takes no longer than the connection's timeout.
     ~ObjectCalls();
     ObjectCalls(const ObjectCalls &) = delete;
@@ -56,12 +61,12 @@ class ObjectCalls {
     void Send(std::unique_lock<std::mutex> &lock);
     void Arrived(size_t target, const ExecReply &reply);
     CallAnswer Examine(size_t target, const ExecReply &reply) const;
-    //! Objects that were not asked yet are not asked any more.
-    void GiveUp(const std::string &why);
+    //! Objects that were not asked yet are not asked any more: those of `pool`, or all when it is null.
+    void GiveUp(const std::string &why, const RadosPool *pool);
 
     const std::vector<CallTarget> targets_;
     const std::string request_;
-    const size_t in_flight_max_;
+    const CallLimits limits_;
 
     std::mutex mutex_;
     std::condition_variable changed_;
@@ -71,7 +76,7 @@ class ObjectCalls {
     size_t claimed_ = 0;
     size_t in_flight_ = 0;
     size_t too_large_ = 0;
-    bool probing_;
+    bool first_came_ = false; //!< the first answer
     bool stopping_ = false;
 };
 

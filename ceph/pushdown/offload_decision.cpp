@@ -1,7 +1,6 @@
 #include "ceph/pushdown/offload_decision.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <unordered_map>
 
@@ -15,19 +14,11 @@ constexpr uint64_t ADVANTAGE = 2;
 //! Answers of this size are never too large, however small the columns are.
 constexpr uint64_t SMALL_REPLY_BYTES = 16 * 1024;
 constexpr size_t LEARNED_MAX = 1000;
-//! How long a pool without the object class is left alone.
-constexpr std::chrono::seconds NO_CLASS_PAUSE{60};
 //! Of a text, which is not known before it is read.
 constexpr uint64_t TEXT_BYTES = 20;
 
-struct NoClass {
-    std::chrono::steady_clock::time_point until;
-    std::string why;
-};
-
 struct Learned {
     std::mutex mutex;
-    std::unordered_map<std::string, NoClass> no_class;
     std::unordered_map<std::string, uint64_t> bytes;
 };
 
@@ -72,21 +63,6 @@ Decision Decide(const ScanEstimate &estimate, uint64_t learned) {
             (known ? "earlier answers had " : "an answer is estimated to have ") + Size(reply) + columns_text;
     }
     return decision;
-}
-
-void RememberNoClass(const std::string &pool, const std::string &why) {
-    Learned &learned = TheLearned();
-    std::lock_guard<std::mutex> lock(learned.mutex);
-    learned.no_class[pool] = {std::chrono::steady_clock::now() + NO_CLASS_PAUSE, why};
-}
-
-std::string NoClassBecause(const std::string &pool) {
-    Learned &learned = TheLearned();
-    std::lock_guard<std::mutex> lock(learned.mutex);
-    auto found = learned.no_class.find(pool);
-    const bool still =
-        found != learned.no_class.end() && std::chrono::steady_clock::now() < found->second.until;
-    return still ? found->second.why : "";
 }
 
 uint64_t LearnedReplyBytes(const std::string &query) {

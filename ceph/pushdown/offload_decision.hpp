@@ -38,11 +38,6 @@ constexpr uint64_t TOO_LARGE_TO_KNOW = UINT64_MAX - 1;
 //! `learned`: bytes of an answer per object when this query ran before; UINT64_MAX when it was not known.
 Decision Decide(const ScanEstimate &estimate, uint64_t learned);
 
-//! A pool whose OSDs do not answer pushed queries is left alone for a while. Thread-safe.
-void RememberNoClass(const std::string &pool, const std::string &why);
-//! Why it is left alone; empty when it is not.
-std::string NoClassBecause(const std::string &pool);
-
 //! What earlier runs of a pushed query taught, by its text. Thread-safe; forgets when it grows too large.
 uint64_t LearnedReplyBytes(const std::string &query);
 void LearnReplyBytes(const std::string &query, uint64_t bytes_per_object);

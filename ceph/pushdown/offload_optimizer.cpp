@@ -34,6 +34,9 @@ using duckdb::unique_ptr;
 //! More first rows than this are not worth sorting in every object.
 constexpr uint64_t FIRST_ROWS_MAX = 100000;
 
+//! So many objects are asked first where nothing has been answered yet: perhaps nothing will be.
+constexpr size_t UNTRIED_FIRST = 2;
+
 std::string Setting(duckdb::ClientContext &context, const char *name) {
     duckdb::Value value;
     context.TryGetCurrentSetting(duckdb::Identifier(name), value);
@@ -214,7 +217,7 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
     auto data = make_uniq<OffloadBindData>();
     data->learn_as = paths.front() + ": " + what;
     if (mode_ == "auto") {
-        const std::string no_class = NoClassBecause(attempt.targets.front().pool->Name());
+        const std::string no_class = attempt.targets.front().pool->classes.RefusedBecause();
         if (!no_class.empty()) {
             throw NotPushable{no_class};
         }
@@ -229,11 +232,12 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
     query.request.reply_bytes_max = decision.reply_bytes_max;
     const bool lz4 = mode_ == "filters" || Setting(context_, SETTING_RADOS_OFFLOAD_LZ4) == "true";
     query.request.format = lz4 ? ReplyFormat::CHUNKS_LZ4 : ReplyFormat::CHUNKS;
-    data->probe = decision.probe;
+    data->limits.most = std::stoul(Setting(context_, SETTING_RADOS_OFFLOAD_IN_FLIGHT));
+    const bool untried = !attempt.targets.front().pool->classes.HasAnswered();
+    data->limits.first = decision.probe ? 1 : untried ? UNTRIED_FIRST : data->limits.most;
     data->targets = std::move(attempt.targets);
     data->request = query.request;
     data->types = query.types;
-    data->in_flight_max = std::stoul(Setting(context_, SETTING_RADOS_OFFLOAD_IN_FLIGHT));
     data->record = std::move(record);
     return data;
 }

@@ -33,7 +33,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
         threads = std::min<size_t>(
             data.targets.size(),
             static_cast<size_t>(duckdb::TaskScheduler::GetScheduler(context).NumberOfThreads()));
-        calls = std::make_unique<ObjectCalls>(data.targets, request, data.in_flight_max, data.probe);
+        calls = std::make_unique<ObjectCalls>(data.targets, request, data.limits);
     }
 
     duckdb::idx_t MaxThreads() const override { return std::max<size_t>(threads, 1); }
@@ -44,13 +44,14 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     std::unique_ptr<ObjectCalls> calls;
     std::atomic<uint64_t> reply_bytes_most{0}; //!< of one object; UINT64_MAX - 1: too large
     std::atomic<size_t> finished{0};           //!< objects
+    std::atomic<size_t> without_class{0};      //!< of these, because the class is not there for us
 };
 
 //! Runs the pushed query here, over one object, with DuckDB's own reader of Parquet.
 class LocalAnswer {
   public:
     LocalAnswer(duckdb::ClientContext &context, const Request &request, const CallTarget &target)
-        : connection_(*context.db) {
+        : path_(target.path), connection_(*context.db) {
         connection_.Query(std::string("SET ") + SETTING_RADOS_OFFLOAD + " = 'never'")->ThrowIfError();
         auto statement = BuildStatement(request, target.path);
         stream_ = std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(std::move(statement)));
@@ -59,7 +60,10 @@ class LocalAnswer {
     bool Next(duckdb::DataChunk &chunk) {
         auto fetched = stream_->Fetch();
         if (stream_->HasError()) {
-            stream_->GetErrorObject().Throw();
+            // DuckDB's errors about what is in a file do not name it.
+            const duckdb::ErrorData &error = stream_->GetErrorObject();
+            const bool named = error.RawMessage().find(path_) != std::string::npos;
+            error.Throw(named || error.Type() == duckdb::ExceptionType::INTERRUPT ? "" : path_ + ": ");
         }
         if (!fetched) {
             return false;
@@ -70,6 +74,7 @@ class LocalAnswer {
     }
 
   private:
+    const std::string path_;
     duckdb::Connection connection_;
     std::unique_ptr<duckdb::QueryResultStream<>> stream_;
 };
@@ -97,6 +102,19 @@ void Learn(const OffloadBindData &data, OffloadGlobalState &global, const CallAn
     }
 }
 
+//! Remembers whether the OSDs of a pool answer at all. One that does not is no reason to leave the others
+//! alone.
+void LearnAvailability(const OffloadBindData &data, OffloadGlobalState &global, const CallTarget &target,
+                       const CallAnswer &answer) {
+    if (answer.answered) {
+        target.pool->classes.Answered();
+    }
+    global.without_class += answer.no_class ? 1 : 0;
+    if (answer.reply.status == ReplyStatus::CANNOT_READ || global.without_class == data.targets.size()) {
+        target.pool->classes.Refused(answer.why);
+    }
+}
+
 //! Starts on the next object's answer. False: there are no more.
 bool NextObject(duckdb::ClientContext &context, const OffloadBindData &data, OffloadGlobalState &global,
                 OffloadLocalState &local) {
@@ -119,9 +137,7 @@ bool NextObject(duckdb::ClientContext &context, const OffloadBindData &data, Off
     record.osd_read_bytes += answer.reply.read_bytes;
     record.reply_bytes += answer.reply.payload.size();
     Learn(data, global, answer);
-    if (answer.no_class && record.answered == 0) {
-        RememberNoClass(target.pool->Name(), answer.why);
-    }
+    LearnAvailability(data, global, target, answer);
     if (answer.answered) {
         record.answered++;
         local.remote = std::make_unique<ChunkReader>(std::move(answer.reply), data.types);

@@ -21,8 +21,7 @@ struct OffloadBindData final : duckdb::TableFunctionData {
     //! Names in the object and types of the scan's columns, for filters of joins; empty where there can be
     //! none.
     std::vector<RequestColumn> columns;
-    size_t in_flight_max = 1;
-    bool probe = false; //!< ask the first object alone, because nobody knows how large answers are
+    CallLimits limits;
     std::shared_ptr<ScanRecord> record;
     std::string learn_as; //!< what the size of the answers is remembered by
 };

@@ -152,7 +152,9 @@ class Worker:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not issubclass(kind, Exception):
+            self._process.terminate()  # nobody waits for what it measures
         self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait()
@@ -229,6 +231,15 @@ def _serve(fork: bool) -> None:
     # Results travel on the real standard output; anything a library prints goes to standard error instead.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    child = 0
+
+    def end(*_: object) -> None:
+        if child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        os._exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
     # An interrupt at the terminal reaches this process too. Who started it reports it; this one is silent.
     signal.signal(signal.SIGINT, signal.SIG_IGN if fork else signal.SIG_DFL)
     while True:
@@ -243,9 +254,11 @@ def _serve(fork: bool) -> None:
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _answer(task, output)
             os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        child = 0
         if status != 0:
             _send(Result(exit_code=status), output)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 PROTOCOL_VERSION = 1
 ENGINE = "v2.0.0"
-STATUS = ("ok", "version", "bad request", "too large", "too slow", "busy", "corrupt", "failed")
+STATUS = ("ok", "version", "bad request", "too large", "too slow", "busy", "corrupt", "failed", "cannot read")
 NO_LIMIT = 2**64 - 1
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import csv
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import pytest
 from rawduck.network import PrivateNetwork
 from support import run_cli
 
 QUICK = ("bench", "skyhook", "--quick", "--scale", "0.01", "--runs", "1")
+STARTED_SECONDS = 90
+ENDED_SECONDS = 30
 
 
 def rows_of(folder: Path) -> list[dict[str, str]]:
@@ -38,6 +45,35 @@ def test_on_a_cluster_of_its_own(cluster, tmp_path):
     assert "## loopback: speed of rawduck" in report
     assert processes_of(tmp_path) == []
     assert list(tmp_path.glob("ceph-*")) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_what_ends_it_takes_its_cluster_down(cluster, tmp_path, number, code):
+    """The signal reaches only the command itself, in the middle of a query."""
+    command = [str(Path(sys.executable).with_name("rawduck")), *QUICK, "--work-dir", str(tmp_path)]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        # A shell's background job ignores interrupts, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        limit = time.monotonic() + STARTED_SECONDS
+        while not (started := has_measured(tmp_path)) and time.monotonic() < limit:
+            time.sleep(0.1)
+        assert started
+        assert len(processes_of(tmp_path)) > 3
+        process.send_signal(number)
+        assert process.wait(ENDED_SECONDS) == code
+    finally:
+        process.kill()
+    assert processes_of(tmp_path) == []
+    assert list(tmp_path.glob("ceph-*")) == []
+
+
+def has_measured(folder: Path) -> bool:
+    """Whether the benchmark has written down a first measurement."""
+    return (folder / "results/skyhook/results.csv").exists() and rows_of(folder) != []
 
 
 def test_on_a_given_cluster(cluster, con, tmp_path):

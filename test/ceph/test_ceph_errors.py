@@ -81,7 +81,9 @@ def test_paths_that_name_no_object(con, path):
     fails(con, f"ATTACH '{path}' AS x (READ_ONLY)", duckdb.InvalidInputException, path, "<object>")
 
 
-def test_corrupt_objects(con, cluster, data_prefix):
+@pytest.mark.parametrize("mode", ["never", "always"])
+def test_corrupt_objects(con, cluster, data_prefix, mode):
+    """Read or pushed: an error that names the object, never an answer."""
     folder = data_prefix.removeprefix("rados://data/")
     path = f"{data_prefix}/x.parquet"
     con.execute(f"COPY (SELECT i, 'row ' || i AS s FROM range(300000) t(i)) TO '{path}'")
@@ -95,8 +97,12 @@ def test_corrupt_objects(con, cluster, data_prefix):
     }
     for name, data in damaged.items():
         rados(cluster, "-p", "data", "put", f"{folder}/{name}.parquet", "-", data=data)
-        with pytest.raises(duckdb.Error, match=f"{name}.parquet|snappy|Snappy|dictionary|decompress|Parquet"):
-            con.execute(f"SELECT sum(i), max(s) FROM read_parquet('{data_prefix}/{name}.parquet')").fetchall()
+        query = f"SELECT sum(i), max(s) FROM read_parquet('{data_prefix}/{name}.parquet')"
+        con.execute(f"SET rados_offload = '{mode}'")
+        # DuckDB's own reader names a file whose footer is damaged, but not one whose pages are.
+        named = None if (mode, name) == ("never", "pages") else f"{name}.parquet"
+        with pytest.raises(duckdb.Error, match=named):
+            con.execute(query).fetchall()
     assert one(con, f"SELECT count(*) FROM '{path}'") == 300000
 
 

@@ -269,6 +269,18 @@ TEST_F(EngineTest, AFailingDiskIsAnError) {
     EXPECT_NE(reply.text.find("the disk is gone"), std::string::npos) << reply.text;
 }
 
+TEST_F(EngineTest, APoolWhereNoClassCanReadIsSaidToBeOne) {
+    struct Unreadable final : MemoryObject {
+        using MemoryObject::MemoryObject;
+        void Read(uint64_t, size_t, char *) override { throw CannotReadHere("an erasure-coded pool"); }
+    };
+    Unreadable unreadable{parquet};
+    const std::string request = EncodeRequest(Ask({"a"}));
+    Reply reply = engine.Answer(request.data(), request.size(), unreadable);
+    EXPECT_EQ(reply.status, ReplyStatus::CANNOT_READ);
+    EXPECT_EQ(reply.text, "an erasure-coded pool");
+}
+
 TEST_F(EngineTest, ABugInDuckDbCostsOneAnswerOnly) {
     // An internal error inside a query: here, when the data is read.
     struct Breaking final : MemoryObject {

@@ -75,8 +75,8 @@ class Bench:
             ) from None
         return lock
 
-    def __exit__(self, *_: object) -> None:
-        self._worker.__exit__()
+    def __exit__(self, *error: object) -> None:
+        self._worker.__exit__(*error)
         shutil.rmtree(self.scratch)
         for volume in (self.volume, *self._own_volumes.values()):
             volume.clean_up()

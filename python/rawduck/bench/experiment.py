@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,7 +157,8 @@ class Experiment:
         if (what, why) not in self.left_out:
             self.left_out.append((what, why))
 
-    def cases(self) -> Iterable[Case]:
+    def cases(self) -> Iterator[Case]:
+        """A generator. It is closed however the run ends, and takes down then what it has started."""
         raise NotImplementedError
 
     def bars(self, results: Results) -> list[Bar]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -32,10 +33,12 @@ class Runner:
         """Raises KeyboardInterrupt when somebody interrupted: what was measured until then is kept."""
         with self._interrupts, _progress() as progress:
             task = progress.add_task(self._experiment.name, total=None)
-            for case in self._experiment.cases():
-                self._results.cases.append(case)
-                progress.update(task, completed=0, total=len(case.modes) * self._runs)
-                self._run_case(case, lambda text: progress.update(task, description=text, advance=1))
+            # Closed whatever happens: what an experiment has started ends with its cases.
+            with closing(self._experiment.cases()) as cases:
+                for case in cases:
+                    self._results.cases.append(case)
+                    progress.update(task, completed=0, total=len(case.modes) * self._runs)
+                    self._run_case(case, lambda text: progress.update(task, description=text, advance=1))
 
     def _run_case(self, case: Case, show: Callable[[str], None]) -> None:
         """Alternates between the modes, so that a slow minute of the disk meets all of them."""

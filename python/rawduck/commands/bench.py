@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from rawduck.bench.options import OWN_TARGET, Options
 
 ALL = "all"
 EXIT_FAILED_RUNS = 1
+EXIT_SIGNAL = 128  # and the number of the signal
 
 _EXAMPLE = "Example: rawduck bench scan tpch --target /dev/nvme0n1 --stock-dir /mnt/nvme --out results"
 
@@ -129,6 +131,8 @@ def bench(
     )
     if options.target.startswith(paths.MEMORY_PREFIX):
         raise rawduck.RawduckError("the benchmarks measure disks; give them a file or a device")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     outcomes = _run(chosen, options)
     if len(experiments) > 1 or ALL in experiments:
         rows = [(outcome.experiment.name, outcome.bars, outcome.failed) for outcome in outcomes]
@@ -137,6 +141,13 @@ def bench(
     if any(outcome.failed for outcome in outcomes):
         render.print_error("some runs failed, see the reports")
         raise typer.Exit(EXIT_FAILED_RUNS)
+
+
+def _end(number: int, _: object) -> None:
+    """Ends the benchmark as an interrupt does: what it has started, a cluster for one, is taken down."""
+    for again in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(again, signal.SIG_IGN)
+    raise SystemExit(EXIT_SIGNAL + number)
 
 
 def _run(chosen: list[str], options: Options) -> list[Outcome]:
