@@ -1,6 +1,7 @@
 //! The engine of the object class over objects in memory: answers, refusals, limits, and damaged objects.
 #include "ceph/class/engine.hpp"
 #include "ceph/class/footer.hpp"
+#include "ceph/protocol/parquet_summary.hpp"
 #include "ceph/query/chunks.hpp"
 #include "volume/format/crc32c.hpp"
 
@@ -267,6 +268,26 @@ TEST_F(EngineTest, AFailingDiskIsAnError) {
     Reply reply = Send(Ask({"a"}));
     EXPECT_EQ(reply.status, ReplyStatus::FAILED);
     EXPECT_NE(reply.text.find("the disk is gone"), std::string::npos) << reply.text;
+}
+
+TEST_F(EngineTest, TheFooterTellsOfRowsAndColumns) {
+    ParquetSummary summary;
+    const size_t needed = SummarizeParquet(parquet.data() + parquet.size() - 8, 8, summary);
+    ASSERT_EQ(needed, parquet.size() - object.FooterStart());
+    ASSERT_EQ(SummarizeParquet(parquet.data() + object.FooterStart(), needed, summary), 0u);
+    EXPECT_EQ(summary.rows, 100000u);
+    EXPECT_EQ(summary.columns.size(), 5u);
+    EXPECT_EQ(summary.columns["g"].distinct_values, 7u);
+    EXPECT_EQ(summary.columns["a"].distinct_values, 0u) << "too many to count";
+    uint64_t stored = 0;
+    for (const auto &column : summary.columns) {
+        EXPECT_GT(column.second.stored_bytes, 0u);
+        stored += column.second.stored_bytes;
+    }
+    EXPECT_LT(stored, object.FooterStart());
+    EXPECT_GT(stored, object.FooterStart() * 8 / 10) << "the rest are filters";
+    EXPECT_EQ(SummarizeParquet("no", 2, summary), SIZE_MAX);
+    EXPECT_EQ(SummarizeParquet(std::string(100, 'x').data(), 100, summary), SIZE_MAX);
 }
 
 TEST_F(EngineTest, APoolWhereNoClassCanReadIsSaidToBeOne) {

@@ -3,6 +3,7 @@
 #include "ceph/class/footer.hpp"
 #include "ceph/protocol/bytes.hpp"
 #include "ceph/protocol/messages.hpp"
+#include "ceph/protocol/parquet_summary.hpp"
 #include "volume/format/crc32c.hpp"
 
 #include <cstring>
@@ -38,6 +39,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *input, size_t length) {
             DecodeReply(bytes.data(), bytes.size(), version);
         } else {
             CheckMetadata(data, length, 1 << 20);
+            const auto footer = static_cast<uint32_t>(length);
+            std::string tail(data, length);
+            tail.append(reinterpret_cast<const char *>(&footer), sizeof footer).append("PAR1");
+            ParquetSummary summary;
+            SummarizeParquet(tail.data(), tail.size(), summary);
         }
     } catch (const ProtocolError &) {
     }
