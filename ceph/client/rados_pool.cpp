@@ -28,8 +28,8 @@ using WriteOp = std::unique_ptr<void, ReleaseWriteOp>;
 //! One read in flight. It has entered the gate, and leaves it when librados calls back.
 class PieceRead {
   public:
-    PieceRead(InFlightGate &gate, uint64_t length)
-        : length(length), gate_(gate), completion_(this, Finished) {}
+    PieceRead(InFlightGate &gate, RunningRate &rate, uint64_t length)
+        : length(length), gate_(gate), rate_(rate), completion_(this, Finished) {}
 
     //! Returns a negative errno when nothing was started.
     int Start(rados_ioctx_t io, const std::string &object, uint64_t version, void *data, uint64_t offset) {
@@ -37,8 +37,10 @@ class PieceRead {
         rados_read_op_assert_version(op.get(), version);
         rados_read_op_read(op.get(), offset, length, static_cast<char *>(data), &bytes_read_, &code_);
         gate_.Enter();
+        rate_.Started();
         const int code = rados_aio_read_op_operate(op.get(), io, completion_.Get(), object.c_str(), 0);
         if (code < 0) {
+            rate_.Ended(0);
             gate_.Leave();
             return code;
         }
@@ -55,9 +57,14 @@ class PieceRead {
     const uint64_t length;
 
   private:
-    static void Finished(rados_completion_t, void *self) { static_cast<PieceRead *>(self)->gate_.Leave(); }
+    static void Finished(rados_completion_t, void *argument) {
+        auto *self = static_cast<PieceRead *>(argument);
+        self->rate_.Ended(self->length);
+        self->gate_.Leave();
+    }
 
     InFlightGate &gate_;
+    RunningRate &rate_;
     size_t bytes_read_ = 0;
     int code_ = 0;
     RadosCompletion completion_; //!< last, so that it is waited for before what librados writes to goes away
@@ -143,7 +150,7 @@ void RadosPool::Read(const std::string &object, uint64_t version, void *data, ui
     int failure = 0;
     for (uint64_t done = 0; done < length && failure == 0;) {
         const uint64_t piece = std::min(READ_PIECE_BYTES, length - done);
-        pieces.push_back(std::make_unique<PieceRead>(handle_->reads, piece));
+        pieces.push_back(std::make_unique<PieceRead>(handle_->reads, stats_->reads, piece));
         failure = pieces.back()->Start(io_, object, version, static_cast<char *>(data) + done, offset + done);
         if (failure < 0) {
             stats_->Count(RadosOperation::READ, failure, 0);

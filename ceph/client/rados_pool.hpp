@@ -52,6 +52,8 @@ class RadosPool {
 
     const std::string &Name() const { return name_; }
     int64_t Id() const { return id_; }
+    //! The same for every connection to this pool.
+    RadosStats &Stats() const { return *stats_; }
 
     //! False when there is no such object.
     bool TryStat(const std::string &object, ObjectStatus &status);

@@ -71,11 +71,16 @@ std::map<size_t, ObjectCalls::Clock::time_point>::iterator ObjectCalls::NextToSe
 void ObjectCalls::Send(std::unique_lock<std::mutex> &lock) {
     for (auto next = NextToSend(); next != waiting_.end(); next = NextToSend()) {
         const size_t number = next->first;
+        RadosStats &stats = targets_[number].pool->Stats();
+        if (!stats.call_window.TryEnter(limits_.most)) {
+            return; // other scans are at it; whoever waits for this one tries again
+        }
         waiting_.erase(next);
         attempts_[number]++;
         in_flight_++;
         lock.unlock();
         auto callback = [this, number](const ExecReply &reply) { Arrived(number, reply); };
+        stats.calls.Started();
         try {
             targets_[number].pool->Exec(targets_[number].object, 0, "rawduck", "query", request_, callback);
         } catch (const Error &) {
@@ -89,6 +94,9 @@ void ObjectCalls::Send(std::unique_lock<std::mutex> &lock) {
 
 void ObjectCalls::Arrived(size_t target, const ExecReply &reply) {
     CallAnswer answer = Examine(target, reply);
+    RadosStats &stats = targets_[target].pool->Stats();
+    stats.calls.Ended(answer.reply.read_bytes, answer.reply.cpu_us);
+    stats.call_window.Leave(answer.reply.status == ReplyStatus::BUSY);
     // Notified under the lock: whoever waits for the last one may be the destructor.
     std::lock_guard<std::mutex> lock(mutex_);
     in_flight_--;

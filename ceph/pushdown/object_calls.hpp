@@ -20,7 +20,7 @@ struct CallTarget {
     std::string path; //!< rados://pool/object
 };
 
-//! How many calls are out at a time.
+//! How many calls are out at a time; fewer when the pool's CallWindow is narrower.
 struct CallLimits {
     size_t most = 1;
     //! Until the first answer: what one object tells may spare asking the others. With 1, an answer that is

@@ -1,6 +1,7 @@
 #include "ceph/pushdown/offload_decision.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <unordered_map>
 
@@ -14,6 +15,10 @@ constexpr uint64_t ADVANTAGE = 2;
 //! Answers of this size are never too large, however small the columns are.
 constexpr uint64_t SMALL_REPLY_BYTES = 16 * 1024;
 constexpr size_t LEARNED_MAX = 1000;
+//! By so much has one way to be expected faster, from what was measured, to be taken for that alone.
+constexpr double CLEARLY = 1.2;
+//! Of decoding and filtering, until OSDs have shown how fast they are: what one processor takes.
+constexpr double ASSUMED_OSD_S_PER_BYTE = 4e-9;
 //! Of a text, which is not known before it is read.
 constexpr uint64_t TEXT_BYTES = 20;
 
@@ -33,6 +38,33 @@ std::string Size(uint64_t bytes) {
                                       : std::to_string(bytes / 1024 / 1024) + " MiB";
 }
 
+std::string Time(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g s", seconds);
+    return text;
+}
+
+//! Changes the decision where what was measured speaks clearly for the other way. `columns` and `reply`: of
+//! one of so many objects.
+void CompareTimes(uint64_t columns, uint64_t reply, uint64_t objects, const MeasuredSpeeds &speeds,
+                  Decision &decision) {
+    // What is moved and what is decoded overlap, here and in the OSDs.
+    const auto all = static_cast<double>(columns * objects);
+    const double reading =
+        all * std::max(speeds.read_s_per_byte, speeds.cpu_s_per_byte / speeds.client_threads);
+    const double answers = static_cast<double>(reply * objects) * speeds.read_s_per_byte;
+    const double pushing = std::max(all * speeds.osd_s_per_byte, answers);
+    if (pushing * CLEARLY < reading) {
+        decision.offload = true;
+        const double as_slow = reading / (static_cast<double>(objects) * speeds.read_s_per_byte);
+        decision.reply_bytes_max =
+            std::max(decision.reply_bytes_max, std::min(static_cast<uint64_t>(as_slow), REPLY_BYTES_MAX));
+    } else if (reading * CLEARLY < pushing) {
+        decision.offload = false;
+    }
+    decision.why += "; reading would take about " + Time(reading) + ", pushing " + Time(pushing);
+}
+
 } // namespace
 
 uint64_t ValueBytes(const duckdb::LogicalType &type) {
@@ -40,10 +72,21 @@ uint64_t ValueBytes(const duckdb::LogicalType &type) {
                                                                 : duckdb::GetTypeIdSize(type.InternalType());
 }
 
-Decision Decide(const ScanEstimate &estimate, uint64_t learned) {
+MeasuredSpeeds SpeedsOf(RadosStats &stats, size_t threads) {
+    MeasuredSpeeds speeds;
+    RunningRate::Cost reads, calls{ASSUMED_OSD_S_PER_BYTE, ASSUMED_OSD_S_PER_BYTE};
+    speeds.reads_known = stats.reads.Known(reads);
+    stats.calls.Known(calls);
+    speeds.read_s_per_byte = reads.wall_s_per_byte;
+    speeds.osd_s_per_byte = calls.wall_s_per_byte;
+    speeds.cpu_s_per_byte = calls.cpu_s_per_byte;
+    speeds.client_threads = static_cast<double>(std::max<size_t>(threads, 1));
+    return speeds;
+}
+
+Decision Decide(const ScanEstimate &estimate, const MeasuredSpeeds &speeds, uint64_t learned) {
     const uint64_t objects = std::max<uint64_t>(estimate.objects, 1);
-    const auto columns =
-        static_cast<uint64_t>(static_cast<double>(estimate.object_bytes) * estimate.column_share) / objects;
+    const uint64_t columns = estimate.column_bytes / objects;
     const bool known = learned != UINT64_MAX;
     const uint64_t reply = known ? learned : estimate.rows_out / objects * estimate.row_bytes;
 
@@ -61,6 +104,9 @@ Decision Decide(const ScanEstimate &estimate, uint64_t learned) {
         decision.offload = reply <= decision.reply_bytes_max;
         decision.why =
             (known ? "earlier answers had " : "an answer is estimated to have ") + Size(reply) + columns_text;
+        if (speeds.reads_known) {
+            CompareTimes(columns, reply, objects, speeds, decision);
+        }
     }
     return decision;
 }

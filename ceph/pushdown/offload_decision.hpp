@@ -1,8 +1,10 @@
 //! Whether a query is worth pushing. An OSD reads and decodes the same bytes as the client would, so what is
-//! gained is what does not travel: a query is pushed when its answer is clearly smaller than the columns that
-//! it needs.
+//! gained is what does not travel. As long as nobody has measured, a query is pushed when its answer is
+//! clearly smaller than the columns that it needs; once reads have shown how fast they are, when it is
+//! expected to be done sooner.
 #pragma once
 
+#include "ceph/client/rados_stats.hpp"
 #include "ceph/protocol/messages.hpp"
 
 #include "duckdb/common/types.hpp"
@@ -14,12 +16,24 @@ namespace rawduck {
 //! What is known before a scan starts. All sizes in bytes.
 struct ScanEstimate {
     uint64_t objects = 0;
-    uint64_t object_bytes = 0; //!< of all objects together
+    uint64_t column_bytes = 0; //!< of all objects together, in the columns that the query needs
     uint64_t rows_out = 0;     //!< of all answers together
     bool rows_known = true;    //!< false: rows_out is a guess that is not worth much
-    double column_share = 1;   //!< of an object, taken by the columns that the query needs
     uint64_t row_bytes = 0;    //!< of an answer
 };
+
+//! What was measured lately.
+struct MeasuredSpeeds {
+    bool reads_known = false;
+    double read_s_per_byte = 0; //!< moved
+    //! Of the columns, by all OSDs that work on a scan side by side. Waiting for busy ones is in it.
+    double osd_s_per_byte = 0;
+    double cpu_s_per_byte = 0; //!< for the same, of one processor
+    double client_threads = 1;
+};
+
+//! `threads`: of the client.
+MeasuredSpeeds SpeedsOf(RadosStats &stats, size_t threads);
 
 struct Decision {
     bool offload = false;
@@ -36,7 +50,7 @@ uint64_t ValueBytes(const duckdb::LogicalType &type);
 constexpr uint64_t TOO_LARGE_TO_KNOW = UINT64_MAX - 1;
 
 //! `learned`: bytes of an answer per object when this query ran before; UINT64_MAX when it was not known.
-Decision Decide(const ScanEstimate &estimate, uint64_t learned);
+Decision Decide(const ScanEstimate &estimate, const MeasuredSpeeds &speeds, uint64_t learned);
 
 //! What earlier runs of a pushed query taught, by its text. Thread-safe; forgets when it grows too large.
 uint64_t LearnedReplyBytes(const std::string &query);

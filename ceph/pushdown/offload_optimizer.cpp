@@ -1,6 +1,7 @@
 #include "ceph/pushdown/offload_optimizer.hpp"
 
 #include "ceph/pushdown/merge_functions.hpp"
+#include "ceph/pushdown/object_estimate.hpp"
 #include "ceph/pushdown/offload_decision.hpp"
 #include "ceph/pushdown/offload_scan.hpp"
 #include "ceph/pushdown/offload_setting.hpp"
@@ -12,6 +13,7 @@
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/optimizer/optimizer.hpp"
 #include "duckdb/optimizer/optimizer_extension.hpp"
+#include "duckdb/parallel/task_scheduler.hpp"
 #include "duckdb/planner/binder.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
 #include "duckdb/planner/operator/logical_limit.hpp"
@@ -124,6 +126,7 @@ class OffloadRewriter {
             // The last word on a scan is said where nothing but the scan is tried.
             if (push == &OffloadRewriter::PushScan) {
                 Remember(paths, false, "", reason.why);
+                ExplainReading(*attempt.chain.get, reason.why);
             }
             return false;
         } catch (const duckdb::InterruptException &) {
@@ -181,29 +184,6 @@ class OffloadRewriter {
     const std::string mode_;
 };
 
-ScanEstimate Estimate(const std::vector<CallTarget> &targets, const LogicalGet &get, const PushedQuery &query,
-                      uint64_t rows_out) {
-    ScanEstimate estimate;
-    ObjectStatus status;
-    targets.front().pool->TryStat(targets.front().object, status);
-    estimate.objects = targets.size();
-    estimate.object_bytes = status.size * targets.size();
-    estimate.rows_out = rows_out;
-    uint64_t all = 0, needed = 0;
-    for (size_t i = 0; i < get.names.size(); i++) {
-        const uint64_t bytes = ValueBytes(get.returned_types[i]);
-        all += bytes;
-        for (const RequestColumn &column : query.request.columns) {
-            needed += column.name == get.names[i].GetIdentifierName() ? bytes : 0;
-        }
-    }
-    estimate.column_share = all > 0 ? static_cast<double>(needed) / static_cast<double>(all) : 1;
-    for (const LogicalType &type : query.types) {
-        estimate.row_bytes += ValueBytes(type);
-    }
-    return estimate;
-}
-
 unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQuery &query, uint64_t rows_out,
                                                      bool rows_known) {
     std::vector<std::string> paths;
@@ -221,12 +201,17 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
         if (!no_class.empty()) {
             throw NotPushable{no_class};
         }
-        ScanEstimate estimate = Estimate(attempt.targets, *attempt.chain.get, query, rows_out);
-        estimate.rows_known = rows_known;
-        decision = Decide(estimate, LearnedReplyBytes(data->learn_as));
+        const ObjectEstimate object(context_, *attempt.chain.get, attempt.targets.front());
+        const ScanEstimate estimate =
+            EstimateScan(object, attempt.targets.size(), query, rows_out, rows_known);
+        const auto threads = duckdb::TaskScheduler::GetScheduler(context_).NumberOfThreads();
+        const MeasuredSpeeds speeds =
+            SpeedsOf(attempt.targets.front().pool->Stats(), static_cast<size_t>(threads));
+        decision = Decide(estimate, speeds, LearnedReplyBytes(data->learn_as));
     }
     auto record = Remember(paths, decision.offload, what, decision.why);
     if (!decision.offload) {
+        ExplainReading(*attempt.chain.get, decision.why);
         return nullptr;
     }
     query.request.reply_bytes_max = decision.reply_bytes_max;
@@ -325,8 +310,9 @@ bool OffloadRewriter::PushTopN(Attempt &attempt) {
     if (mode_ == "auto") {
         // Reading skips what cannot be among the first rows any more, in every object after the first, and
         // fetches other columns for these rows only. An OSD knows its own object alone.
-        Remember({attempt.targets.front().path}, false, "",
-                 "the first rows of an order are found faster by reading");
+        const std::string why = "the first rows of an order are found faster by reading";
+        Remember({attempt.targets.front().path}, false, "", why);
+        ExplainReading(*attempt.chain.get, why);
         return true;
     }
     return PushFirstRows(attempt, top.limit + top.offset, &top.orders);
@@ -400,7 +386,7 @@ bool OffloadRewriter::PushAggregate(Attempt &attempt) {
     const duckdb::TableIndex table = binder_.GenerateTableIndex();
     duckdb::vector<unique_ptr<Expression>> groups;
     for (auto &group : aggregate.groups) {
-        const size_t output = query.AddOutput(*group);
+        const size_t output = query.AddGroup(*group);
         groups.push_back(make_uniq<duckdb::BoundColumnRefExpression>(
             query.types[output], duckdb::ColumnBinding(table, duckdb::ProjectionIndex(output))));
     }
@@ -480,7 +466,7 @@ void RegisterOffload(duckdb::ExtensionLoader &loader) {
                               "Compress the answers of OSDs with LZ4, for links slower than a few gigabits",
                               LogicalType::BOOLEAN, duckdb::Value::BOOLEAN(false));
     config.AddExtensionOption(SETTING_RADOS_OFFLOAD_IN_FLIGHT,
-                              "Objects of a scan that OSDs work on at a time", LogicalType::UINTEGER,
+                              "Objects of a pool that OSDs work on at a time, at most", LogicalType::UINTEGER,
                               duckdb::Value::UINTEGER(RADOS_OFFLOAD_IN_FLIGHT_DEFAULT), CheckInFlight);
     duckdb::OptimizerExtension extension;
     extension.pre_optimize_function = [](duckdb::OptimizerExtensionInput &input,

@@ -128,6 +128,7 @@ void PushedQuery::AddFilter(const Expression &filter) {
     if (request.filter.size() > FILTER_BYTES_MAX) {
         throw NotPushable{"its filter is too long"};
     }
+    filters.push_back(Folded(filter));
 }
 
 size_t PushedQuery::AddOutputSql(const std::string &sql, const duckdb::LogicalType &type) {
@@ -142,6 +143,11 @@ size_t PushedQuery::AddOutputSql(const std::string &sql, const duckdb::LogicalTy
 
 size_t PushedQuery::AddOutput(const Expression &expression) {
     return AddOutputSql(Sql(expression), expression.GetReturnType());
+}
+
+size_t PushedQuery::AddGroup(const Expression &expression) {
+    groups.push_back(Folded(expression));
+    return AddOutput(expression);
 }
 
 size_t PushedQuery::AddColumn(size_t position) {

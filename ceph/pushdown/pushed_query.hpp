@@ -29,6 +29,7 @@ class PushedQuery {
     void AddFilter(const duckdb::Expression &filter);
     //! Returns the output's position.
     size_t AddOutput(const duckdb::Expression &expression);
+    size_t AddGroup(const duckdb::Expression &expression);
     //! A column of the scan, by its position in GetColumnIds().
     size_t AddColumn(size_t position);
     //! sum, count, min or max over the rows of one object. Returns the output's position.
@@ -37,6 +38,8 @@ class PushedQuery {
 
     Request request;
     duckdb::vector<duckdb::LogicalType> types; //!< of the outputs
+    //! Over the scan's columns.
+    std::vector<duckdb::unique_ptr<duckdb::Expression>> filters, groups;
 
   private:
     std::string Sql(const duckdb::Expression &expression);

@@ -9,6 +9,14 @@
 
 namespace rawduck {
 
+namespace {
+
+struct ReadingReason final : duckdb::TableFunctionInfo {
+    std::string why;
+};
+
+} // namespace
+
 ScanChain::ScanChain(duckdb::unique_ptr<duckdb::LogicalOperator> &top) {
     for (auto *place = &top;; place = &(*place)->children[0]) {
         auto &op = **place;
@@ -57,6 +65,19 @@ std::vector<std::string> RadosParquetPaths(const duckdb::LogicalGet &get) {
         paths.push_back(file.path);
     }
     return paths;
+}
+
+void ExplainReading(duckdb::LogicalGet &get, const std::string &why) {
+    auto reason = duckdb::make_shared_ptr<ReadingReason>();
+    reason->why = why;
+    get.function.function_info = std::move(reason);
+    get.function.to_string = [](duckdb::TableFunctionToStringInput &input) {
+        auto &function = input.table_function;
+        duckdb::InsertionOrderPreservingMap<std::string> text;
+        text["Function"] = duckdb::StringUtil::Upper(function.GetName().GetIdentifierName());
+        text["Not pushed"] = function.function_info->Cast<ReadingReason>().why;
+        return text;
+    };
 }
 
 std::vector<CallTarget> TargetsOf(duckdb::ClientContext &context, const std::vector<std::string> &paths) {

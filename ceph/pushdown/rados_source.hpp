@@ -25,6 +25,9 @@ struct ScanChain {
 //! scan, which is no business of ours. Throws NotPushable for one with options.
 std::vector<std::string> RadosParquetPaths(const duckdb::LogicalGet &get);
 
+//! EXPLAIN will say why this scan is not pushed.
+void ExplainReading(duckdb::LogicalGet &get, const std::string &why);
+
 //! Throws Error when the cluster cannot be reached.
 std::vector<CallTarget> TargetsOf(duckdb::ClientContext &context, const std::vector<std::string> &paths);
 

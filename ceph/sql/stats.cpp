@@ -10,6 +10,16 @@ namespace {
 using duckdb::LogicalType;
 using duckdb::Value;
 
+//! Null where it is not measured.
+Value BytesPerSecond(RadosStats &stats, RadosOperation operation) {
+    RunningRate::Cost cost;
+    const bool known = operation == RadosOperation::READ   ? stats.reads.Known(cost)
+                       : operation == RadosOperation::EXEC ? stats.calls.Known(cost)
+                                                           : false;
+    return known && cost.wall_s_per_byte > 0 ? Value::UBIGINT(static_cast<uint64_t>(1 / cost.wall_s_per_byte))
+                                             : Value(LogicalType::UBIGINT);
+}
+
 Rows StatsRows(duckdb::ClientContext &, const Arguments &) {
     Rows rows;
     for (auto &pool : AllRadosStats()) {
@@ -18,7 +28,7 @@ Rows StatsRows(duckdb::ClientContext &, const Arguments &) {
             auto &counters = pool.stats->Of(operation);
             rows.push_back({Value::UUID(pool.cluster), Value(pool.pool), Value(RadosOperationName(operation)),
                             Value::UBIGINT(counters.requests), Value::UBIGINT(counters.bytes),
-                            Value::UBIGINT(counters.errors)});
+                            Value::UBIGINT(counters.errors), BytesPerSecond(*pool.stats, operation)});
         }
     }
     return rows;
@@ -43,7 +53,8 @@ void RegisterRadosStats(duckdb::ExtensionLoader &loader) {
                                   {"operation", LogicalType::VARCHAR},
                                   {"requests", LogicalType::UBIGINT},
                                   {"bytes", LogicalType::UBIGINT},
-                                  {"errors", LogicalType::UBIGINT}},
+                                  {"errors", LogicalType::UBIGINT},
+                                  {"bytes_per_s", LogicalType::UBIGINT}},
                                  StatsRows});
     RegisterRowFunction(loader, {"rados_reset_stats",
                                  "Sets the counters of rados_stats() to zero",

@@ -1,0 +1,75 @@
+"""What 'auto' does depends on the link: measured while reading, on a cluster in a network of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import rawduck
+from ceph_support import run_python
+from rawduck.ceph_cluster import Cluster, Options, class_directory
+from rawduck.network import PrivateNetwork
+
+LIMIT = "100mbit"
+LIMIT_BYTES_PER_S = 100e6 / 8
+
+# Read, because no answer would be shorter than the columns; the second time their speed is known.
+QUERIES = """
+    import json, sys
+    from rawduck import connect, network
+    network.enter(sys.argv[1])
+    con = connect(ceph=True)
+    con.execute(f"CREATE SECRET (TYPE rados, CONF '{sys.argv[2]}', KEYRING '{sys.argv[3]}')")
+    rows = "SELECT random() AS a FROM range(1000000)"
+    con.execute(f"COPY ({rows}) TO 'rados://data/t' (FORMAT parquet, OVERWRITE)")
+    query = "SELECT sum(hash(a) % 7) FROM read_parquet('rados://data/t/*')"
+    for _ in range(2):
+        con.execute(query).fetchall()
+    plan = con.execute("EXPLAIN " + query).fetchone()[1]
+    reasons = con.execute("SELECT why FROM rados_scans()").fetchall()
+    speed = "SELECT bytes_per_s FROM rados_stats() WHERE operation = 'read' AND pool = 'data'"
+    print(json.dumps([[why for why, in reasons], plan, con.execute(speed).fetchone()[0]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A cluster with one OSD in a private network: both."""
+    if reason := PrivateNetwork.why_not():
+        pytest.skip(reason)
+    if class_directory() is None:
+        pytest.skip("no object class: rados/objclass.h or libpython was missing when the package was built")
+    with PrivateNetwork() as network:
+        cluster = Cluster(tmp_path_factory.mktemp("l"), network.wrapper)
+        try:
+            cluster.up(Options(osds=1), class_directory())
+        except rawduck.RawduckError as error:
+            pytest.skip(f"no Ceph cluster: {error}")
+        cluster.create_pool("data")
+        yield network, cluster
+        cluster.down()
+
+
+def run_queries(network: PrivateNetwork, cluster: Cluster) -> list:
+    output = run_python(QUERIES, network.path, str(cluster.conf), str(cluster.keyring))
+    return json.loads(output)
+
+
+def test_a_slow_link_is_noticed(site):
+    network, cluster = site
+    network.limit(LIMIT)
+    reasons, plan, speed = run_queries(network, cluster)
+    assert LIMIT_BYTES_PER_S / 2 < speed < LIMIT_BYTES_PER_S * 1.1
+    assert "reading would take about" not in reasons[0]
+    assert "reading would take about" in reasons[1]
+    taken = re.search(r"; reading would take about ([0-9.]+) s, pushing ([0-9.]+) s$", reasons[1])
+    assert 0.4 < float(taken[1]) < 2
+    assert "Not pushed" in plan
+
+
+def test_a_fast_link_is_noticed(site):
+    network, cluster = site
+    network.limit("")
+    _, _, speed = run_queries(network, cluster)
+    assert speed > LIMIT_BYTES_PER_S * 2

@@ -1,0 +1,73 @@
+//! When a query is pushed: by sizes as long as nothing was measured, by times afterwards.
+#include "ceph/pushdown/offload_decision.hpp"
+
+#include <gtest/gtest.h>
+
+namespace rawduck {
+namespace {
+
+constexpr uint64_t KIB = 1024, MIB = 1024 * KIB;
+constexpr uint64_t NOTHING_LEARNED = UINT64_MAX;
+
+//! Ten objects with 5 MiB each in the columns that are needed. Answers of so many bytes each.
+ScanEstimate Ten(uint64_t answer_bytes) {
+    ScanEstimate estimate;
+    estimate.objects = 10;
+    estimate.column_bytes = 50 * MIB;
+    estimate.row_bytes = 16;
+    estimate.rows_out = answer_bytes / estimate.row_bytes * estimate.objects;
+    return estimate;
+}
+
+MeasuredSpeeds Link(double bytes_per_s) {
+    MeasuredSpeeds speeds;
+    speeds.reads_known = true;
+    speeds.read_s_per_byte = 1 / bytes_per_s;
+    speeds.osd_s_per_byte = 2e-9;
+    speeds.cpu_s_per_byte = 4e-9;
+    speeds.client_threads = 8;
+    return speeds;
+}
+
+const MeasuredSpeeds UNKNOWN;
+constexpr double GIGABIT = 120e6, LOOPBACK = 2e9;
+
+} // namespace
+
+TEST(DecisionTest, WithoutMeasurementsTheSizesDecide) {
+    EXPECT_TRUE(Decide(Ten(2 * MIB), UNKNOWN, NOTHING_LEARNED).offload);
+    EXPECT_FALSE(Decide(Ten(3 * MIB), UNKNOWN, NOTHING_LEARNED).offload);
+    EXPECT_TRUE(Decide(Ten(3 * MIB), UNKNOWN, 10 * KIB).offload) << "earlier answers were small";
+    EXPECT_FALSE(Decide(Ten(2 * MIB), UNKNOWN, TOO_LARGE_TO_KNOW).offload);
+}
+
+TEST(DecisionTest, WhatASlowLinkSavesIsWorthALargerAnswer) {
+    const Decision decision = Decide(Ten(3 * MIB), Link(GIGABIT), NOTHING_LEARNED);
+    EXPECT_TRUE(decision.offload);
+    EXPECT_NE(decision.why.find("reading would take about 0.437 s, pushing 0.262 s"), std::string::npos)
+        << decision.why;
+    EXPECT_NEAR(static_cast<double>(decision.reply_bytes_max), 5.0 * MIB, 1000) << "as long as reading";
+    EXPECT_FALSE(Decide(Ten(5 * MIB), Link(GIGABIT), NOTHING_LEARNED).offload);
+}
+
+TEST(DecisionTest, WhereOsdsAreSlowerThanTheLinkReadingIsBetter) {
+    MeasuredSpeeds speeds = Link(LOOPBACK);
+    speeds.osd_s_per_byte = 20e-9; // busy with others, say
+    EXPECT_FALSE(Decide(Ten(10 * KIB), speeds, NOTHING_LEARNED).offload);
+    speeds.osd_s_per_byte = 0.4e-9;
+    EXPECT_TRUE(Decide(Ten(10 * KIB), speeds, NOTHING_LEARNED).offload);
+}
+
+TEST(DecisionTest, WhereBothTakeAboutAsLongTheSizesDecide) {
+    EXPECT_TRUE(Decide(Ten(10 * KIB), Link(500e6), NOTHING_LEARNED).offload);
+    EXPECT_FALSE(Decide(Ten(4 * MIB), Link(500e6), NOTHING_LEARNED).offload);
+}
+
+TEST(DecisionTest, AnUnknownNumberOfGroupsIsProbed) {
+    ScanEstimate estimate = Ten(MIB);
+    estimate.rows_known = false;
+    EXPECT_TRUE(Decide(estimate, UNKNOWN, NOTHING_LEARNED).probe);
+    EXPECT_FALSE(Decide(estimate, UNKNOWN, 10 * KIB).probe);
+}
+
+} // namespace rawduck
