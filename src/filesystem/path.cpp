@@ -25,9 +25,9 @@ void RefuseNul(const std::string &path) {
     }
 }
 
-std::string JoinComponents(const std::vector<std::string> &components, size_t first) {
+std::string JoinComponents(const std::vector<std::string> &components, size_t first, size_t end = SIZE_MAX) {
     std::string result;
-    for (size_t i = first; i < components.size(); i++) {
+    for (size_t i = first; i < std::min(end, components.size()); i++) {
         result += (i > first ? "/" : "") + components[i];
     }
     return result;
@@ -105,10 +105,21 @@ VolumePath SplitVolumePath(const std::string &path) {
         throw Error(ErrorCode::INVALID, path + ": a volume is named by an absolute path, as in "
                                                "nvme:///dev/nvme0n1/x.duckdb, or by memory:<name>");
     }
+    struct stat status;
+    // From behind: what leads through the volume's file or device is ENOTDIR, so that few looks find it.
+    for (size_t i = components.size(); i-- > 1;) {
+        const std::string front = "/" + JoinComponents(components, 0, i);
+        const bool found = stat(front.c_str(), &status) == 0;
+        if (found && !S_ISDIR(status.st_mode)) {
+            return {front, JoinComponents(components, i)};
+        }
+        if (found || errno != ENOTDIR) {
+            break; // an error, or the path has no more components; what follows tells which
+        }
+    }
     std::string candidate;
     for (size_t i = 0; i < components.size(); i++) {
         candidate += "/" + components[i];
-        struct stat status;
         if (stat(candidate.c_str(), &status) != 0) {
             ThrowNoTarget(path, candidate, errno);
         }

@@ -1,10 +1,12 @@
 #include "volume/registry.hpp"
 
 #include "device/fork_generation.hpp"
+#include "device/open_target.hpp"
 
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <sys/stat.h>
 
 namespace rawduck {
 
@@ -21,6 +23,9 @@ struct Registry {
     std::mutex mutex;
     std::map<std::string, Mount> volumes; //!< by identity
     std::map<const Volume *, std::string> identities;
+    //! Of the node by which each was mounted, which may be a character device: a name leads to it when that
+    //! has this number, and needs no further look.
+    std::map<std::string, std::string> identities_by_node;
     std::mutex stats_mutex;
     std::map<std::string, TargetStats> stats; //!< by identity
 };
@@ -62,11 +67,35 @@ void DropPin(std::shared_ptr<Volume> volume) {
     if (--mounted.pins == 0 && volume->Idle()) {
         unmounted = std::move(mounted.volume);
         registry.volumes.erase(identity->second);
+        for (auto node = registry.identities_by_node.begin(); node != registry.identities_by_node.end();) {
+            node =
+                node->second == identity->second ? registry.identities_by_node.erase(node) : std::next(node);
+        }
         registry.identities.erase(identity);
         // The last reference goes before the mutex is released, and the lock on the target with it.
         volume.reset();
         unmounted.reset();
     }
+}
+
+// DuckDB asks whether a file is there for every block that it has spilled. Resolving a target is a dozen
+// system calls, and many more for an NVMe character device; this is one. Empty when it does not lead to a
+// mounted volume.
+VolumePin PinByNode(const std::string &target_name) {
+    struct stat status;
+    const bool absolute = !target_name.empty() && target_name[0] == '/';
+    if (!absolute || target_name.find('\0') != std::string::npos || stat(target_name.c_str(), &status) != 0) {
+        return VolumePin();
+    }
+    Registry &registry = TheRegistry();
+    std::lock_guard<std::mutex> guard(registry.mutex);
+    const auto identity = registry.identities_by_node.find(IdentityOf(status));
+    if (identity == registry.identities_by_node.end()) {
+        return VolumePin();
+    }
+    Mount &mounted = registry.volumes.at(identity->second);
+    mounted.pins++;
+    return VolumePin(mounted.volume);
 }
 
 } // namespace
@@ -98,6 +127,9 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
         format.size_bytes = options.memory_target_bytes;
         Volume::Format(target_name, format);
     }
+    if (VolumePin pin = PinByNode(target_name)) {
+        return pin;
+    }
     const Target target = ResolveTarget(target_name);
     Registry &registry = TheRegistry();
     std::lock_guard<std::mutex> guard(registry.mutex);
@@ -106,6 +138,7 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
         std::shared_ptr<Volume> volume =
             Volume::Mount(target, options, StatsFor(target.identity, target.name));
         registry.identities[volume.get()] = target.identity;
+        registry.identities_by_node[target.node_identity] = target.identity;
         mounted = registry.volumes.emplace(target.identity, Mount{std::move(volume), 0}).first;
     }
     mounted->second.pins++;

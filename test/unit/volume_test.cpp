@@ -1,8 +1,10 @@
 #include "common/error.hpp"
+#include "io_test_support.hpp"
 #include "volume/check.hpp"
 #include "volume_fixture.hpp"
 
 #include <thread>
+#include <unistd.h>
 
 namespace rawduck {
 
@@ -293,6 +295,34 @@ TEST_P(VolumeTest, FilesOfFragmentsAndManyNamesMountAgain) {
     for (const CheckFinding &finding : CheckVolume(memory.name)) {
         EXPECT_EQ(finding.severity, CheckFinding::Severity::OK) << finding.what << ": " << finding.detail;
     }
+}
+
+// The name of a mounted volume is looked at once more, not resolved: it must still be found to lead
+// elsewhere.
+TEST(RegistryTest, ANameLeadsToTheVolumeThatLiesThereNow) {
+    const TemporaryFile first(16 * MIB), second(16 * MIB);
+    FormatOptions options;
+    options.force = true;
+    for (const TemporaryFile *file : {&first, &second}) {
+        options.label = file == &first ? "first" : "second";
+        Volume::Format(file->Path(), options);
+    }
+    const std::string name = first.Path() + ".link";
+    ASSERT_EQ(symlink(first.Path().c_str(), name.c_str()), 0);
+    const auto label = [](const VolumePin &pin) { return pin->Info().label; };
+    {
+        const VolumePin pin = PinVolume(name, MountOptions());
+        EXPECT_EQ(&*PinVolume(name, MountOptions()), &*pin);
+        EXPECT_EQ(&*PinVolume(first.Path(), MountOptions()), &*pin) << "by another name";
+        ASSERT_EQ(unlink(name.c_str()), 0);
+        ASSERT_EQ(symlink(second.Path().c_str(), name.c_str()), 0);
+        EXPECT_EQ(label(PinVolume(name, MountOptions())), "second");
+        EXPECT_EQ(label(pin), "first");
+        ASSERT_EQ(unlink(name.c_str()), 0);
+        EXPECT_THROW(PinVolume(name, MountOptions()), Error);
+    }
+    EXPECT_EQ(label(PinVolume(first.Path(), MountOptions())), "first") << "mounted anew";
+    EXPECT_THROW(PinVolume("relative", MountOptions()), Error);
 }
 
 } // namespace rawduck
