@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import threading
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -14,6 +16,7 @@ from rawduck import tpch
 from rawduck.ceph_cluster import class_directory
 
 SCALE = 0.1
+CALLS = int(os.environ.get("RAWDUCK_CLASS_CALLS", "2000"))
 # Bytes that are taken for a value in an answer.
 WIDTHS = {"l_orderkey": 8, "l_comment": 20, "l_shipmode": 20, "l_returnflag": 20, "sum(l_orderkey": 16}
 PREFIX = "rados://data/offload"
@@ -309,6 +312,31 @@ def test_a_user_who_may_only_read(cluster, tables):
         query = f"SELECT count(*), sum(l_tax) FROM read_parquet('{tables}/lineitem/*') WHERE l_tax > 0.01"
         rows, stock = both(con, query)
         assert rows == stock
+
+
+def test_memory_stays_flat(cluster, pushed):
+    """That of the client and that of the OSDs, however often they are asked."""
+    query = "SELECT sum(l_tax), count(*) FROM lineitem WHERE l_quantity < 40"
+    pushed.execute("SET rados_offload_in_flight = 12")
+    answer = pushed.execute(query).fetchall()
+
+    def memory_mib() -> tuple[int, int]:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        osds = sum(cluster.daemon(name).memory_bytes for name in cluster.daemon_names())
+        return pages * os.sysconf("SC_PAGE_SIZE") >> 20, osds >> 20
+
+    def ask(calls: int) -> None:
+        until = requests(pushed, "exec") + calls
+        while requests(pushed, "exec") < until:
+            assert pushed.execute(query).fetchall() == answer
+
+    ask(CALLS // 4)
+    before = memory_mib()
+    ask(CALLS)
+    after = memory_mib()
+    print(f"client, OSDs: {before} MiB, after {CALLS} calls {after} MiB")
+    assert after[0] < before[0] + 20
+    assert after[1] < before[1] + 40
 
 
 def test_a_damaged_object_is_an_error(cluster, pushed):
