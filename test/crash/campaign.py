@@ -18,6 +18,10 @@ THREADED_SHARE = 0.4
 #: Of each lane, in the recorded workload.
 STEPS = 24
 CUTS_PER_WORKLOAD = 250
+#: Of each lane, where every event is cut.
+SMALL_STEPS = 2
+#: In each of two lives, where every pair of them is cut.
+PAIR_EVENTS = 14
 #: Three writes, each flushed.
 FORMAT_EVENTS = 6
 #: Cut after cut of one volume, at most.
@@ -68,6 +72,22 @@ class Campaign:
             if stop and self.result.failures:
                 break
             self._cut_and_again(disk, history, at, number)
+        return self.result
+
+    def run_pairs(self, most: int, stop: bool = False) -> Result:
+        """Every pair of a cut among the first events behind formatting and one among the first of the next
+        life; with `stop`, none after one that failed."""
+        disk, history = record(self.plan, "recorded", self._steps)
+        self.result.counts["workloads"] += 1
+        for at in range(FORMAT_EVENTS, FORMAT_EVENTS + most):
+            draw = random.Random(f"{self.plan.seed} {at}")
+            seed = draw.randrange(2**32)
+            survivor, _ = disk.cut(self._connection, at, seed, "first")
+            next_history = self._relive(survivor, history, at, draw)
+            for again in range(min(most, survivor.events(self._connection)) + 1):
+                if stop and self.result.failures:
+                    return self.result
+                self._cut_and_again(survivor, next_history, again, (at + 1) * 1000 + again)
         return self.result
 
     def _moments(self, events: int, cuts: int) -> Iterator[int]:
@@ -134,6 +154,19 @@ def next_life(
         life.detach()
     except duckdb.Error as error:
         raise Broken("unopenable", f"it takes no further writes: {error}") from error
+
+
+def run_every_event(seed: str, stop: bool = False) -> Result:
+    """Cuts after each event of a workload of a few steps."""
+    with Campaign(f"{seed}.small", threaded=False, steps=SMALL_STEPS) as campaign:
+        return campaign.run(cuts=10**6, stop=stop)
+
+
+def run_every_pair(seed: str, stop: bool = False) -> Result:
+    """Cuts after each of the first events behind formatting, and each time again after each of the first
+    events of the next life: the superblocks change in these."""
+    with Campaign(f"{seed}.pairs", threaded=False, steps=1) as campaign:
+        return campaign.run_pairs(PAIR_EVENTS, stop)
 
 
 def run_cuts(seed: str, cuts: int, threaded_share: float = THREADED_SHARE, stop: bool = False) -> Result:

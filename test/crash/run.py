@@ -13,10 +13,12 @@ import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
-from campaign import THREADED_SHARE, Result, run_cuts
+from campaign import THREADED_SHARE, Result, run_cuts, run_every_event, run_every_pair
 
 #: Cuts of one task of a process: one workload.
 BATCH = 250
+#: So many small workloads come first, cut after every event and in every pair of the first events.
+EXHAUSTIVE = 2
 
 
 def parse() -> argparse.Namespace:
@@ -38,6 +40,11 @@ def main() -> int:
     share = 1.0 if options.threaded else THREADED_SHARE
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         batches = [
+            pool.submit(every, f"{options.seed}.{number}", options.stop_at_failure)
+            for number in range(0 if options.threaded else EXHAUSTIVE)
+            for every in (run_every_pair, run_every_event)
+        ]
+        batches += [
             pool.submit(run_cuts, f"{options.seed}.{number}", size, share, options.stop_at_failure)
             for number, size in enumerate(sizes)
         ]

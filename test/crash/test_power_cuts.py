@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from campaign import Campaign, run_cuts
+from campaign import run_cuts, run_every_event, run_every_pair
 
 
 def check(result) -> None:
@@ -17,7 +17,10 @@ def test_random_cuts(seed):
 
 
 def test_every_event_of_a_small_workload():
-    with Campaign("small", threaded=False, steps=2) as campaign:
-        result = campaign.run(cuts=10000)
+    result = run_every_event("ci")
     check(result)
     assert result.counts["power cuts"] >= result.counts["events recorded"] - 6
+
+
+def test_every_pair_of_events_of_two_mounts():
+    check(run_every_pair("ci"))
