@@ -1,7 +1,9 @@
 """Breaks one rule of the volume at a time and expects the crash tests to notice: `make test-mutation`.
 
 Each mutation is a small edit of a copy of the source in build/mutation. The copy is built, and power cuts are
-made until one of them fails. Exits with 0 when every mutation was found within SECONDS.
+made until one of them fails: of workloads of DuckDB (test/crash) or, for what only a rare combination of two
+cuts shows, of small workloads without it (test/unit/power_cut_test.cpp). Exits with 0 when every mutation was
+found within SECONDS.
 
     mutation_check.py                 all of them
     mutation_check.py move-order      some of them; an unknown name lists all
@@ -37,7 +39,8 @@ class Mutation:
     file: str
     old: str
     new: str
-    threads: bool = False  #: only workloads with threads can show it
+    options: tuple[str, ...] = ()  #: of test/crash/run.py: the workloads that can show it
+    without_duckdb: bool = False
 
 
 MUTATIONS = (
@@ -61,6 +64,7 @@ MUTATIONS = (
         "format/record.cpp",
         "return header.crc == RecordCrc(uuid, header, data + sizeof(header));",
         "return true;",
+        without_duckdb=True,
     ),
     Mutation(
         "data-checksum",
@@ -84,6 +88,7 @@ MUTATIONS = (
         "metadata_log.cpp",
         "spare_superblock_(1 - image.superblock_copy)",
         "spare_superblock_(image.superblock_copy)",
+        without_duckdb=True,
     ),
     Mutation(
         "move-order",
@@ -98,7 +103,7 @@ MUTATIONS = (
         "metadata_log.cpp",
         "    pending_.freed.insert(pending_.freed.end(), freed.begin(), freed.end());",
         "    free_extents_(freed);",
-        threads=True,
+        ("--threaded",),
     ),
     Mutation(
         "replace-elsewhere",
@@ -106,6 +111,7 @@ MUTATIONS = (
         "file_write.cpp",
         "const uint64_t end = IsTemp() ? 0 :",
         "const uint64_t end = IsTemp() || offset >= HEAD_BYTES ? 0 :",
+        ("--wal-autocheckpoint", "20KB"),
     ),
 )
 
@@ -117,8 +123,8 @@ def run(command: list[str], **options) -> None:
 
 
 def copy_source() -> None:
-    """Writes only what differs, so that the build does not start over."""
-    folders = [path for name in ("src", "cmake", "scripts", "ceph") for path in (ROOT / name).rglob("*")]
+    names = ("src", "cmake", "scripts", "ceph", "test/unit")
+    folders = [path for name in names for path in (ROOT / name).rglob("*")]
     for path in [*folders, ROOT / "CMakeLists.txt"]:
         copy = SOURCE / path.relative_to(ROOT)
         if path.is_file() and (not copy.exists() or copy.read_bytes() != path.read_bytes()):
@@ -126,32 +132,35 @@ def copy_source() -> None:
             shutil.copyfile(path, copy)
 
 
-def build() -> None:
-    duckdb = ROOT / "build" / "duckdb-2.0.0" / "external" / "duckdb"
-    folder = str(WORK / "build")
+def compile_source(folder: Path, target: str, *definitions: str) -> None:
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    definitions = [f"-DRAWDUCK_DUCKDB_SOURCE={duckdb}", "-DCMAKE_BUILD_TYPE=Release", *launcher]
-    run(["cmake", "-S", str(SOURCE), "-B", folder, "-G", "Ninja", *definitions])
-    run(["cmake", "--build", folder, "--target", "rawduck_loader"])
+    release = ["-DCMAKE_BUILD_TYPE=Release", *launcher]
+    run(["cmake", "-S", str(SOURCE), "-B", str(folder), "-G", "Ninja", *release, *definitions])
+    run(["cmake", "--build", str(folder), "--target", target])
+
+
+def build_package() -> None:
+    duckdb = ROOT / "build" / "duckdb-2.0.0" / "external" / "duckdb"
+    compile_source(WORK / "build", "rawduck_loader", f"-DRAWDUCK_DUCKDB_SOURCE={duckdb}")
     package = SITE / "rawduck"
     shutil.copytree(ROOT / "python" / "rawduck", package, dirs_exist_ok=True)
     for file in (WORK / "build" / "extension").glob("*rawduck*"):
         shutil.copy(file, package)
 
 
-def crash_test(mutation: Mutation) -> tuple[float, str]:
+def crash_command(mutation: Mutation) -> list[str]:
+    """Builds the mutated source, and says what makes power cuts of it."""
+    if mutation.without_duckdb:
+        definitions = ("-DRAWDUCK_EXTENSION=OFF", "-DRAWDUCK_TESTS=ON")
+        compile_source(WORK / "core", "rawduck_unit_tests", *definitions)
+        return [str(WORK / "core" / "rawduck_unit_tests"), "--gtest_filter=PowerCutTest.*"]
+    build_package()
+    command = [sys.executable, "test/crash/run.py", "--seed", mutation.name, "--cuts", str(CUTS)]
+    return [*command, "--stop-at-failure", *mutation.options]
+
+
+def crash_test(command: list[str]) -> tuple[float, str]:
     """After how many seconds, and how, a crash test failed; an empty text when none did in time."""
-    command = [
-        sys.executable,
-        "test/crash/run.py",
-        "--seed",
-        mutation.name,
-        "--cuts",
-        str(CUTS),
-        "--stop-at-failure",
-    ]
-    if mutation.threads:
-        command.append("--threaded")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     environment = {**os.environ, "PYTHONPATH": str(SITE)}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **pipes)
@@ -159,7 +168,7 @@ def crash_test(mutation: Mutation) -> tuple[float, str]:
     timer = threading.Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     try:
-        how = next((line.strip() for line in process.stdout if line.startswith("FAILED")), "")
+        how = next((line.strip() for line in process.stdout if "FAILED" in line), "")
         return time.monotonic() - begin, how
     finally:
         timer.cancel()
@@ -176,8 +185,7 @@ def check(mutation: Mutation) -> bool:
         print(f"FAIL {mutation.name}: its text occurs {text.count(mutation.old)} times in {mutation.file}")
         return False
     path.write_text(text.replace(mutation.old, mutation.new))
-    build()
-    seconds, how = crash_test(mutation)
+    seconds, how = crash_test(crash_command(mutation))
     word = "found" if how else "MISSED"
     print(f"{word} {mutation.name}, {mutation.what}: {seconds:.0f} s: {how[:200]}", flush=True)
     return bool(how)

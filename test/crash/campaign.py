@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import duckdb
 from disk import Disk
 from verify import Broken, check_volume, count_faults, match, recover
-from workload import History, Life, Plan, connect, draw_plan, record
+from workload import NO_BIAS, Bias, History, Life, Plan, connect, draw_plan, record
 
 BROKEN = ("lost", "resurrected", "unopenable")
 #: Of the workloads: with one thread for each lane.
@@ -50,8 +50,8 @@ class Campaign:
     """Cuts one workload in many places. The same seed gives the same workload and the same cuts, except that
     threads make each recording of theirs different."""
 
-    def __init__(self, seed: str, threaded: bool, steps: int = STEPS) -> None:
-        self.plan = draw_plan(seed, steps + 2 * LIVES, threaded)
+    def __init__(self, seed: str, threaded: bool, steps: int = STEPS, bias: Bias = NO_BIAS) -> None:
+        self.plan = draw_plan(seed, steps + 2 * LIVES, threaded, bias)
         self._steps = steps
         self.result = Result()
         self._connection = connect(self.plan)
@@ -165,17 +165,23 @@ def run_every_event(seed: str, stop: bool = False) -> Result:
 def run_every_pair(seed: str, stop: bool = False) -> Result:
     """Cuts after each of the first events behind formatting, and each time again after each of the first
     events of the next life: the superblocks change in these."""
-    with Campaign(f"{seed}.pairs", threaded=False, steps=1) as campaign:
+    with Campaign(f"{seed}.pairs", threaded=False, steps=1, bias=Bias(torn=True)) as campaign:
         return campaign.run_pairs(PAIR_EVENTS, stop)
 
 
-def run_cuts(seed: str, cuts: int, threaded_share: float = THREADED_SHARE, stop: bool = False) -> Result:
+def run_cuts(
+    seed: str,
+    cuts: int,
+    threaded_share: float = THREADED_SHARE,
+    stop: bool = False,
+    bias: Bias = NO_BIAS,
+) -> Result:
     """About that many cuts, of as many workloads as it takes."""
     total = Result()
     number = 0
     while total.counts["power cuts"] < cuts and not (stop and total.failures):
         threaded = random.Random(f"{seed} {number} kind").random() < threaded_share
-        with Campaign(f"{seed}.{number}", threaded) as campaign:
+        with Campaign(f"{seed}.{number}", threaded, bias=bias) as campaign:
             result = campaign.run(min(CUTS_PER_WORKLOAD, cuts - total.counts["power cuts"]), stop)
         result.counts["workloads with threads"] += threaded
         total.add(result)

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
 from campaign import THREADED_SHARE, Result, run_cuts, run_every_event, run_every_pair
+from workload import Bias
 
 #: Cuts of one task of a process: one workload.
 BATCH = 250
@@ -27,6 +28,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--cuts", type=int, default=20000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--threaded", action="store_true", help="only workloads with threads")
+    parser.add_argument("--torn", action="store_true", help="only LBAs of 512 bytes, torn anywhere")
+    parser.add_argument("--wal-autocheckpoint", metavar="SIZE", help="for all workloads, such as 20KB")
     parser.add_argument("--stop-at-failure", action="store_true")
     return parser.parse_args()
 
@@ -38,6 +41,7 @@ def main() -> int:
     total = Result()
     sizes = [min(BATCH, options.cuts - first) for first in range(0, options.cuts, BATCH)]
     share = 1.0 if options.threaded else THREADED_SHARE
+    bias = Bias(options.torn, options.wal_autocheckpoint)
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         batches = [
             pool.submit(every, f"{options.seed}.{number}", options.stop_at_failure)
@@ -45,7 +49,7 @@ def main() -> int:
             for every in (run_every_pair, run_every_event)
         ]
         batches += [
-            pool.submit(run_cuts, f"{options.seed}.{number}", size, share, options.stop_at_failure)
+            pool.submit(run_cuts, f"{options.seed}.{number}", size, share, options.stop_at_failure, bias)
             for number, size in enumerate(sizes)
         ]
         for done in as_completed(batches):

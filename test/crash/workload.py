@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import duckdb
 import rawduck
@@ -57,7 +57,18 @@ class History:
         return range(low, max(low, high) + 1)
 
 
-def draw_plan(seed: str, steps: int, threaded: bool) -> Plan:
+@dataclass(frozen=True)
+class Bias:
+    """What is not left to chance. `torn`: LBAs of 512 bytes, written one by one, behind a write cache."""
+
+    torn: bool = False
+    wal_autocheckpoint: str | None = None
+
+
+NO_BIAS = Bias()
+
+
+def draw_plan(seed: str, steps: int, threaded: bool, bias: Bias = NO_BIAS) -> Plan:
     draw = random.Random(seed)
     lba_size = draw.choice((512, 4096))
     geometry = Geometry(
@@ -77,6 +88,9 @@ def draw_plan(seed: str, steps: int, threaded: bool) -> Plan:
     lanes += [file_lane(draw, "f", steps // 2), export_lane(draw, "x", steps // 4)]
     compute_states(lanes)
     autocheckpoint = draw.choice(("20KB", "200KB", "1GB"))
+    if bias.torn:
+        geometry = replace(geometry, lba_size=512, atomic_write=512, write_cache=True)
+    autocheckpoint = bias.wal_autocheckpoint or autocheckpoint
     return Plan(seed, geometry, lanes, options, autocheckpoint, threaded, draw.random() < 0.3)
 
 
