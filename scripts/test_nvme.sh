@@ -11,7 +11,7 @@ readonly work=$PWD/build/nvme
 readonly out=$work/out
 readonly binary=$PWD/build/core/rawduck_nvme_tests
 readonly pull_after=300 # transactions
-readonly guest_seconds=${NVME_GUEST_SECONDS:-540}
+readonly guest_seconds=${NVME_GUEST_SECONDS:-900}
 
 status=0
 kernel=$(scripts/bootstrap_nvme.sh) || status=$?

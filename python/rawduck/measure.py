@@ -171,7 +171,9 @@ class Worker:
         if result.exit_code == -signal.SIGINT:
             raise KeyboardInterrupt
         if result.exit_code:
-            raise rawduck.RawduckError(f"the measuring process died with exit code {result.exit_code}")
+            raise rawduck.RawduckError(
+                f"the measuring process died with exit code {result.exit_code} over {task}"
+            )
         if result.error:
             raise rawduck.RawduckError(result.error)
         return result
