@@ -19,6 +19,13 @@ using duckdb::optional_ptr;
 using duckdb::FileSystemLogType;
 using duckdb::Logger;
 
+namespace {
+
+//! A thread that is busy with other files has let go of this one long before.
+constexpr std::chrono::milliseconds READERS_LIMIT{1000};
+
+} // namespace
+
 StorageFileHandle::StorageFileHandle(duckdb::FileSystem &file_system, std::string path, FileOpenFlags flags,
                                      std::unique_ptr<StorageFile> file, bool prefetch)
     : FileHandle(file_system, std::move(path), std::move(flags)), prefetch(prefetch), file_(std::move(file)) {
@@ -36,6 +43,7 @@ void StorageFileHandle::Close() {
     if (!file_) {
         return;
     }
+    readers.WaitUntilTheyRest(READERS_LIMIT);
     auto file = std::move(file_);
     Translated([&] { file->Close(); });
     DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
@@ -57,8 +65,12 @@ StorageFile &FileOf(FileHandle &handle) {
 } // namespace
 
 void StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes, idx_t location) {
+    auto &storage = handle.Cast<StorageFileHandle>();
+    if (storage.prefetch) {
+        storage.readers.Add();
+    }
     auto length = static_cast<uint64_t>(nr_bytes);
-    auto bytes = Translated([&] { return FileOf(handle).Read(buffer, length, location); });
+    auto bytes = Translated([&] { return storage.File().Read(buffer, length, location); });
     if (bytes != length) {
         throw duckdb::IOException(
             "Could not read enough bytes from file \"%s\": attempted to read %llu bytes from "

@@ -1,6 +1,7 @@
 //! The half of a DuckDB file system that works on open handles. What works on names is up to the subclasses.
 #pragma once
 
+#include "filesystem/reader_threads.hpp"
 #include "filesystem/storage_file.hpp"
 
 #include "duckdb/common/file_system.hpp"
@@ -22,6 +23,7 @@ class StorageFileHandle : public duckdb::FileHandle {
 
     duckdb::idx_t position = 0; //!< of sequential reads and writes
     const bool prefetch;
+    ReaderThreads readers; //!< of a file that DuckDB reads ahead
 
   private:
     std::unique_ptr<StorageFile> file_;
