@@ -14,6 +14,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from verify import Broken, check_index
 
 
 def leave(folder: Path, *statements: str) -> None:
@@ -35,28 +36,41 @@ def kill_after(folder: Path, *statements: str) -> Path:
     return copy / "x.duckdb"
 
 
-def killed_after_growth(folder: Path) -> Path:
-    """A killed database whose log has ten more rows of an indexed table."""
+def killed_after_growth(folder: Path, before: int = 100, after: int = 110) -> Path:
+    """A killed database whose log has more rows of an indexed table."""
     leave(
         folder,
         "CREATE TABLE t (k BIGINT)",
         "CREATE TABLE other (k BIGINT)",
-        "INSERT INTO t FROM range(100)",
+        f"INSERT INTO t FROM range({before})",
         "CREATE INDEX i ON t (k)",
     )
-    return kill_after(folder, "INSERT INTO t FROM range(100, 110)")
+    return kill_after(folder, f"INSERT INTO t FROM range({before}, {after})")
+
+
+def checkpoint_first(file: Path) -> None:
+    """What makes an index forget what recovery has put aside for it."""
+    with duckdb.connect(file, config={"wal_autocheckpoint": "1KB"}) as recovered:
+        recovered.execute("INSERT INTO other FROM range(10000)")
 
 
 def test_a_checkpoint_after_recovery_forgets_rows_of_an_index(tmp_path):
     file = killed_after_growth(tmp_path)
-    with duckdb.connect(file, config={"wal_autocheckpoint": "1KB"}) as recovered:
-        recovered.execute("INSERT INTO other FROM range(10000)")
+    checkpoint_first(file)
     with duckdb.connect(file) as again:
         assert again.execute("SELECT count(*), max(k) FROM t").fetchone() == (110, 109)
         assert again.execute("SELECT count(*) FROM t WHERE k = 105").fetchone() == (0,)
         again.execute("DROP INDEX i")
         again.execute("CREATE INDEX i ON t (k)")
         assert again.execute("SELECT count(*) FROM t WHERE k = 105").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 1), (0, 2), (21, 31), (39, 40), (100, 110), (3000, 3001)])
+def test_the_crash_tests_notice_an_index_that_lacks_rows(tmp_path, before, after):
+    file = killed_after_growth(tmp_path, before, after)
+    checkpoint_first(file)
+    with duckdb.connect(file) as again, pytest.raises(Broken):
+        check_index(again, "t")
 
 
 @pytest.mark.parametrize("first", ["SELECT count(*) FROM t WHERE k = 105", "CHECKPOINT"])
