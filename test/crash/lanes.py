@@ -159,19 +159,20 @@ def export_lane(draw: random.Random, name: str, steps: int) -> Lane:
 
 
 def digest(connection: duckdb.DuckDBPyConnection, lane: Lane) -> str:
-    """Names, row counts and contents of a lane's tables. The database is attached."""
-    tables = connection.execute(
-        "SELECT table_name FROM duckdb_tables() "
-        "WHERE database_name = ? AND starts_with(table_name, ?) ORDER BY ALL",
-        [lane.database, f"{lane.name}_"],
+    """Definitions, row counts and contents of a lane's tables. The database is attached."""
+    owned = "WHERE database_name = ? AND starts_with(table_name, ?)"
+    definitions = connection.execute(
+        f"SELECT table_name, sql FROM duckdb_tables() {owned} UNION ALL "
+        f"SELECT table_name, sql FROM duckdb_indexes() {owned} ORDER BY ALL",
+        [lane.database, f"{lane.name}_"] * 2,
     ).fetchall()
-    parts = [
+    if not definitions:
+        return "empty"
+    contents = " UNION ALL ".join(
         f"SELECT '{name}', count(*), sum(hash(t)), count(DISTINCT k) FROM {lane.database}.{name} t"
-        for (name,) in tables
-    ]
-    return (
-        repr(connection.execute(" UNION ALL ".join(parts) + " ORDER BY 1").fetchall()) if parts else "empty"
+        for name in sorted({name for name, _ in definitions})
     )
+    return repr((definitions, connection.execute(f"{contents} ORDER BY 1").fetchall()))
 
 
 def export_digest(connection: duckdb.DuckDBPyConnection, query: str) -> str:

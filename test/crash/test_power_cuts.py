@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 from campaign import run_cuts, run_every_event, run_every_pair
+from lanes import Lane, digest
 
 
 def check(result) -> None:
@@ -24,3 +26,17 @@ def test_every_event_of_a_small_workload():
 
 def test_every_pair_of_events_of_two_mounts():
     check(run_every_pair("ci"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["ALTER TABLE a.l0_t1 ADD COLUMN c INTEGER", "CREATE INDEX i ON a.l0_t1 (k)", "DROP TABLE a.l0_t1"],
+)
+def test_the_oracle_sees_definitions_of_empty_tables(change):
+    with duckdb.connect() as connection:
+        connection.execute("ATTACH ':memory:' AS a")
+        connection.execute("CREATE TABLE a.l0_t1 (k BIGINT)")
+        lane = Lane("l0", "a")
+        before = digest(connection, lane)
+        connection.execute(change)
+        assert digest(connection, lane) != before
