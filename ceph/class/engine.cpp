@@ -3,7 +3,6 @@
 #include "ceph/class/footer.hpp"
 #include "ceph/protocol/bytes.hpp"
 #include "ceph/query/chunks.hpp"
-#include "ceph/query/statement.hpp"
 
 #include "duckdb/common/virtual_file_system.hpp"
 #include "duckdb/main/connection.hpp"
@@ -18,6 +17,10 @@
 namespace rawduck {
 
 namespace {
+
+//! Of parsed statements: so many are kept, of requests up to this length.
+constexpr size_t PARSED_MAX = 64;
+constexpr size_t PARSED_REQUEST_BYTES_MAX = 16 * 1024;
 
 //! Ends a request with this status; caught by Engine::Answer.
 struct Refusal {
@@ -109,8 +112,9 @@ std::string Engine::Version() {
 Reply Engine::Answer(const char *request, size_t length, ObjectSource &object) {
     const uint64_t start_us = ThreadCpuUs();
     Reply reply;
+    ObjectWithTail counted(object);
     try {
-        reply = Guarded(request, length, object);
+        reply = Guarded(request, length, counted);
     } catch (const Refusal &refusal) {
         reply.status = refusal.status;
         reply.text = refusal.text;
@@ -128,12 +132,13 @@ Reply Engine::Answer(const char *request, size_t length, ObjectSource &object) {
         reply.status = StatusOf(data);
         reply.text = data.Message();
     }
+    reply.read_bytes = counted.ReadBytes();
     reply.engine = duckdb::DuckDB::LibraryVersion();
     reply.cpu_us = ThreadCpuUs() - start_us;
     return reply;
 }
 
-Reply Engine::Guarded(const char *data, size_t length, ObjectSource &object) {
+Reply Engine::Guarded(const char *data, size_t length, ObjectWithTail &object) {
     Running running(running_, limits_.running_max);
     if (!running.Admitted()) {
         throw Refusal{ReplyStatus::BUSY,
@@ -148,16 +153,36 @@ Reply Engine::Guarded(const char *data, size_t length, ObjectSource &object) {
         throw Refusal{ReplyStatus::TOO_LARGE,
                       "the object is larger than " + std::to_string(limits_.object_bytes_max) + " bytes"};
     }
-    Reply reply;
-    std::string problem = CheckFooter(object, reply.read_bytes);
+    std::string problem = CheckFooter(object);
     if (!problem.empty()) {
         throw Refusal{ReplyStatus::CORRUPT, problem};
     }
-    Execute(request, object, reply);
+    Reply reply;
+    Execute(request, *Parsed(std::string(data, length), request), object, reply);
     return reply;
 }
 
-void Engine::Execute(const Request &request, ObjectSource &object, Reply &reply) {
+std::shared_ptr<const PushedStatement> Engine::Parsed(const std::string &encoded, const Request &request) {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        auto found = parsed_.find(encoded);
+        if (found != parsed_.end()) {
+            return found->second;
+        }
+    }
+    auto statement = std::make_shared<const PushedStatement>(request);
+    if (encoded.size() <= PARSED_REQUEST_BYTES_MAX) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (parsed_.size() >= PARSED_MAX) {
+            parsed_.clear();
+        }
+        parsed_[encoded] = statement;
+    }
+    return statement;
+}
+
+void Engine::Execute(const Request &request, const PushedStatement &statement, ObjectWithTail &object,
+                     Reply &reply) {
     using Clock = std::chrono::steady_clock;
     const auto deadline =
         Clock::now() + std::chrono::milliseconds(std::min(request.time_ms_max, limits_.time_ms_max));
@@ -166,7 +191,7 @@ void Engine::Execute(const Request &request, ObjectSource &object, Reply &reply)
     const std::shared_ptr<Instance> instance = Current();
     ObjectFileSystem::Mount mount(*instance->files, object);
     duckdb::Connection connection(*instance->database);
-    duckdb::QueryResultStream<> stream(connection.Submit(BuildStatement(request, mount.Path())));
+    duckdb::QueryResultStream<> stream(connection.Submit(statement.Over(mount.Path())));
     ChunkWriter writer;
     for (;;) {
         duckdb::unique_ptr<duckdb::DataChunk> chunk;
@@ -193,7 +218,6 @@ void Engine::Execute(const Request &request, ObjectSource &object, Reply &reply)
             stream.GetErrorObject().Throw();
         }
     }
-    reply.read_bytes += mount.ReadBytes();
     writer.Finish(request.format, reply);
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "ceph/class/object_file_system.hpp"
+#include "ceph/class/object_with_tail.hpp"
 #include "ceph/protocol/messages.hpp"
+#include "ceph/query/statement.hpp"
 
 #include "duckdb/main/database.hpp"
 
@@ -44,12 +46,17 @@ class Engine {
     //! The instance to use now: a new one when DuckDB has declared the last one unusable, as it does when
     //! even a rollback fails.
     std::shared_ptr<Instance> Current();
-    Reply Guarded(const char *request, size_t length, ObjectSource &object);
-    void Execute(const Request &request, ObjectSource &object, Reply &reply);
+    Reply Guarded(const char *request, size_t length, ObjectWithTail &object);
+    void Execute(const Request &request, const PushedStatement &statement, ObjectWithTail &object,
+                 Reply &reply);
+    //! What `request` is in full. Parsing takes longer than planning, and one scan asks the same of many
+    //! objects.
+    std::shared_ptr<const PushedStatement> Parsed(const std::string &encoded, const Request &request);
 
     const EngineLimits limits_;
-    std::mutex mutex_; //!< guards instance_
+    std::mutex mutex_; //!< guards what follows
     std::shared_ptr<Instance> instance_;
+    std::unordered_map<std::string, std::shared_ptr<const PushedStatement>> parsed_; //!< by encoded request
     std::atomic<uint32_t> running_{0};
 };
 

@@ -145,7 +145,7 @@ std::string CheckMetadata(const char *data, size_t length, uint64_t data_end) {
     }
 }
 
-std::string CheckFooter(ObjectSource &object, uint64_t &read_bytes) {
+std::string CheckFooter(ObjectSource &object) {
     const uint64_t size = object.Size();
     if (size < 4 + PARQUET_TAIL_BYTES) {
         return "it is too short for a Parquet file";
@@ -164,7 +164,6 @@ std::string CheckFooter(ObjectSource &object, uint64_t &read_bytes) {
     const uint64_t start = size - PARQUET_TAIL_BYTES - length;
     std::string footer(length + PARQUET_TAIL_BYTES, '\0');
     object.Read(start, footer.size(), &footer[0]);
-    read_bytes += PARQUET_TAIL_BYTES + footer.size();
     uint32_t recorded;
     if (object.RecordedFooterCrc(recorded) && recorded != FooterCrc(footer.data(), footer.size())) {
         return "its Parquet footer does not match the checksum that its writer recorded";

@@ -13,9 +13,8 @@ namespace rawduck {
 //! Longer footers are refused.
 constexpr uint32_t FOOTER_BYTES_MAX = 8 * 1024 * 1024;
 
-//! Empty when the object has a sound footer, else what is wrong. Counts the bytes read into `read_bytes`.
-//! Throws what reading throws.
-std::string CheckFooter(ObjectSource &object, uint64_t &read_bytes);
+//! Empty when the object has a sound footer, else what is wrong. Throws what reading throws.
+std::string CheckFooter(ObjectSource &object);
 
 //! The same for the metadata itself (Thrift's compact encoding of FileMetaData), which ends at `data_end` in
 //! its object.

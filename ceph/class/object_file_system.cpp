@@ -15,16 +15,12 @@ class ObjectHandle final : public duckdb::FileHandle {
 ObjectFileSystem::Mount::Mount(ObjectFileSystem &files, ObjectSource &object) : files_(files) {
     std::lock_guard<std::mutex> lock(files.mutex_);
     path_ = "object-" + std::to_string(files.next_++);
-    files.mounted_[path_] = {&object, std::this_thread::get_id(), 0};
+    files.mounted_[path_] = {&object, std::this_thread::get_id()};
 }
 
 ObjectFileSystem::Mount::~Mount() {
     std::lock_guard<std::mutex> lock(files_.mutex_);
     files_.mounted_.erase(path_);
-}
-
-uint64_t ObjectFileSystem::Mount::ReadBytes() const {
-    return files_.Find(path_).read_bytes;
 }
 
 ObjectFileSystem::Mounted &ObjectFileSystem::Find(const std::string &path) {
@@ -59,7 +55,6 @@ void ObjectFileSystem::Read(duckdb::FileHandle &handle, void *buffer, int64_t nr
                                   nr_bytes, location, size);
     }
     mounted.object->Read(location, length, static_cast<char *>(buffer));
-    mounted.read_bytes += length;
 }
 
 int64_t ObjectFileSystem::GetFileSize(duckdb::FileHandle &handle) {

@@ -22,7 +22,6 @@ class ObjectFileSystem final : public duckdb::FileSystem {
         ~Mount();
         Mount(const Mount &) = delete;
         const std::string &Path() const { return path_; }
-        uint64_t ReadBytes() const;
 
       private:
         ObjectFileSystem &files_;
@@ -52,7 +51,6 @@ class ObjectFileSystem final : public duckdb::FileSystem {
     struct Mounted {
         ObjectSource *object;
         std::thread::id thread;
-        uint64_t read_bytes;
     };
     //! Throws when there is no such object, or when another thread asks.
     Mounted &Find(const std::string &path);

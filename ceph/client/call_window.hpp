@@ -12,11 +12,11 @@ namespace rawduck {
 //! OSD busy. Shared by all scans of a pool. Thread-safe.
 class CallWindow {
   public:
-    static constexpr double FIRST = 6;
-    static constexpr double LEAST = 2;
+    static constexpr double FIRST = 8;
+    static constexpr double LEAST = 4;
     static constexpr double MOST = 1024;
     static constexpr double WIDER = 0.25;
-    static constexpr double NARROWER = 1;
+    static constexpr double NARROWER = 0.5;
 
     //! False: it is full, or holds `most` calls already.
     bool TryEnter(size_t most) {

@@ -36,12 +36,22 @@ class RunningRate {
         double wall_s_per_byte = 0;
         double cpu_s_per_byte = 0;
     };
+    //! What a trial has shown; counts for a period, or until more is known.
+    void Suppose(double wall_s_per_byte, Clock::time_point now = Clock::now()) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        supposed_s_per_byte_ = wall_s_per_byte;
+        supposed_until_ = now + PERIOD;
+    }
     //! False: not enough is known.
     bool Known(Cost &cost, Clock::time_point now = Clock::now()) {
         std::lock_guard<std::mutex> lock(mutex_);
         TakeTime(now);
         const auto bytes = static_cast<double>(current_.bytes + last_.bytes);
         if (bytes < static_cast<double>(KNOWN_BYTES)) {
+            if (now < supposed_until_) {
+                cost = {supposed_s_per_byte_, 0};
+                return true;
+            }
             return false;
         }
         const std::chrono::duration<double> busy = current_.busy + last_.busy;
@@ -71,7 +81,8 @@ class RunningRate {
 
     std::mutex mutex_;
     uint64_t in_flight_ = 0;
-    Clock::time_point seen_, began_;
+    Clock::time_point seen_, began_, supposed_until_;
+    double supposed_s_per_byte_ = 0;
     Sums current_, last_;
 };
 

@@ -8,6 +8,7 @@
 #include "duckdb/storage/statistics/numeric_stats.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <unordered_map>
 
@@ -22,6 +23,12 @@ using duckdb::ExpressionType;
 constexpr uint64_t TAIL_BYTES = 32 * 1024;
 constexpr uint64_t FOOTER_BYTES_MAX = 8 * 1024 * 1024;
 constexpr size_t SUMMARIES_MAX = 10000;
+
+//! Of a trial of the link: this share of what a scan may move, within these bounds.
+constexpr uint64_t TRIAL_SHARE = 32;
+constexpr uint64_t TRIAL_BYTES_MIN = 64 * 1024;
+constexpr uint64_t TRIAL_BYTES_MAX = 1024 * 1024;
+constexpr uint64_t TRIAL_BASE_BYTES = 4096;
 
 // Guesses, for what metadata cannot tell.
 constexpr double OF_EQUALITY = 0.1;
@@ -150,12 +157,31 @@ struct ObjectEstimate::Range {
 
 ObjectEstimate::ObjectEstimate(duckdb::ClientContext &context, const duckdb::LogicalGet &get,
                                const CallTarget &first)
-    : context_(context), get_(get) {
+    : context_(context), get_(get), first_(first) {
     ObjectStatus status;
     if (first.pool->TryStat(first.object, status)) {
         object_bytes_ = status.size;
+        object_version_ = status.version;
         summary_ = SummaryOf(first, status);
     }
+}
+
+void ObjectEstimate::TryLink(uint64_t scan_bytes) const {
+    const uint64_t bytes =
+        std::min(std::clamp(scan_bytes / TRIAL_SHARE, TRIAL_BYTES_MIN, TRIAL_BYTES_MAX), object_bytes_);
+    if (bytes <= TRIAL_BASE_BYTES) {
+        return;
+    }
+    std::string data(bytes, '\0');
+    auto read = [&](uint64_t length) {
+        const auto begin = std::chrono::steady_clock::now();
+        first_.pool->Read(first_.object, object_version_, &data[0], length, 0);
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    // What a small read takes is the way to the OSD and back, which reads side by side share.
+    const double base = read(TRIAL_BASE_BYTES);
+    const double moving = std::max(read(bytes) - base, 0.0);
+    first_.pool->Stats().reads.Suppose(moving / static_cast<double>(bytes - TRIAL_BASE_BYTES));
 }
 
 uint64_t ObjectEstimate::ColumnBytes(const Request &request) const {

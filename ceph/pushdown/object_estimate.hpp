@@ -28,6 +28,9 @@ class ObjectEstimate {
     //! The most groups by these expressions that one object can have, when it has that many rows. False:
     //! nobody knows.
     bool Groups(const std::vector<const duckdb::Expression *> &by, uint64_t rows, uint64_t &groups) const;
+    //! Reads a little of the object, and throws it away, to learn how fast the link is: little beside
+    //! `scan_bytes`, which the scan may have to move. Throws Error.
+    void TryLink(uint64_t scan_bytes) const;
 
   private:
     struct Range;
@@ -44,7 +47,9 @@ class ObjectEstimate {
 
     duckdb::ClientContext &context_;
     const duckdb::LogicalGet &get_;
+    const CallTarget &first_;
     uint64_t object_bytes_ = 0;
+    uint64_t object_version_ = 0;
     std::shared_ptr<const ParquetSummary> summary_;
 };
 

@@ -18,7 +18,7 @@ constexpr size_t LEARNED_MAX = 1000;
 //! By so much has one way to be expected faster, from what was measured, to be taken for that alone.
 constexpr double CLEARLY = 1.2;
 //! Of decoding and filtering, until OSDs have shown how fast they are: what one processor takes.
-constexpr double ASSUMED_OSD_S_PER_BYTE = 4e-9;
+constexpr double ASSUMED_OSD_S_PER_BYTE = 6e-9;
 //! Of a text, which is not known before it is read.
 constexpr uint64_t TEXT_BYTES = 20;
 

@@ -33,6 +33,8 @@ using duckdb::LogicalType;
 using duckdb::make_uniq;
 using duckdb::unique_ptr;
 
+//! For scans that move less than this it is not worth trying how fast the link is.
+constexpr uint64_t TRIED_BYTES = 1024 * 1024;
 //! More first rows than this are not worth sorting in every object.
 constexpr uint64_t FIRST_ROWS_MAX = 100000;
 
@@ -205,9 +207,15 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
         const ScanEstimate estimate =
             EstimateScan(object, attempt.targets.size(), query, rows_out, rows_known);
         const auto threads = duckdb::TaskScheduler::GetScheduler(context_).NumberOfThreads();
-        const MeasuredSpeeds speeds =
-            SpeedsOf(attempt.targets.front().pool->Stats(), static_cast<size_t>(threads));
-        decision = Decide(estimate, speeds, LearnedReplyBytes(data->learn_as));
+        auto speeds = [&] {
+            return SpeedsOf(attempt.targets.front().pool->Stats(), static_cast<size_t>(threads));
+        };
+        const uint64_t learned = LearnedReplyBytes(data->learn_as);
+        decision = Decide(estimate, speeds(), learned);
+        if (decision.offload && !speeds().reads_known && estimate.column_bytes >= TRIED_BYTES) {
+            object.TryLink(estimate.column_bytes);
+            decision = Decide(estimate, speeds(), learned);
+        }
     }
     auto record = Remember(paths, decision.offload, what, decision.why);
     if (!decision.offload) {

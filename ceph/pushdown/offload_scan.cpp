@@ -38,6 +38,12 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
 
     duckdb::idx_t MaxThreads() const override { return std::max<size_t>(threads, 1); }
 
+    //! The request, for objects that are read here instead.
+    const PushedStatement &Statement() {
+        std::call_once(parsed_, [this] { statement_ = std::make_unique<PushedStatement>(request); });
+        return *statement_;
+    }
+
     Request request;
     std::vector<size_t> outputs; //!< of the request, for each column of the result
     size_t threads = 1;
@@ -45,16 +51,19 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     std::atomic<uint64_t> reply_bytes_most{0}; //!< of one object; UINT64_MAX - 1: too large
     std::atomic<size_t> finished{0};           //!< objects
     std::atomic<size_t> without_class{0};      //!< of these, because the class is not there for us
+
+  private:
+    std::once_flag parsed_;
+    std::unique_ptr<PushedStatement> statement_;
 };
 
 //! Runs the pushed query here, over one object, with DuckDB's own reader of Parquet.
 class LocalAnswer {
   public:
-    LocalAnswer(duckdb::ClientContext &context, const Request &request, const CallTarget &target)
+    LocalAnswer(duckdb::ClientContext &context, const PushedStatement &pushed, const CallTarget &target)
         : path_(target.path), connection_(*context.db) {
         connection_.Query(std::string("SET ") + SETTING_RADOS_OFFLOAD + " = 'never'")->ThrowIfError();
-        auto statement = BuildStatement(request, target.path);
-        stream_ = std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(std::move(statement)));
+        stream_ = std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(pushed.Over(target.path)));
     }
 
     bool Next(duckdb::DataChunk &chunk) {
@@ -143,7 +152,7 @@ bool NextObject(duckdb::ClientContext &context, const OffloadBindData &data, Off
         local.remote = std::make_unique<ChunkReader>(std::move(answer.reply), data.types);
     } else {
         record.CountFallback(answer.why);
-        local.local = std::make_unique<LocalAnswer>(context, global.request, target);
+        local.local = std::make_unique<LocalAnswer>(context, global.Statement(), target);
     }
     return true;
 }

@@ -5,6 +5,8 @@
 #include "duckdb/common/exception.hpp"
 #include "duckdb/planner/bound_expression_sql_exporter.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
+#include "duckdb/planner/expression/bound_constant_expression.hpp"
+#include "duckdb/planner/expression/bound_function_expression.hpp"
 #include "duckdb/planner/expression/bound_reference_expression.hpp"
 #include "duckdb/planner/expression_iterator.hpp"
 #include "duckdb/planner/filter/expression_filter.hpp"
@@ -34,6 +36,36 @@ void Fold(unique_ptr<Expression> &expression,
     }
     duckdb::ExpressionIterator::EnumerateChildren(
         *expression, [&](unique_ptr<Expression> &child) { Fold(child, projections); });
+}
+
+//! DuckDB adds and subtracts DECIMAL(w, s) as DECIMAL(w + 1, s), and has folded the casts of constants to
+//! that. The class binds what it is sent anew: a constant of the sum's type would make its sum one digit
+//! wider and cast it back, for each row.
+void NarrowSummands(unique_ptr<Expression> &expression) {
+    duckdb::ExpressionIterator::EnumerateChildren(
+        *expression, [](unique_ptr<Expression> &child) { NarrowSummands(child); });
+    const auto &sum = expression->GetReturnType();
+    if (expression->GetExpressionClass() != duckdb::ExpressionClass::BOUND_FUNCTION ||
+        sum.id() != duckdb::LogicalTypeId::DECIMAL) {
+        return;
+    }
+    const auto name = expression->Cast<duckdb::BoundFunctionExpression>().Function().GetName();
+    const auto width = duckdb::DecimalType::GetWidth(sum);
+    const auto scale = duckdb::DecimalType::GetScale(sum);
+    if ((name.GetIdentifierName() != "+" && name.GetIdentifierName() != "-") || width - 1 <= scale) {
+        return;
+    }
+    duckdb::ExpressionIterator::EnumerateChildren(*expression, [&](unique_ptr<Expression> &child) {
+        if (child->GetExpressionClass() != duckdb::ExpressionClass::BOUND_CONSTANT ||
+            child->GetReturnType() != sum) {
+            return;
+        }
+        const auto &constant = child->Cast<duckdb::BoundConstantExpression>().GetValue();
+        const auto narrow = duckdb::LogicalType::DECIMAL(static_cast<uint8_t>(width - 1), scale);
+        if (auto fitting = constant.DefaultTryCastAs(narrow)) {
+            child = duckdb::make_uniq<duckdb::BoundConstantExpression>(std::move(*fitting));
+        }
+    });
 }
 
 } // namespace
@@ -77,6 +109,7 @@ unique_ptr<Expression> PushedQuery::Folded(const Expression &expression) const {
 
 std::string PushedQuery::Sql(const Expression &expression) {
     auto folded = Folded(expression);
+    NarrowSummands(folded);
     duckdb::BoundExpressionSQLExportContext exporter;
     exporter.client_context = context_;
     exporter.discard_optimizer_metadata = true; // optional filters become TRUE

@@ -107,22 +107,29 @@ unique_ptr<ParsedExpression> ParseOne(duckdb::Parser &parser, const std::string 
     return expression;
 }
 
-unique_ptr<duckdb::TableRef> ReadParquet(const std::string &path) {
+unique_ptr<ParsedExpression> ReadParquet(const std::string &path) {
     duckdb::vector<unique_ptr<ParsedExpression>> arguments;
     arguments.push_back(duckdb::ConstantExpression::String(path));
-    auto source = make_uniq<duckdb::TableFunctionRef>();
-    source->function =
-        make_uniq<duckdb::FunctionExpression>(Identifier("read_parquet"), std::move(arguments));
-    return std::move(source);
+    return make_uniq<duckdb::FunctionExpression>(Identifier("read_parquet"), std::move(arguments));
 }
 
-//! SELECT CAST(c AS t) AS c, … FROM read_parquet(path)
-unique_ptr<duckdb::TableRef> Source(duckdb::Parser &parser, const Request &request, const std::string &path) {
+//! What is read, in a statement that Source made.
+duckdb::TableFunctionRef &FileOf(duckdb::TableRef &source) {
+    if (source.type != duckdb::TableReferenceType::SUBQUERY) {
+        return source.Cast<duckdb::TableFunctionRef>();
+    }
+    auto &inner = *source.Cast<duckdb::SubqueryRef>().subquery->node;
+    return inner.Cast<duckdb::SelectNode>().from_table->Cast<duckdb::TableFunctionRef>();
+}
+
+//! SELECT CAST(c AS t) AS c, … FROM a file which is still to be named
+unique_ptr<duckdb::TableRef> Source(duckdb::Parser &parser, const Request &request) {
+    auto file = make_uniq<duckdb::TableFunctionRef>();
     if (request.columns.empty()) {
-        return ReadParquet(path);
+        return std::move(file);
     }
     auto node = make_uniq<duckdb::SelectNode>();
-    node->from_table = ReadParquet(path);
+    node->from_table = std::move(file);
     for (const RequestColumn &column : request.columns) {
         auto typed = ParseOne(parser, "CAST(NULL AS " + column.type + ")");
         if (typed->GetExpressionClass() != ExpressionClass::CAST) {
@@ -213,10 +220,10 @@ void CheckExpression(const ParsedExpression &expression) {
         expression, [](const ParsedExpression &child) { CheckExpression(child); });
 }
 
-unique_ptr<duckdb::SelectStatement> BuildStatement(const Request &request, const std::string &path) {
+PushedStatement::PushedStatement(const Request &request) : statement_(make_uniq<duckdb::SelectStatement>()) {
     auto parser = duckdb::Parser::GetBuiltinParser();
     auto node = make_uniq<duckdb::SelectNode>();
-    node->from_table = Source(parser, request, path);
+    node->from_table = Source(parser, request);
     if (!request.filter.empty()) {
         node->where_clause = ParseOne(parser, request.filter);
     }
@@ -232,8 +239,14 @@ unique_ptr<duckdb::SelectStatement> BuildStatement(const Request &request, const
         node->groups.grouping_sets.push_back(std::move(groups));
     }
     AddModifiers(*node, request);
-    auto statement = make_uniq<duckdb::SelectStatement>();
-    statement->node = std::move(node);
+    FileOf(*node->from_table).function = ReadParquet("");
+    statement_->node = std::move(node);
+}
+
+unique_ptr<duckdb::SelectStatement> PushedStatement::Over(const std::string &path) const {
+    auto statement =
+        duckdb::unique_ptr_cast<duckdb::SQLStatement, duckdb::SelectStatement>(statement_->Copy());
+    FileOf(*statement->node->Cast<duckdb::SelectNode>().from_table).function = ReadParquet(path);
     return statement;
 }
 

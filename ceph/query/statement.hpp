@@ -10,9 +10,18 @@
 
 namespace rawduck {
 
-//! `path` is read with read_parquet. Throws duckdb::Exception for anything that is not allowed or does not
-//! parse.
-duckdb::unique_ptr<duckdb::SelectStatement> BuildStatement(const Request &request, const std::string &path);
+//! A request, parsed once for all the objects that it is asked of. Thread-safe.
+class PushedStatement {
+  public:
+    //! Throws duckdb::Exception for anything that is not allowed or does not parse.
+    explicit PushedStatement(const Request &request);
+
+    //! `path` is read with read_parquet.
+    duckdb::unique_ptr<duckdb::SelectStatement> Over(const std::string &path) const;
+
+  private:
+    duckdb::unique_ptr<duckdb::SelectStatement> statement_; //!< over no path yet
+};
 
 //! May this expression travel? Throws duckdb::PermissionException saying what may not.
 void CheckExpression(const duckdb::ParsedExpression &expression);

@@ -303,7 +303,12 @@ osd_data = {directory}/osd.$id
 keyring = {directory}/osd.$id/keyring
 osd_objectstore = bluestore
 bluestore_block_size = {options.osd_bytes}
+# Ceph's lowest target leaves next to nothing for data, and what was just read is read from the disk again.
 osd_memory_target = 939524096
+bluestore_cache_autotune = false
+bluestore_cache_size = 536870912
+bluestore_cache_meta_ratio = 0.2
+bluestore_cache_kv_ratio = 0.1
 osd_class_dir = {directory}/osd.$id/classes
 osd_class_load_list = *
 osd_class_default_list = *

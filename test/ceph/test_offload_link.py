@@ -33,6 +33,21 @@ QUERIES = """
 """
 
 
+# Would be pushed for the length of its answers; of the link this process knows nothing yet.
+FIRST_QUERY = """
+    import json, sys
+    from rawduck import connect, network
+    network.enter(sys.argv[1])
+    con = connect(ceph=True)
+    con.execute(f"CREATE SECRET (TYPE rados, CONF '{sys.argv[2]}', KEYRING '{sys.argv[3]}')")
+    con.execute("SET enable_progress_bar = false")
+    rows = "SELECT random() AS a FROM range(4000000)"  # large enough for a trial that no burst hides
+    con.execute(f"COPY ({rows}) TO 'rados://data/large' (FORMAT parquet, OVERWRITE)")
+    plan = con.execute("EXPLAIN SELECT sum(a) FROM read_parquet('rados://data/large/*')").fetchone()[1]
+    print(json.dumps([plan, con.execute("SELECT why FROM rados_scans()").fetchone()[0]]))
+"""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """A cluster with one OSD in a private network: both."""
@@ -73,3 +88,21 @@ def test_a_fast_link_is_noticed(site):
     network.limit("")
     _, _, speed = run_queries(network, cluster)
     assert speed > LIMIT_BYTES_PER_S * 2
+
+
+def expected_to_read(network: PrivateNetwork, cluster: Cluster) -> tuple[str, float]:
+    """The plan of a process's first query, and how many seconds it thinks that reading would take."""
+    output = run_python(FIRST_QUERY, network.path, str(cluster.conf), str(cluster.keyring))
+    plan, why = json.loads(output)
+    return plan, float(re.search(r"; reading would take about ([0-9.e-]+) s", why)[1])
+
+
+def test_a_new_process_tries_the_link(site):
+    network, cluster = site
+    network.limit("")
+    _, fast = expected_to_read(network, cluster)
+    network.limit(LIMIT)
+    plan, slow = expected_to_read(network, cluster)
+    assert 1 < slow < 6
+    assert fast < slow / 2
+    assert "RADOS_OFFLOAD" in plan.upper().replace(" ", "_")

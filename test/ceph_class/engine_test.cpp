@@ -226,6 +226,38 @@ TEST_F(EngineTest, OnlyTheObjectCanBeReached) {
               ReplyStatus::BAD_REQUEST);
 }
 
+TEST_F(EngineTest, TheSameRequestIsAnsweredForEachObject) {
+    MemoryObject other{Parquet("SELECT i AS a, 'x' AS g, i::DECIMAL(15,2) AS d, i * 1.0::DOUBLE AS f, "
+                               "DATE '2021-01-01' AS t FROM range(10, 20) r(i)")};
+    Request request = Ask({"count(*)", "max(a)"}, "a > 0");
+    request.aggregate = true;
+    const std::string bytes = EncodeRequest(request);
+    auto answer = [&](ObjectSource &source) {
+        ChunkReader reader(engine.Answer(bytes.data(), bytes.size(), source),
+                           {LogicalType::BIGINT, LogicalType::BIGINT});
+        duckdb::DataChunk chunk;
+        return reader.Next(chunk) ? Text(chunk) : "";
+    };
+    for (int i = 0; i < 2; i++) {
+        EXPECT_EQ(answer(object), "99999|99999\n");
+        EXPECT_EQ(answer(other), "10|19\n");
+    }
+    // More different ones than are remembered.
+    for (int i = 0; i < 200; i++) {
+        const std::string constant = std::to_string(i);
+        EXPECT_EQ(Rows(Ask({constant}, "a = " + constant), {LogicalType::INTEGER}), constant + "\n");
+    }
+}
+
+TEST_F(EngineTest, TheEndOfAnObjectIsReadOnce) {
+    Request request = Ask({"count(*)"});
+    request.columns.clear();
+    request.aggregate = true;
+    Reply reply = Send(request);
+    EXPECT_EQ(reply.status, ReplyStatus::OK) << reply.text;
+    EXPECT_EQ(reply.read_bytes, ObjectWithTail::TAIL_BYTES);
+}
+
 TEST_F(EngineTest, LimitsAreKept) {
     Request request = Ask({"a", "f"});
     request.reply_bytes_max = 100000;
@@ -307,7 +339,7 @@ TEST_F(EngineTest, ABugInDuckDbCostsOneAnswerOnly) {
     struct Breaking final : MemoryObject {
         using MemoryObject::MemoryObject;
         void Read(uint64_t offset, size_t length, char *buffer) override {
-            breaks = offset < FooterStart();
+            breaks = offset < bytes.size() - ObjectWithTail::TAIL_BYTES; // behind it is the footer
             MemoryObject::Read(offset, length, buffer);
         }
     } breaking(parquet);

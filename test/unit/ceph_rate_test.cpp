@@ -61,6 +61,22 @@ TEST_F(RunningRateTest, WhatIsOldIsForgotten) {
     EXPECT_EQ(BytesPerSecond(), 0);
 }
 
+TEST_F(RunningRateTest, ATrialCountsUntilMoreIsKnownAndNotForLong) {
+    RunningRate::Cost cost{1, 2};
+    EXPECT_FALSE(rate.Known(cost, now));
+    EXPECT_EQ(cost.wall_s_per_byte, 1) << "left as it was";
+    rate.Suppose(1e-6, now);
+    ASSERT_TRUE(rate.Known(cost, now));
+    EXPECT_DOUBLE_EQ(cost.wall_s_per_byte, 1e-6);
+    EXPECT_EQ(cost.cpu_s_per_byte, 0);
+    now += RunningRate::PERIOD;
+    EXPECT_FALSE(rate.Known(cost, now));
+    rate.Suppose(1e-6, now);
+    Operation(10 * MIB, 1s);
+    ASSERT_TRUE(rate.Known(cost, now));
+    EXPECT_DOUBLE_EQ(cost.wall_s_per_byte * 10 * MIB, 1);
+}
+
 TEST_F(RunningRateTest, ProcessorTimeIsCountedBesides) {
     Operation(10 * MIB, 1s, 500000);
     RunningRate::Cost cost;
@@ -83,13 +99,20 @@ size_t Fill(CallWindow &window, size_t most = 1000) {
 
 TEST(CallWindowTest, ItNarrowsWhereOsdsAreBusyButNeverCloses) {
     CallWindow window;
-    EXPECT_EQ(Fill(window), 6u);
+    EXPECT_EQ(Fill(window), 8u);
     window.Leave(true);
-    EXPECT_EQ(Fill(window), 0u) << "one call less fits";
-    for (int i = 0; i < 5; i++) {
+    EXPECT_EQ(Fill(window), 0u) << "fewer fit";
+    for (int i = 0; i < 20; i++) {
+        window.Leave(true);
+        Fill(window);
+    }
+    EXPECT_EQ(window.Size(), 4u);
+    while (window.TryEnter(1000)) {
+    }
+    for (int i = 0; i < 4; i++) {
         window.Leave(true);
     }
-    EXPECT_EQ(Fill(window), 2u);
+    EXPECT_EQ(Fill(window), 4u);
 }
 
 TEST(CallWindowTest, ItWidensWhereAllIsAnswered) {
@@ -108,7 +131,7 @@ TEST(CallWindowTest, ItDoesNotWidenByCallsThatAreFew) {
         EXPECT_FALSE(window.TryEnter(1)) << "the setting's limit";
         window.Leave(false);
     }
-    EXPECT_EQ(window.Size(), 6u);
+    EXPECT_EQ(window.Size(), 8u);
 }
 
 } // namespace rawduck
