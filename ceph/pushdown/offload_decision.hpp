@@ -38,6 +38,7 @@ MeasuredSpeeds SpeedsOf(RadosStats &stats, size_t threads);
 struct Decision {
     bool offload = false;
     bool probe = false; //!< the first object's answer tells the rest
+    bool lz4 = false;   //!< the link is so slow that answers shall be compressed
     std::string why;
     //! No answer about one object shall be longer: more than this and reading the columns is cheaper.
     uint64_t reply_bytes_max = REPLY_BYTES_MAX;

@@ -223,7 +223,8 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
         return nullptr;
     }
     query.request.reply_bytes_max = decision.reply_bytes_max;
-    const bool lz4 = mode_ == "filters" || Setting(context_, SETTING_RADOS_OFFLOAD_LZ4) == "true";
+    const bool lz4 =
+        decision.lz4 || mode_ == "filters" || Setting(context_, SETTING_RADOS_OFFLOAD_LZ4) == "true";
     query.request.format = lz4 ? ReplyFormat::CHUNKS_LZ4 : ReplyFormat::CHUNKS;
     data->limits.most = std::stoul(Setting(context_, SETTING_RADOS_OFFLOAD_IN_FLIGHT));
     const bool untried = !attempt.targets.front().pool->classes.HasAnswered();
@@ -470,9 +471,10 @@ void RegisterOffload(duckdb::ExtensionLoader &loader) {
         SETTING_RADOS_OFFLOAD,
         "Push queries over rados:// Parquet objects into the OSDs: auto, never, always or filters",
         LogicalType::VARCHAR, duckdb::Value(RADOS_OFFLOAD_DEFAULT), CheckMode);
-    config.AddExtensionOption(SETTING_RADOS_OFFLOAD_LZ4,
-                              "Compress the answers of OSDs with LZ4, for links slower than a few gigabits",
-                              LogicalType::BOOLEAN, duckdb::Value::BOOLEAN(false));
+    config.AddExtensionOption(
+        SETTING_RADOS_OFFLOAD_LZ4,
+        "Compress the answers of OSDs with LZ4, also where the link is not known to be slow",
+        LogicalType::BOOLEAN, duckdb::Value::BOOLEAN(false));
     config.AddExtensionOption(SETTING_RADOS_OFFLOAD_IN_FLIGHT,
                               "Objects of a pool that OSDs work on at a time, at most", LogicalType::UINTEGER,
                               duckdb::Value::UINTEGER(RADOS_OFFLOAD_IN_FLIGHT_DEFAULT), CheckInFlight);

@@ -7,7 +7,7 @@ namespace rawduck {
 //! which is what Skyhook pushes. (It sends Arrow IPC; these are DuckDB's chunks.)
 constexpr const char *SETTING_RADOS_OFFLOAD = "rados_offload";
 constexpr const char *RADOS_OFFLOAD_DEFAULT = "auto";
-//! LZ4 in the replies: worth it on links slower than a few gigabits.
+//! LZ4 in all replies; without it 'auto' decides, once it knows the link.
 constexpr const char *SETTING_RADOS_OFFLOAD_LZ4 = "rados_offload_lz4";
 //! Calls of the object class at a time, of all scans of a pool; fewer where that keeps OSDs busy.
 constexpr const char *SETTING_RADOS_OFFLOAD_IN_FLIGHT = "rados_offload_in_flight";
