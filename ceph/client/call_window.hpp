@@ -8,8 +8,8 @@
 namespace rawduck {
 
 //! librados does not say which OSD an object is on, but OSDs say when they have enough to do: the window
-//! narrows with every such answer and widens slowly with the others, so that about one call in five finds its
-//! OSD busy. Shared by all scans of a pool. Thread-safe.
+//! narrows with every such answer and widens slowly with the others, so that about one call in three finds
+//! its OSD busy. Shared by all scans of a pool. Thread-safe.
 class CallWindow {
   public:
     static constexpr double FIRST = 8;
