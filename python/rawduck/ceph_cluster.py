@@ -122,9 +122,17 @@ class Cluster:
 
     def restart(self, name: str) -> None:
         """Starts a daemon again that was stopped or killed, and waits until every OSD is up."""
+        before = self._up_since()
         self.daemon(name).stop()
         self.start(name)
-        self.wait(lambda: self.osds_up() == self.options.osds, "every OSD is up")
+        # Right after a stop the monitor may still take the OSD for up.
+        again = {osd for osd in before if name == f"osd.{osd}"}
+
+        def all_up() -> bool:
+            now = self._up_since()
+            return len(now) == self.options.osds and all(now[osd] > before[osd] for osd in again)
+
+        self.wait(all_up, "every OSD is up")
 
     def ceph(
         self, *arguments: str, text_input: str | None = None, connect_seconds: int = _COMMAND_SECONDS
@@ -133,6 +141,11 @@ class Cluster:
         command = ["ceph", "--conf", str(self.conf), "--connect-timeout", str(connect_seconds), *arguments]
         timeout = connect_seconds + _COMMAND_SECONDS
         return _run([*self._wrapper, *command], text_input=text_input, timeout=timeout)
+
+    def _up_since(self) -> dict[int, int]:
+        """Of each OSD that is up, the epoch of the cluster's map that it came up with."""
+        osds = json.loads(self.ceph("osd", "dump", "--format", "json"))["osds"]
+        return {osd["osd"]: osd["up_from"] for osd in osds if osd["up"]}
 
     def osds_up(self) -> int:
         return json.loads(self.ceph("osd", "stat", "--format", "json"))["num_up_osds"]
