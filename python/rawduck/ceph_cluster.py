@@ -122,15 +122,15 @@ class Cluster:
 
     def restart(self, name: str) -> None:
         """Starts a daemon again that was stopped or killed, and waits until every OSD is up."""
-        before = self._up_since()
+        # Right after a stop the monitor may still take the OSD for up. (A stopped monitor cannot be asked.)
+        before = self._up_since() if name.startswith("osd.") else {}
+        again = {osd: epoch for osd, epoch in before.items() if name == f"osd.{osd}"}
         self.daemon(name).stop()
         self.start(name)
-        # Right after a stop the monitor may still take the OSD for up.
-        again = {osd for osd in before if name == f"osd.{osd}"}
 
         def all_up() -> bool:
             now = self._up_since()
-            return len(now) == self.options.osds and all(now[osd] > before[osd] for osd in again)
+            return len(now) == self.options.osds and all(now[osd] > epoch for osd, epoch in again.items())
 
         self.wait(all_up, "every OSD is up")
 
@@ -148,7 +148,7 @@ class Cluster:
         return {osd["osd"]: osd["up_from"] for osd in osds if osd["up"]}
 
     def osds_up(self) -> int:
-        return json.loads(self.ceph("osd", "stat", "--format", "json"))["num_up_osds"]
+        return len(self._up_since())
 
     def pools(self) -> list[str]:
         return [pool["poolname"] for pool in json.loads(self.ceph("osd", "lspools", "--format", "json"))]
