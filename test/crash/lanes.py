@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import duckdb
 
 ABSENT = "absent"
-#: Of a table with an index, rows that hold a string get another one. DuckDB's own recovery forgets such an
-#: update of a NULL: test_duckdb_replay.py.
+#: Of a table with an index, or one that was altered, rows that hold a string get another one. DuckDB's own
+#: recovery forgets such an update of a NULL: test_duckdb_replay.py.
 UPDATED = " AND v IS NOT NULL"
 
 
@@ -105,7 +105,7 @@ class TableScript:
         table = self._tables[number]
         value = self._draw.choice(("v = 'changed ' || k", "w = w + 1", "v = NULL, w = k"))
         where = self._range(number)
-        if value.startswith("v = 'changed") and (table["key"] or table["indexes"]):
+        if value.startswith("v = 'changed") and (table["key"] or table["indexes"] or table["columns"]):
             where += UPDATED
         return f"UPDATE {self._prefix}{number} SET {value} WHERE {where}"
 

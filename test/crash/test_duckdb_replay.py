@@ -7,6 +7,7 @@ Then what stays clear of it can go: `UPDATED` in lanes.py, the second purpose of
 
 from __future__ import annotations
 
+import random
 import shutil
 import threading
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from lanes import UPDATED, table_lane
 from verify import Broken, check_index
 
 
@@ -84,16 +86,51 @@ def test_using_the_index_or_a_checkpoint_before_that_keeps_them(tmp_path, first)
         assert again.execute("SELECT count(*) FROM t WHERE k = 105").fetchone() == (1,)
 
 
-def test_recovery_loses_an_update_of_null_in_a_table_with_an_index(tmp_path):
+def null_after_recovery(folder: Path, closed_after: list[str], killed_after: list[str]) -> str | None:
+    """What replaced a NULL in a table that has grown since the last checkpoint. The statements are for
+    before that checkpoint and for after it."""
     leave(
-        tmp_path,
-        "CREATE TABLE t (k BIGINT, v VARCHAR)",
-        "INSERT INTO t SELECT r, CASE WHEN r >= 46 THEN 'x' END FROM range(62) g(r)",
-        "CREATE INDEX i ON t (k)",
+        folder,
+        "CREATE TABLE t (k BIGINT, v VARCHAR, w DOUBLE)",
+        "INSERT INTO t SELECT r, CASE WHEN r >= 46 THEN 'x' END, r FROM range(62) g(r)",
+        *closed_after,
     )
-    file = kill_after(tmp_path, "INSERT INTO t VALUES (62, 'x')", "UPDATE t SET v = 'y' WHERE k = 40")
-    with duckdb.connect(file) as recovered:
-        assert recovered.execute("SELECT v FROM t WHERE k = 40").fetchone() == (None,)
+    insert, update = "INSERT INTO t (k, v) VALUES (62, 'x')", "UPDATE t SET v = 'y' WHERE k = 40"
+    with duckdb.connect(kill_after(folder, *killed_after, insert, update)) as recovered:
+        return recovered.execute("SELECT v FROM t WHERE k = 40").fetchone()[0]
+
+
+ALTERATIONS = ["ALTER TABLE t ADD COLUMN c INTEGER", "ALTER TABLE t DROP COLUMN w"]
+
+
+def test_recovery_loses_an_update_of_null_in_a_table_with_an_index(tmp_path):
+    assert null_after_recovery(tmp_path, ["CREATE INDEX i ON t (k)"], []) is None
+
+
+@pytest.mark.parametrize("alter", ALTERATIONS)
+def test_recovery_loses_an_update_of_null_in_a_table_that_was_altered(tmp_path, alter):
+    assert null_after_recovery(tmp_path, [], [alter]) is None
+
+
+@pytest.mark.parametrize("alter", ALTERATIONS)
+def test_a_checkpoint_after_the_alteration_keeps_that_update(tmp_path, alter):
+    assert null_after_recovery(tmp_path, [alter], []) == "y"
+
+
+def test_the_workloads_stay_clear_of_updates_that_are_forgotten():
+    lane = table_lane(random.Random(1), "a", "l0", 2000, 4000)
+    endangered, updates = set(), []
+    for words in (
+        text.split() for step in lane.steps if step.kind == "transaction" for text in step.statements
+    ):
+        if words[0] == "ALTER":
+            endangered.add(words[2])
+        elif words[:2] == ["CREATE", "INDEX"]:
+            endangered.add(words[4])
+        elif words[0] == "UPDATE" and words[1] in endangered and "'changed" in words:
+            updates.append(" ".join(words))
+    assert len(updates) > 20
+    assert [update for update in updates if not update.endswith(UPDATED)] == []
 
 
 def killed_in_checkpoint(folder: Path, pause_ms: int) -> Path:
