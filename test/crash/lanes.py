@@ -42,7 +42,11 @@ class Lane:
 
 
 class TableScript:
-    """Draws the transactions of a lane: tables are created, filled, changed, indexed, altered, dropped."""
+    """Draws the transactions of a lane: tables are created, filled, changed, indexed, altered, dropped.
+
+    A table that gets an index after rows were deleted keeps its rows from then on. Deletes before and after
+    an index, while a transaction of another lane runs, make DuckDB stop at its end: test_duckdb_replay.py.
+    """
 
     def __init__(self, draw: random.Random, database: str, lane: str, rows_most: int) -> None:
         self._draw = draw
@@ -50,8 +54,10 @@ class TableScript:
         self._rows_most = rows_most
         self._tables: dict[int, dict] = {}
         self._made = 0
+        self._transactions = 0
 
     def transaction(self) -> Step:
+        self._transactions += 1
         before = {number: dict(table) for number, table in self._tables.items()}
         statements = [self._statement() for _ in range(self._draw.choice((1, 1, 1, 2, 4)))]
         if self._draw.random() < 0.1:
@@ -78,7 +84,14 @@ class TableScript:
     def _create(self) -> str:
         self._made += 1
         key = self._draw.choice((" PRIMARY KEY", ""))
-        self._tables[self._made] = {"next": 0, "key": bool(key), "indexes": 0, "columns": 0}
+        self._tables[self._made] = {
+            "next": 0,
+            "key": bool(key),
+            "indexes": 0,
+            "columns": 0,
+            "deleted": 0,
+            "keeps rows": False,
+        }
         return f"CREATE TABLE {self._prefix}{self._made} (k BIGINT{key}, v VARCHAR, w DOUBLE)"
 
     def _insert(self, number: int, rows: int, text: str) -> str:
@@ -110,12 +123,17 @@ class TableScript:
         return f"UPDATE {self._prefix}{number} SET {value} WHERE {where}"
 
     def _delete(self, number: int) -> str:
+        table = self._tables[number]
+        if table["keeps rows"]:
+            return self._small_insert(number)
+        table["deleted"] = self._transactions
         return f"DELETE FROM {self._prefix}{number} WHERE {self._range(number)}"
 
     def _index(self, number: int) -> str:
         table = self._tables[number]
-        if table["key"] or table["columns"]:
+        if table["key"] or table["columns"] or table["deleted"] == self._transactions:
             return self._small_insert(number)
+        table["keeps rows"] = table["deleted"] > 0
         name = f"{self._prefix.partition('.')[2]}{number}_i{table['indexes']}"
         table["indexes"] += 1
         return f"CREATE INDEX {name} ON {self._prefix}{number} (k)"
