@@ -80,10 +80,10 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
         "more CPU time, where the NVMe driver has polling queues (its parameter poll_queues).",
         LogicalType::BOOLEAN, Value::BOOLEAN(false), nullptr);
     add(SETTING_SPILL_BUFFER,
-        "Memory of each volume in which spilled blocks wait to be written, such as '16 MiB'; 0: a thread "
-        "that "
-        "spills waits for the device.",
-        LogicalType::VARCHAR, Value("16 MiB"), OnSetSpillBuffer);
+        "Memory of each volume for spilled blocks, which wait in it to be written, stay in it while there is "
+        "room, and are read ahead into it, such as '48 MiB'; 0: a thread that spills or reads what was "
+        "spilled waits for the device.",
+        LogicalType::VARCHAR, Value("48 MiB"), OnSetSpillBuffer);
     add(SETTING_DEALLOCATE,
         "Whether the device is told of freed space: auto (but not on regular files, which keep theirs), on "
         "or "

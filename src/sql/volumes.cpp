@@ -42,6 +42,10 @@ std::vector<Column> VolumeColumns() {
             {"log_records", LogicalType::UBIGINT},
             {"mount_ms", LogicalType::DOUBLE},
             {"spill_buffer_bytes", LogicalType::UBIGINT},
+            {"spill_reads", LogicalType::UBIGINT},
+            {"spill_reads_from_memory", LogicalType::UBIGINT},
+            {"spill_blocks_read_ahead", LogicalType::UBIGINT},
+            {"spill_blocks_read_in_vain", LogicalType::UBIGINT},
             {"warning", LogicalType::VARCHAR},
             {"poisoned", LogicalType::VARCHAR}};
 }
@@ -74,6 +78,10 @@ duckdb::vector<Value> VolumeRow(const VolumeInfo &info) {
             Value::UBIGINT(info.log_records),
             Value::DOUBLE(info.mount_ms),
             Value::UBIGINT(info.spill_buffer_bytes),
+            Value::UBIGINT(info.spill.reads),
+            Value::UBIGINT(info.spill.hits),
+            Value::UBIGINT(info.spill.ahead),
+            Value::UBIGINT(info.spill.unused),
             TextOrNull(info.warning),
             TextOrNull(info.poisoned)};
 }

@@ -10,27 +10,33 @@ namespace rawduck {
 
 namespace {
 //! DuckDB's default block: what it spills is this long or shorter, apart from single very large values.
-constexpr uint64_t BUFFER_BYTES = 256 * KIB;
-//! Blocks written together: enough to keep a device busy, few enough that memory comes back soon.
-constexpr size_t BATCH_BUFFERS_MAX = 8;
+constexpr uint64_t BLOCK_BYTES_MAX = 256 * KIB;
+//! One that was read ahead and not asked for during so many reads for each block like it was a wrong guess.
+constexpr uint64_t PATIENCE = 2;
 } // namespace
 
 SpillBuffer::SpillBuffer(BlockIo &io, uint64_t bytes_max)
-    : io_(io), buffers_max_(bytes_max / BUFFER_BYTES), fork_generation_(ForkGeneration()) {}
+    : io_(io), bytes_max_(bytes_max), fork_generation_(ForkGeneration()), memory_(bytes_max) {}
 
 SpillBuffer::~SpillBuffer() {
     if (fork_generation_ != ForkGeneration()) {
-        writer_.detach(); // it runs in the parent only
+        for (std::thread *thread : {&writer_, &reader_}) {
+            if (thread->joinable()) {
+                thread->detach(); // it runs in the parent only
+            }
+        }
         return;
     }
     {
         Lock lock(mutex_);
         stop_ = true;
-        queue_.clear();
     }
-    work_.notify_all();
-    if (writer_.joinable()) {
-        writer_.join();
+    to_write_.notify_all();
+    to_read_.notify_all();
+    for (std::thread *thread : {&writer_, &reader_}) {
+        if (thread->joinable()) {
+            thread->join();
+        }
     }
 }
 
@@ -38,87 +44,157 @@ void SpillBuffer::Write(const Request &request) {
     for (const Segment &segment : request.segments) {
         if (!TryKeep(segment)) {
             io_.Write(segment.device_offset, segment.data, segment.length, PlacementClass::TEMPORARY);
+            if (Works() && segment.length <= BLOCK_BYTES_MAX) {
+                Lock lock(mutex_);
+                order_.Written(segment.device_offset, static_cast<uint32_t>(segment.length));
+            }
         }
     }
 }
 
-// Room is taken under the mutex and filled outside it; the range becomes visible when its bytes are there.
+// Room is taken under the mutex and filled outside it; the range becomes visible, to reading ahead too, when
+// its bytes are there.
 bool SpillBuffer::TryKeep(const Segment &segment) {
-    if (fork_generation_ != ForkGeneration()) {
+    if (!Works()) {
         return false;
     }
-    auto pending = std::make_shared<Pending>();
+    auto block = std::make_shared<Block>();
     {
         Lock lock(mutex_);
         ClearRange(lock, segment.device_offset, segment.length);
-        if (segment.length > BUFFER_BYTES || (free_buffers_.empty() && buffers_ == buffers_max_)) {
+        if (segment.length > BLOCK_BYTES_MAX) {
             return false;
         }
-        if (free_buffers_.empty()) {
-            free_buffers_.emplace_back(BUFFER_BYTES);
-            buffers_++;
-        }
-        pending->data = std::move(free_buffers_.back());
-        free_buffers_.pop_back();
         if (!writer_.joinable()) {
             writer_ = std::thread([this] { WriteBehind(); });
         }
+        if (!reader_.joinable()) {
+            reader_ = std::thread([this] { ReadWanted(); });
+        }
+        block->data = Room(segment.length);
+        if (!block->data) {
+            return false;
+        }
     }
-    memcpy(pending->data.Data(), segment.data, segment.length);
-    pending->device_offset = segment.device_offset;
-    pending->length = segment.length;
+    memcpy(block->data, segment.data, segment.length);
+    block->device_offset = segment.device_offset;
+    block->length = segment.length;
     Lock lock(mutex_);
-    pending_[segment.device_offset] = pending;
-    queue_.push_back(std::move(pending));
-    if (queue_.size() == 1) {
-        work_.notify_one();
+    blocks_[segment.device_offset] = block;
+    order_.Written(segment.device_offset, static_cast<uint32_t>(segment.length));
+    Put(block, TO_WRITE);
+    dirty_bytes_ += block->length;
+    if (MustWrite()) {
+        to_write_.notify_one();
     }
     return true;
 }
 
 void SpillBuffer::Read(const Request &request) {
-    for (const Segment &segment : request.segments) {
-        ReadSegment(segment);
+    for (Segment rest : request.segments) {
+        while (rest.length > 0) {
+            const uint64_t length = ReadPiece(rest);
+            rest.device_offset += length;
+            rest.data += length;
+            rest.length -= length;
+        }
     }
 }
 
-void SpillBuffer::ReadSegment(const Segment &segment) {
-    std::shared_ptr<Pending> holder;
-    if (fork_generation_ == ForkGeneration()) {
+// Reads the front of the segment: what one block has of it, or what lies before the next block. Returns how
+// much that was.
+uint64_t SpillBuffer::ReadPiece(const Segment &segment) {
+    Segment piece = segment;
+    std::shared_ptr<Block> holder;
+    if (Works()) {
         Lock lock(mutex_);
-        holder = FindHolder(lock, segment);
+        holder = FindHolder(lock, piece.device_offset, piece.length);
+        CountRead(holder, piece);
         if (holder) {
-            holder->readers++;
+            holder->holders++;
         }
+        ReadAhead(piece.device_offset);
     }
     if (!holder) {
-        io_.Read(segment.device_offset, segment.data, segment.length);
-        return;
+        io_.Read(piece.device_offset, piece.data, piece.length);
+        return piece.length;
     }
-    memcpy(segment.data, holder->data.Data() + (segment.device_offset - holder->device_offset),
-           segment.length);
+    memcpy(piece.data, holder->data + (piece.device_offset - holder->device_offset), piece.length);
     Lock lock(mutex_);
-    holder->readers--;
+    holder->holders--;
+    if (holder->state == State::CLEAN) {
+        PutClean(holder);
+    }
     Recycle(*holder);
+    return piece.length;
 }
 
-// The pending write that has all of the segment; null once the target has it.
-std::shared_ptr<SpillBuffer::Pending> SpillBuffer::FindHolder(Lock &lock, const Segment &segment) {
-    const uint64_t end = segment.device_offset + segment.length;
+// The block that has the front of the range, and in `length` how much it has; or null, and how much of the
+// range only the target has.
+std::shared_ptr<SpillBuffer::Block> SpillBuffer::FindHolder(Lock &lock, uint64_t device_offset,
+                                                            uint64_t &length) {
     for (;;) {
-        const auto found = FirstOverlap(segment.device_offset, segment.length);
-        if (found == pending_.end()) {
+        const auto found = FirstOverlap(device_offset, length);
+        if (found == blocks_.end()) {
             return nullptr;
         }
-        const Pending &pending = *found->second;
-        if (pending.state == State::FAILED) {
-            throw Error(ErrorCode::IO,
-                        "the spilled bytes were lost when they were written to the target: " + pending.error);
+        const Block &block = *found->second;
+        if (block.device_offset > device_offset) {
+            length = block.device_offset - device_offset;
+            return nullptr;
         }
-        if (pending.device_offset <= segment.device_offset && pending.device_offset + pending.length >= end) {
+        if (block.state == State::FAILED) {
+            throw Error(ErrorCode::IO,
+                        "the spilled bytes were lost when they were written to the target: " + block.error);
+        }
+        if (block.state != State::READING) {
+            length = std::min(length, block.device_offset + block.length - device_offset);
             return found->second;
         }
-        done_.wait(lock); // it has only a part: the target will have all
+        done_.wait(lock);
+    }
+}
+
+// A block that is read as a whole is not expected to be read again: it is the first to give way, and the last
+// to be written, because its place may be written anew before.
+void SpillBuffer::CountRead(const std::shared_ptr<Block> &holder, const Segment &piece) {
+    counters_.reads++;
+    if (!holder) {
+        return;
+    }
+    counters_.hits++;
+    if (piece.length == holder->length) {
+        holder->used = true;
+        if (holder->place == TO_WRITE) {
+            Put(holder, TO_WRITE_LATE);
+        }
+    }
+}
+
+void SpillBuffer::ReadAhead(uint64_t device_offset) {
+    bool any = false;
+    for (const DeviceRange &range : order_.Read(device_offset)) {
+        if (FirstOverlap(range.device_offset, range.length) != blocks_.end()) {
+            continue;
+        }
+        char *data = RoomAhead(range.length);
+        if (!data) {
+            break;
+        }
+        auto block = std::make_shared<Block>();
+        block->device_offset = range.device_offset;
+        block->length = range.length;
+        block->state = State::READING;
+        block->data = data;
+        block->born = counters_.reads;
+        block->holders = 1; // whoever reads it from the target
+        blocks_[range.device_offset] = block;
+        wanted_.push_back(std::move(block));
+        counters_.ahead++;
+        any = true;
+    }
+    if (any) {
+        to_read_.notify_one();
     }
 }
 
@@ -129,146 +205,170 @@ void SpillBuffer::Forget(const std::vector<Extent> &extents) {
 }
 
 void SpillBuffer::Forget(uint64_t device_offset, uint64_t length) {
-    if (fork_generation_ != ForkGeneration()) {
+    if (!Works()) {
         return;
     }
     Lock lock(mutex_);
     ClearRange(lock, device_offset, length);
 }
 
-// Afterwards nothing pending overlaps the range. A write that has not begun and lies in it altogether is
-// dropped.
+// Afterwards no block overlaps the range. A write that has not begun and lies in it altogether is dropped.
 void SpillBuffer::ClearRange(Lock &lock, uint64_t device_offset, uint64_t length) {
+    order_.Forget(device_offset, length);
     const uint64_t end = device_offset + length;
     for (;;) {
         const auto found = FirstOverlap(device_offset, length);
-        if (found == pending_.end()) {
+        if (found == blocks_.end()) {
             return;
         }
-        Pending &pending = *found->second;
+        const std::shared_ptr<Block> block = found->second;
         const bool covered =
-            pending.device_offset >= device_offset && pending.device_offset + pending.length <= end;
-        if (pending.state == State::FAILED) {
+            block->device_offset >= device_offset && block->device_offset + block->length <= end;
+        if (block->state == State::FAILED) {
             ShrinkFailed(found, device_offset, end);
-        } else if (pending.state == State::QUEUED && covered) {
-            const std::shared_ptr<Pending> dropped = found->second;
-            pending_.erase(found);
-            Retire(*dropped, State::OVER);
-        } else {
+        } else if (block->state == State::WRITING || (block->state == State::DIRTY && !covered)) {
+            const uint32_t not_begun = block->state == State::DIRTY ? 1 : 0;
+            hurry_ += not_begun;
+            to_write_.notify_one();
             done_.wait(lock);
+            hurry_ -= not_begun;
+        } else {
+            Drop(block);
         }
     }
 }
 
-SpillBuffer::PendingMap::iterator SpillBuffer::FirstOverlap(uint64_t device_offset, uint64_t length) {
-    auto found = pending_.upper_bound(device_offset);
-    if (found != pending_.begin()) {
+SpillBuffer::BlockMap::iterator SpillBuffer::FirstOverlap(uint64_t device_offset, uint64_t length) {
+    auto found = blocks_.upper_bound(device_offset);
+    if (found != blocks_.begin()) {
         const auto before = std::prev(found);
         if (before->first + before->second->length > device_offset) {
             return before;
         }
     }
-    return found != pending_.end() && found->first < device_offset + length ? found : pending_.end();
+    return found != blocks_.end() && found->first < device_offset + length ? found : blocks_.end();
 }
 
 // What lies outside [device_offset, end) is still lost.
-void SpillBuffer::ShrinkFailed(PendingMap::iterator failed, uint64_t device_offset, uint64_t end) {
-    const std::shared_ptr<Pending> lost = failed->second;
+void SpillBuffer::ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset, uint64_t end) {
+    const std::shared_ptr<Block> lost = failed->second;
     const uint64_t lost_end = lost->device_offset + lost->length;
-    pending_.erase(failed);
+    blocks_.erase(failed);
     const auto keep = [&](uint64_t from, uint64_t to) {
         if (from < to) {
-            auto rest = std::make_shared<Pending>();
+            auto rest = std::make_shared<Block>();
             rest->device_offset = from;
             rest->length = to - from;
             rest->state = State::FAILED;
             rest->error = lost->error;
-            pending_[from] = std::move(rest);
+            blocks_[from] = std::move(rest);
         }
     };
     keep(lost->device_offset, std::min(device_offset, lost_end));
     keep(std::max(end, lost->device_offset), lost_end);
 }
 
-void SpillBuffer::Retire(Pending &pending, State state) {
-    pending.state = state;
-    Recycle(pending);
-}
-
-void SpillBuffer::Recycle(Pending &pending) {
-    const bool idle = pending.state == State::OVER || pending.state == State::FAILED;
-    if (idle && pending.readers == 0 && !pending.data.Empty()) {
-        free_buffers_.push_back(std::move(pending.data));
-        pending.data = AlignedBuffer();
+void SpillBuffer::Put(const std::shared_ptr<Block> &block, Place place) {
+    if (block->place != NOWHERE) {
+        places_[block->place].erase(block->at);
+    }
+    block->place = place;
+    if (place != NOWHERE) {
+        block->at = places_[place].insert(places_[place].end(), block);
     }
 }
 
+void SpillBuffer::PutClean(const std::shared_ptr<Block> &block) {
+    const bool read_ahead = block->born > 0;
+    const Place place = block->used ? USED : read_ahead ? AHEAD : WRITTEN;
+    if (block->place != place) {
+        Put(block, place);
+    }
+}
+
+// By value: `block` may be the last to hold it. Its memory goes back when nobody uses it any more.
+void SpillBuffer::Drop(std::shared_ptr<Block> block) {
+    if (block->state == State::DIRTY) {
+        dirty_bytes_ -= block->length;
+    }
+    counters_.unused += block->born > 0 && !block->used ? 1 : 0;
+    Put(block, NOWHERE);
+    blocks_.erase(block->device_offset);
+    block->state = State::OVER;
+    Recycle(*block);
+}
+
+void SpillBuffer::Recycle(Block &block) {
+    const bool idle = block.state == State::OVER || block.state == State::FAILED;
+    if (idle && block.holders == 0 && block.data) {
+        memory_.Give(block.data, block.length);
+        block.data = nullptr;
+    }
+}
+
+// Memory for a block that is written: all that the target has as well gives way to it.
+char *SpillBuffer::Room(uint64_t length) {
+    for (;;) {
+        char *data = memory_.Take(length);
+        if (data || !(GiveWay(USED) || GiveWay(WRITTEN) || GiveWay(AHEAD))) {
+            return data;
+        }
+    }
+}
+
+// Memory for a block to be read ahead. Others that were read ahead do not give way unless they were wrong
+// guesses: where more runs are read than there is memory for, reading ahead for some of them is best.
+char *SpillBuffer::RoomAhead(uint64_t length) {
+    const Blocks &ahead = places_[AHEAD];
+    const uint64_t patience = PATIENCE * ahead.size();
+    const bool wrong = !ahead.empty() && counters_.reads - ahead.front()->born > patience;
+    if (wrong) {
+        GiveWay(AHEAD);
+    } else if ((ahead.size() + wanted_.size()) * BLOCK_BYTES_MAX > bytes_max_) {
+        return nullptr;
+    }
+    for (;;) {
+        char *data = memory_.Take(length);
+        if (data || !(GiveWay(USED) || GiveWay(WRITTEN))) {
+            return data;
+        }
+    }
+}
+
+// The oldest block of that place is dropped. False if there is none.
+bool SpillBuffer::GiveWay(Place place) {
+    if (places_[place].empty()) {
+        return false;
+    }
+    Drop(places_[place].front());
+    return true;
+}
+
+bool SpillBuffer::Works() const {
+    return bytes_max_ > 0 && fork_generation_ == ForkGeneration();
+}
+
 void SpillBuffer::Shrink() {
-    if (fork_generation_ == ForkGeneration()) {
+    if (Works()) {
         Lock lock(mutex_);
-        buffers_ -= free_buffers_.size();
-        free_buffers_.clear();
+        memory_.Shrink();
     }
 }
 
 uint64_t SpillBuffer::HeldBytes() const {
-    if (fork_generation_ != ForkGeneration()) {
+    if (!Works()) {
         return 0;
     }
     Lock lock(mutex_);
-    return buffers_ * BUFFER_BYTES;
+    return memory_.HeldBytes();
 }
 
-void SpillBuffer::WriteBehind() {
+SpillCounters SpillBuffer::Counters() const {
+    if (!Works()) {
+        return {};
+    }
     Lock lock(mutex_);
-    while (!stop_) {
-        const std::vector<std::shared_ptr<Pending>> batch = TakeBatch();
-        if (batch.empty()) {
-            work_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-        } else {
-            WriteBatch(lock, batch);
-        }
-    }
-}
-
-std::vector<std::shared_ptr<SpillBuffer::Pending>> SpillBuffer::TakeBatch() {
-    std::vector<std::shared_ptr<Pending>> batch;
-    while (!queue_.empty() && batch.size() < BATCH_BUFFERS_MAX) {
-        const std::shared_ptr<Pending> &next = queue_.front();
-        if (next->state == State::QUEUED) {
-            next->state = State::WRITING;
-            batch.push_back(next);
-        }
-        queue_.pop_front();
-    }
-    return batch;
-}
-
-void SpillBuffer::WriteBatch(Lock &lock, const std::vector<std::shared_ptr<Pending>> &batch) {
-    Request request;
-    request.opcode = Opcode::WRITE;
-    for (const std::shared_ptr<Pending> &pending : batch) {
-        request.segments.push_back(Segment{pending->device_offset, pending->data.Data(), pending->length,
-                                           PlacementClass::TEMPORARY});
-    }
-    lock.unlock();
-    std::string error;
-    try {
-        io_.Execute(request);
-    } catch (const std::exception &failure) {
-        error = failure.what();
-    }
-    lock.lock();
-    for (const std::shared_ptr<Pending> &pending : batch) {
-        if (error.empty()) {
-            pending_.erase(pending->device_offset);
-            Retire(*pending, State::OVER);
-        } else {
-            pending->error = error;
-            Retire(*pending, State::FAILED);
-        }
-    }
-    done_.notify_all();
+    return counters_;
 }
 
 } // namespace rawduck

@@ -1,18 +1,23 @@
-//! Write-behind for temporary files: a spilled block is copied into memory and the thread that spilled it
-//! goes on; one thread of the volume writes what has collected, many blocks in flight together. Nobody is
-//! promised that temporary bytes are durable, so a write that is forgotten before it starts is never made at
-//! all.
+//! Memory between temporary files and the target. A spilled block is copied into it and the thread that
+//! spilled it goes on; a thread of the volume writes what has collected, many blocks in flight together.
+//! Blocks stay as long as there is room, and another thread reads ahead what SpillOrder expects to be wanted.
+//! Nobody is promised that temporary bytes are durable, so a write that is forgotten before it starts is
+//! never made at all.
 //!
-//! Works on ranges of the target, not on files: two pending ranges never overlap, and a range must be
-//! forgotten before its space is given to anybody else.
+//! Works on ranges of the target, not on files: two blocks never overlap, and a range must be forgotten
+//! before its space is given to anybody else.
 #pragma once
 
-#include "common/aligned_buffer.hpp"
 #include "io/block_io.hpp"
 #include "volume/format/record.hpp"
+#include "volume/spill_counters.hpp"
+#include "volume/spill_memory.hpp"
+#include "volume/spill_order.hpp"
 
+#include <array>
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,9 +31,10 @@ namespace rawduck {
 //! a child made by fork() writes and reads throw Error UNSUPPORTED through BlockIo, and Forget does nothing.
 class SpillBuffer {
   public:
-    //! Holds at most `bytes_max` bytes of memory; 0 writes everything at once.
+    //! Holds at most `bytes_max` bytes of memory, and what SpillOrder holds; 0 writes and reads everything at
+    //! once.
     SpillBuffer(BlockIo &io, uint64_t bytes_max);
-    //! What is pending is dropped.
+    //! What is not written is dropped.
     ~SpillBuffer();
     SpillBuffer(const SpillBuffer &) = delete;
     SpillBuffer &operator=(const SpillBuffer &) = delete;
@@ -36,10 +42,10 @@ class SpillBuffer {
     //! Returns when the bytes are in memory or on the target. Writes itself when the memory is used up, or
     //! the segment is longer than a block. Throws as BlockIo::Execute.
     void Write(const Request &request);
-    //! Takes from memory what is still there. Throws Error IO for a range whose late write failed, and as
+    //! Takes from memory what is there. Throws Error IO for a range whose late write failed, and as
     //! BlockIo::Execute.
     void Read(const Request &request);
-    //! The ranges no longer matter: their pending writes are dropped, those in flight waited for.
+    //! The ranges no longer matter: their writes are dropped, those in flight waited for.
     void Forget(const std::vector<Extent> &extents);
     void Forget(uint64_t device_offset, uint64_t length);
 
@@ -47,48 +53,78 @@ class SpillBuffer {
     void Shrink();
     //! Bytes of memory held.
     uint64_t HeldBytes() const;
+    SpillCounters Counters() const;
 
   private:
     enum class State : uint8_t {
-        QUEUED,
+        DIRTY, //!< not written yet
         WRITING,
-        FAILED, //!< the target does not have the bytes, and neither have we
-        OVER    //!< written or dropped; no longer in the map
+        READING, //!< ahead
+        CLEAN,   //!< the target has the same bytes
+        FAILED,  //!< the target does not have the bytes, and neither have we
+        OVER     //!< no longer in the map
     };
-    struct Pending {
+    //! Lists of blocks that wait, oldest first.
+    enum Place : uint8_t { TO_WRITE, TO_WRITE_LATE, USED, WRITTEN, AHEAD, PLACES, NOWHERE = PLACES };
+    struct Block;
+    using Blocks = std::list<std::shared_ptr<Block>>;
+    struct Block {
         uint64_t device_offset = 0, length = 0;
-        State state = State::QUEUED;
-        uint32_t readers = 0; //!< that copy from `data` outside the mutex
-        AlignedBuffer data;
-        std::string error; //!< of a FAILED one
+        State state = State::DIRTY;
+        bool used = false;    //!< was read, and is not expected to be read again
+        uint32_t holders = 0; //!< that use `data` outside the mutex
+        uint64_t born = 0;    //!< counters_.reads when it was read ahead
+        char *data = nullptr; //!< of memory_
+        std::string error;    //!< of a FAILED one
+        Place place = NOWHERE;
+        Blocks::iterator at; //!< in the list of its place
     };
+    using BlockMap = std::map<uint64_t, std::shared_ptr<Block>>;
     using Lock = std::unique_lock<std::mutex>;
-    using PendingMap = std::map<uint64_t, std::shared_ptr<Pending>>;
 
+    bool Works() const;
     bool TryKeep(const Segment &segment);
-    void ReadSegment(const Segment &segment);
+    uint64_t ReadPiece(const Segment &segment);
+    std::shared_ptr<Block> FindHolder(Lock &lock, uint64_t device_offset, uint64_t &length);
+    void CountRead(const std::shared_ptr<Block> &holder, const Segment &piece);
+    void ReadAhead(uint64_t device_offset);
     void ClearRange(Lock &lock, uint64_t device_offset, uint64_t length);
-    PendingMap::iterator FirstOverlap(uint64_t device_offset, uint64_t length);
-    std::shared_ptr<Pending> FindHolder(Lock &lock, const Segment &segment);
-    void ShrinkFailed(PendingMap::iterator failed, uint64_t device_offset, uint64_t end);
-    void Retire(Pending &pending, State state);
-    void Recycle(Pending &pending);
+    BlockMap::iterator FirstOverlap(uint64_t device_offset, uint64_t length);
+    void ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset, uint64_t end);
+
+    void Put(const std::shared_ptr<Block> &block, Place place);
+    void PutClean(const std::shared_ptr<Block> &block);
+    void Drop(std::shared_ptr<Block> block);
+    void Recycle(Block &block);
+    char *Room(uint64_t length);
+    char *RoomAhead(uint64_t length);
+    bool GiveWay(Place place);
+
     void WriteBehind();
-    std::vector<std::shared_ptr<Pending>> TakeBatch();
-    void WriteBatch(Lock &lock, const std::vector<std::shared_ptr<Pending>> &batch);
+    bool MustWrite() const;
+    std::vector<std::shared_ptr<Block>> TakeDirty();
+    void WriteBatch(Lock &lock, const std::vector<std::shared_ptr<Block>> &batch);
+    void ReadWanted();
+    std::vector<std::shared_ptr<Block>> TakeWanted();
+    void ReadBatch(Lock &lock, const std::vector<std::shared_ptr<Block>> &batch);
+    std::string Transfer(Lock &lock, Opcode opcode, const std::vector<std::shared_ptr<Block>> &batch);
 
     BlockIo &io_;
-    const size_t buffers_max_;
+    const uint64_t bytes_max_;
     const uint64_t fork_generation_;
 
     mutable std::mutex mutex_;
-    std::condition_variable work_, done_;
-    PendingMap pending_; //!< by device offset
-    std::deque<std::shared_ptr<Pending>> queue_;
-    std::vector<AlignedBuffer> free_buffers_;
-    size_t buffers_ = 0; //!< free ones and those in use
+    std::condition_variable to_write_, to_read_, done_;
+    SpillMemory memory_;
+    SpillOrder order_;
+    BlockMap blocks_; //!< by device offset
+    std::array<Blocks, PLACES> places_;
+    std::deque<std::shared_ptr<Block>> wanted_; //!< READING ones that nobody reads yet
+    SpillCounters counters_;
+    uint64_t dirty_bytes_ = 0;
+    uint32_t hurry_ = 0; //!< threads that wait for a write of what is DIRTY
     bool stop_ = false;
-    std::thread writer_; //!< started by the first write
+    std::thread writer_, reader_; //!< started by the first write
 };
 
 } // namespace rawduck

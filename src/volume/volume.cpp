@@ -218,6 +218,7 @@ VolumeInfo Volume::Info() const {
     info.placement = state_->io->PlacementText();
     info.polling = caps.polling_obstacle.empty() ? "on" : "off: " + caps.polling_obstacle;
     info.spill_buffer_bytes = state_->spill.HeldBytes();
+    info.spill = state_->spill.Counters();
     info.poisoned = state_->log.Poisoned();
     info.warning = state_->warning;
     {

@@ -15,6 +15,7 @@
 
 #include "io/block_io.hpp"
 #include "volume/deallocate_mode.hpp"
+#include "volume/spill_counters.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -56,7 +57,7 @@ struct MountOptions {
     std::string engine = "auto";
     BlockIoOptions io;
     uint32_t max_transfer_bytes = 0;        //!< 0: the default
-    uint64_t spill_buffer_bytes = 16 * MIB; //!< write-behind memory for temporary files
+    uint64_t spill_buffer_bytes = 48 * MIB; //!< memory between temporary files and the target
     bool polling = false;                   //!< see DeviceOptions
     DeallocateMode deallocate = DeallocateMode::AUTO;
     std::chrono::milliseconds deallocate_delay{1000}; //!< how long freed space is collected
@@ -79,6 +80,7 @@ struct VolumeInfo {
     std::string polling;             //!< on, or off and why
     std::string deallocate;          //!< "on", or "off: " and why
     uint64_t spill_buffer_bytes = 0; //!< memory held for spilled blocks
+    SpillCounters spill;             //!< since the mount
     std::string poisoned;            //!< why it refuses writes; empty when healthy
     std::string warning;             //!< such as "superblock 1 is damaged; superblock 0 is in use"
 };

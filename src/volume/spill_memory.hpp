@@ -1,0 +1,40 @@
+//! The memory of a SpillBuffer: one range, whose pages stay once they were touched, where the heap would give
+//! memory of blocks back to the system and fault it in again.
+#pragma once
+
+#include "volume/allocator.hpp"
+
+#include <memory>
+
+namespace rawduck {
+
+//! Not thread-safe.
+class SpillMemory {
+  public:
+    explicit SpillMemory(uint64_t bytes_max);
+
+    //! Memory for that many bytes, aligned to UNIT_SIZE, with undefined contents; null when there is no range
+    //! that long, or the system has none.
+    char *Take(uint64_t length);
+    //! Gives back what Take returned for that length.
+    void Give(char *data, uint64_t length);
+    //! The system gets the memory back as soon as nothing of it is taken.
+    void Shrink();
+    //! Bytes up to the end of the highest that was taken since the memory was given back.
+    uint64_t HeldBytes() const { return held_units_ * UNIT_SIZE; }
+
+  private:
+    struct Unmap {
+        uint64_t bytes;
+        void operator()(char *memory) const;
+    };
+    void GiveToSystemWhenIdle();
+
+    const uint64_t units_max_;
+    Allocator free_;
+    std::unique_ptr<char, Unmap> memory_; //!< mapped by the first Take
+    uint64_t held_units_ = 0;
+    bool shrink_ = false;
+};
+
+} // namespace rawduck

@@ -1,0 +1,103 @@
+#include "volume/spill_memory.hpp"
+#include "volume/spill_order.hpp"
+
+#include <cstring>
+#include <gtest/gtest.h>
+
+namespace rawduck {
+namespace {
+
+constexpr uint32_t BLOCK = 64 * KIB;
+
+std::vector<uint64_t> Offsets(const std::vector<DeviceRange> &ranges) {
+    std::vector<uint64_t> offsets;
+    for (const DeviceRange &range : ranges) {
+        EXPECT_EQ(range.length, BLOCK);
+        offsets.push_back(range.device_offset / BLOCK);
+    }
+    return offsets;
+}
+
+//! Blocks at descending offsets, to tell the order of writing from that of the target.
+SpillOrder Descending(uint64_t count) {
+    SpillOrder order;
+    for (uint64_t i = count; i-- > 0;) {
+        order.Written(i * BLOCK, BLOCK);
+    }
+    return order;
+}
+
+using Numbers = std::vector<uint64_t>;
+
+TEST(SpillOrderTest, TheNextAreThoseWrittenNext) {
+    SpillOrder order = Descending(20);
+    EXPECT_EQ(Offsets(order.Read(19 * BLOCK)), (Numbers{18, 17, 16, 15}));
+    EXPECT_EQ(Offsets(order.Read(2 * BLOCK)), (Numbers{1, 0}));
+    EXPECT_EQ(Offsets(order.Read(0)), Numbers{});
+    EXPECT_EQ(order.Size(), 17u);
+}
+
+TEST(SpillOrderTest, WhatWasReadForgottenOrWrittenAnewIsNotExpected) {
+    SpillOrder order = Descending(20);
+    order.Read(18 * BLOCK);
+    EXPECT_EQ(Offsets(order.Read(18 * BLOCK)), Numbers{}) << "read before";
+    order.Forget(16 * BLOCK + 1, BLOCK); // touches two
+    order.Forget(15 * BLOCK, 1);
+    order.Written(15 * BLOCK, BLOCK);
+    EXPECT_EQ(Offsets(order.Read(19 * BLOCK)), (Numbers{14, 13, 12, 11}));
+    EXPECT_EQ(Offsets(order.Read(0)), Numbers{15});
+}
+
+TEST(SpillOrderTest, WhatWasWrittenMuchLaterIsNotExpected) {
+    SpillOrder order = Descending(20);
+    order.Forget(8 * BLOCK, 11 * BLOCK);
+    EXPECT_EQ(Offsets(order.Read(19 * BLOCK)), Numbers{});
+}
+
+TEST(SpillOrderTest, OfTooManyTheOldestAreForgotten) {
+    SpillOrder order = Descending(SpillOrder::BLOCKS_MAX + 2);
+    EXPECT_EQ(order.Size(), SpillOrder::BLOCKS_MAX);
+    EXPECT_EQ(Offsets(order.Read((SpillOrder::BLOCKS_MAX + 1) * BLOCK)), Numbers{});
+    EXPECT_EQ(Offsets(order.Read(3 * BLOCK)), (Numbers{2, 1, 0}));
+    order.Forget(0, (SpillOrder::BLOCKS_MAX + 2) * BLOCK);
+    EXPECT_EQ(order.Size(), 0u);
+    order.Written(0, BLOCK);
+    EXPECT_EQ(order.Size(), 1u);
+}
+
+TEST(SpillMemoryTest, OneRangeForAllLengths) {
+    SpillMemory memory(4 * BLOCK);
+    EXPECT_EQ(memory.HeldBytes(), 0u);
+    char *half = memory.Take(BLOCK / 2), *two = memory.Take(2 * BLOCK), *one = memory.Take(BLOCK);
+    EXPECT_EQ(two, half + BLOCK / 2);
+    EXPECT_EQ(one, two + 2 * BLOCK);
+    memset(half, 1, 7 * BLOCK / 2);
+    EXPECT_EQ(memory.HeldBytes(), 7 * BLOCK / 2);
+    EXPECT_EQ(memory.Take(BLOCK), nullptr);
+    memory.Give(two, 2 * BLOCK);
+    EXPECT_EQ(memory.HeldBytes(), 7 * BLOCK / 2) << "kept for the next";
+    EXPECT_EQ(memory.Take(BLOCK), two);
+    EXPECT_EQ(memory.Take(2 * BLOCK), nullptr) << "no range is as long";
+    EXPECT_EQ(memory.Take(BLOCK), two + BLOCK);
+}
+
+TEST(SpillMemoryTest, ShrinksWhenNothingIsTaken) {
+    SpillMemory memory(4 * BLOCK);
+    char *first = memory.Take(BLOCK), *second = memory.Take(BLOCK);
+    memory.Give(first, BLOCK);
+    memory.Shrink();
+    EXPECT_EQ(memory.HeldBytes(), 2 * BLOCK);
+    memory.Give(second, BLOCK);
+    EXPECT_EQ(memory.HeldBytes(), 0u);
+    first = memory.Take(BLOCK);
+    EXPECT_EQ(memory.HeldBytes(), BLOCK);
+    memory.Give(first, BLOCK);
+    EXPECT_EQ(memory.HeldBytes(), BLOCK) << "nobody asked for it back";
+}
+
+TEST(SpillMemoryTest, NoneToGive) {
+    EXPECT_EQ(SpillMemory(0).Take(1), nullptr);
+}
+
+} // namespace
+} // namespace rawduck
