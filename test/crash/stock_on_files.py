@@ -20,7 +20,7 @@ from pathlib import Path
 import duckdb
 from campaign import CUTS_PER_WORKLOAD, STEPS, Campaign, next_life
 from disk import Disk
-from lanes import ABSENT, Lane, Step
+from lanes import ABSENT
 from verify import Broken, recover
 from workload import CONFIG, History, Life, Plan, first_life
 
@@ -50,12 +50,8 @@ class FileLife(Life):
         self._live = live
         self.lost: dict[str, str] = {}
 
-    def _finish(self, cursor: duckdb.DuckDBPyConnection, lane: Lane, step: Step) -> None:
-        if step.kind == "remove":
-            cursor.execute(f"DETACH {lane.database}")
-            os.remove(self._disk.path(lane.file))
-        else:
-            super()._finish(cursor, lane, step)
+    def _remove(self, _cursor: duckdb.DuckDBPyConnection, file: str) -> None:
+        os.remove(self._disk.path(file))
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         return stock(self._plan)

@@ -1,4 +1,4 @@
-"""Defects of DuckDB 2.0.0 on ordinary files, without rawduck: three of its recovery, one that needs no crash.
+"""Defects of DuckDB 2.0.0 on ordinary files, without rawduck: four of its recovery, one that needs no crash.
 
 The workloads of this folder stay clear of them. A test that fails here says that DuckDB was cured of one.
 Then what stays clear of it can go: `UPDATED` and "keeps rows" in lanes.py, the second purpose of
@@ -11,12 +11,15 @@ import random
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pytest
+from disk import Disk, Geometry
 from lanes import UPDATED, table_lane
 from verify import Broken, check_index
+from workload import Life, connect, draw_plan
 
 
 def leave(folder: Path, *statements: str) -> None:
@@ -136,17 +139,16 @@ def test_the_workloads_stay_clear_of_updates_that_are_forgotten():
     assert [update for update in updates if not update.endswith(UPDATED)] == []
 
 
-def killed_in_checkpoint(folder: Path, pause_ms: int) -> Path:
-    """What a killed process leaves in the middle of a checkpoint during which others commit, if the machine
-    is quick enough for that pause."""
+def killed_in_checkpoint(folder: Path, pause_ms: int, before: tuple[str, ...]) -> Path:
+    """What a killed process leaves in the middle of a checkpoint during which another commits 14 rows, if the
+    machine is quick enough for that pause. `before` follows the first 25 rows."""
     folder.mkdir()
     with duckdb.connect(folder / "x.duckdb") as connection:
         connection.execute("CREATE TABLE other AS FROM range(1000) g(r)")
         connection.execute("CREATE TABLE t (k BIGINT)")
         connection.execute("INSERT INTO t FROM range(25)")
-        connection.execute("CREATE INDEX i ON t (k)")
-        connection.execute("CHECKPOINT")
-        connection.execute("DELETE FROM t WHERE k >= 20")
+        for statement in before:
+            connection.execute(statement)
         connection.execute(f"SET debug_checkpoint_scan_sleep_ms = {2 * pause_ms}")
         during = connection.cursor()
         during.execute("BEGIN")
@@ -164,9 +166,16 @@ def killed_in_checkpoint(folder: Path, pause_ms: int) -> Path:
     return folder / "killed" / "x.duckdb"
 
 
+def overlapped_checkpoint(folder: Path, *before: str) -> tuple[Path, Path]:
+    """The killed database, and the log of what was committed during the checkpoint."""
+    files = (killed_in_checkpoint(folder / str(pause), pause, before) for pause in (200, 1000, 5000))
+    pairs = ((file, file.with_name("x.duckdb.wal.checkpoint")) for file in files)
+    return next((file, log) for file, log in pairs if log.exists())
+
+
 def test_recovery_of_an_interrupted_checkpoint_breaks_an_index_once(tmp_path):
-    files = (killed_in_checkpoint(tmp_path / str(pause), pause) for pause in (200, 1000, 5000))
-    file = next(file for file in files if file.with_name("x.duckdb.wal.checkpoint").exists())
+    before = ("CREATE INDEX i ON t (k)", "CHECKPOINT", "DELETE FROM t WHERE k >= 20")
+    file, _ = overlapped_checkpoint(tmp_path, *before)
     with duckdb.connect(file) as first:
         assert first.execute("SELECT count(*) FROM t").fetchone() == (34,)
         with pytest.raises(duckdb.Error, match=r"Failed to delete all rows|shared_ptr"):
@@ -174,6 +183,61 @@ def test_recovery_of_an_interrupted_checkpoint_breaks_an_index_once(tmp_path):
     with duckdb.connect(file) as second:
         assert second.execute("SELECT count(*) FROM t WHERE k = 30").fetchone() == (1,)
         assert second.execute("SELECT count(*) FROM t").fetchone() == (34,)
+
+
+def recovery_cut_short(folder: Path) -> tuple[Path, Path]:
+    """A database whose start was killed after merging the two logs, before removing the second; that one."""
+    file, log = overlapped_checkpoint(folder)
+    abort = {"debug_checkpoint_abort": "before_deleting_checkpoint_wal"}
+    with pytest.raises(duckdb.FatalException, match="before deleting checkpoint file"):
+        duckdb.connect(file, config=abort)
+    assert log.exists()
+    return file, log
+
+
+ROWS = "SELECT count(*), count(DISTINCT k) FROM t"
+
+
+@pytest.mark.parametrize(("removed", "rows"), [(False, 39 + 14), (True, 39)])
+def test_a_log_that_recovery_left_is_merged_again_after_the_next_interrupted_checkpoint(
+    tmp_path, removed, rows
+):
+    """A checkpoint marks the log, then removes a second one: a process that is killed in between leaves the
+    mark and what an earlier checkpoint left. Removing it before is what docs/DURABILITY.md recommends."""
+    file, log = recovery_cut_short(tmp_path)
+    with duckdb.connect(file) as recovered:
+        assert recovered.execute(ROWS).fetchone() == (39, 39)
+        left = log.read_bytes()
+        if removed:
+            log.unlink()
+        recovered.execute("SET debug_checkpoint_abort = 'before_header'")
+        with pytest.raises(duckdb.FatalException, match="before header write"):
+            recovered.execute("CHECKPOINT")
+    assert not log.exists()
+    if not removed:
+        log.write_bytes(left)
+    with duckdb.connect(file) as again:
+        assert again.execute(ROWS).fetchone() == (rows, 39)
+
+
+def test_the_crash_tests_remove_a_log_that_recovery_left(tmp_path):
+    """Wherever the power goes while they open such a database, nothing is doubled."""
+    file, log = recovery_cut_short(tmp_path)
+    plan = replace(draw_plan("replay", 1, threaded=False), attach_options={"x": ""})
+    with connect(plan) as connection:
+        disk = Disk.make(connection, "left", Geometry())
+        for part in file.parent.iterdir():
+            content = f"SELECT content FROM read_blob('{part}')"
+            connection.execute(f"COPY ({content}) TO '{disk.path(part.name)}' (FORMAT blob)")
+        first = disk.events(connection)
+        assert log.name in disk.files(connection)
+        Life(connection, disk, plan, {}).open_once("x")
+        assert log.name not in disk.files(connection)
+        for at in range(first, disk.events(connection) + 1):
+            survivor, _ = disk.cut(connection, at, 0, "survivor")
+            connection.execute(f"ATTACH '{survivor.path(file.name)}' AS x")
+            assert connection.execute(f"USE x; {ROWS}").fetchone() == (39, 39)
+            connection.execute("USE memory; DETACH x")
 
 
 @pytest.mark.parametrize(

@@ -118,11 +118,16 @@ class Life:
 
     def open_once(self, database: str) -> None:
         """In an instance of its own, closed at once. When a checkpoint that commits overlapped was cut short,
-        DuckDB's first start applies the log to the indexes wrongly, the next one does not:
+        DuckDB's first start applies the log to the indexes wrongly, the next one does not. When that start is
+        cut short too, a log that it has merged may be left, and after one more cut, at the beginning of a
+        checkpoint, it is merged again: so it goes before the checkpoint that ends this instance. Both are in
         test_duckdb_replay.py."""
+        left = f"{database}.duckdb.wal.checkpoint"
         with self._connect() as connection:
             path = self._disk.path(f"{database}.duckdb")
             connection.execute(f"ATTACH '{path}' AS {database} {self._plan.attach_options[database]}")
+            if left in self._disk.files(connection):
+                self._remove(connection, left)
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         return connect(self._plan)
@@ -200,12 +205,15 @@ class Life:
             self.attach(lane.database)
         elif step.kind == "remove":
             cursor.execute(f"DETACH {lane.database}")
-            cursor.execute("CALL nvme_remove(?)", [self._disk.path(lane.file)])
+            self._remove(cursor, lane.file)
         elif step.kind == "export":
             path = self._disk.path(lane.file)
             cursor.execute(f"COPY ({step.statements[0]}) TO '{path}' (FORMAT parquet, USE_TMP_FILE true)")
         else:
             cursor.execute("COMMIT" if step.kind == "transaction" else "ROLLBACK")
+
+    def _remove(self, cursor: duckdb.DuckDBPyConnection, file: str) -> None:
+        cursor.execute("CALL nvme_remove(?)", [self._disk.path(file)])
 
     def _checkpoint(self, database: str, cursor: duckdb.DuckDBPyConnection | None = None) -> None:
         with suppress(duckdb.TransactionException):  # it refuses while others write; the next one comes
