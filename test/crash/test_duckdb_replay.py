@@ -139,9 +139,9 @@ def test_the_workloads_stay_clear_of_updates_that_are_forgotten():
     assert [update for update in updates if not update.endswith(UPDATED)] == []
 
 
-def killed_in_checkpoint(folder: Path, pause_ms: int, before: tuple[str, ...]) -> Path:
-    """What a killed process leaves in the middle of a checkpoint during which another commits 14 rows, if the
-    machine is quick enough for that pause. `before` follows the first 25 rows."""
+def killed_in_checkpoint(folder: Path, pause_ms: int, before: tuple[str, ...], change: str) -> Path:
+    """What a killed process leaves in the middle of a checkpoint during which another commits a change, if
+    the machine is quick enough for that pause. `before` follows the first 25 rows."""
     folder.mkdir()
     with duckdb.connect(folder / "x.duckdb") as connection:
         connection.execute("CREATE TABLE other AS FROM range(1000) g(r)")
@@ -152,7 +152,7 @@ def killed_in_checkpoint(folder: Path, pause_ms: int, before: tuple[str, ...]) -
         connection.execute(f"SET debug_checkpoint_scan_sleep_ms = {2 * pause_ms}")
         during = connection.cursor()
         during.execute("BEGIN")
-        during.execute("INSERT INTO t FROM range(25, 39)")
+        during.execute(change)
         connection.execute("SET wal_autocheckpoint = '1KB'")
         insert = "INSERT INTO other FROM range(1000)"
         checkpoint = threading.Thread(target=connection.cursor().execute, args=(insert,))
@@ -166,9 +166,13 @@ def killed_in_checkpoint(folder: Path, pause_ms: int, before: tuple[str, ...]) -
     return folder / "killed" / "x.duckdb"
 
 
-def overlapped_checkpoint(folder: Path, *before: str) -> tuple[Path, Path]:
+GROWTH = "INSERT INTO t FROM range(25, 39)"
+
+
+def overlapped_checkpoint(folder: Path, *before: str, change: str = GROWTH) -> tuple[Path, Path]:
     """The killed database, and the log of what was committed during the checkpoint."""
-    files = (killed_in_checkpoint(folder / str(pause), pause, before) for pause in (200, 1000, 5000))
+    pauses = (200, 1000, 5000)
+    files = (killed_in_checkpoint(folder / str(pause), pause, before, change) for pause in pauses)
     pairs = ((file, file.with_name("x.duckdb.wal.checkpoint")) for file in files)
     return next((file, log) for file, log in pairs if log.exists())
 
@@ -185,9 +189,9 @@ def test_recovery_of_an_interrupted_checkpoint_breaks_an_index_once(tmp_path):
         assert second.execute("SELECT count(*) FROM t").fetchone() == (34,)
 
 
-def recovery_cut_short(folder: Path) -> tuple[Path, Path]:
+def recovery_cut_short(folder: Path, change: str = GROWTH) -> tuple[Path, Path]:
     """A database whose start was killed after merging the two logs, before removing the second; that one."""
-    file, log = overlapped_checkpoint(folder)
+    file, log = overlapped_checkpoint(folder, change=change)
     abort = {"debug_checkpoint_abort": "before_deleting_checkpoint_wal"}
     with pytest.raises(duckdb.FatalException, match="before deleting checkpoint file"):
         duckdb.connect(file, config=abort)
@@ -198,15 +202,11 @@ def recovery_cut_short(folder: Path) -> tuple[Path, Path]:
 ROWS = "SELECT count(*), count(DISTINCT k) FROM t"
 
 
-@pytest.mark.parametrize(("removed", "rows"), [(False, 39 + 14), (True, 39)])
-def test_a_log_that_recovery_left_is_merged_again_after_the_next_interrupted_checkpoint(
-    tmp_path, removed, rows
-):
+def next_checkpoint_cut_short(folder: Path, change: str, removed: bool) -> Path:
     """A checkpoint marks the log, then removes a second one: a process that is killed in between leaves the
-    mark and what an earlier checkpoint left. Removing it before is what docs/DURABILITY.md recommends."""
-    file, log = recovery_cut_short(tmp_path)
+    mark and what an earlier checkpoint left, if nobody removed it before."""
+    file, log = recovery_cut_short(folder, change)
     with duckdb.connect(file) as recovered:
-        assert recovered.execute(ROWS).fetchone() == (39, 39)
         left = log.read_bytes()
         if removed:
             log.unlink()
@@ -216,8 +216,25 @@ def test_a_log_that_recovery_left_is_merged_again_after_the_next_interrupted_che
     assert not log.exists()
     if not removed:
         log.write_bytes(left)
-    with duckdb.connect(file) as again:
-        assert again.execute(ROWS).fetchone() == (rows, 39)
+    return file
+
+
+def test_a_log_that_recovery_left_doubles_rows_after_the_next_interrupted_checkpoint(tmp_path):
+    with duckdb.connect(next_checkpoint_cut_short(tmp_path, GROWTH, removed=False)) as again:
+        assert again.execute(ROWS).fetchone() == (39 + 14, 39)
+
+
+def test_a_log_that_recovery_left_makes_a_database_unreadable_after_that_if_it_deletes(tmp_path):
+    file = next_checkpoint_cut_short(tmp_path, "DELETE FROM t WHERE k < 14", removed=False)
+    with pytest.raises(duckdb.Error, match="Conflict on tuple deletion"):
+        duckdb.connect(file)
+
+
+@pytest.mark.parametrize(("change", "rows"), [(GROWTH, 39), ("DELETE FROM t WHERE k < 14", 11)])
+def test_removing_a_log_that_recovery_left_keeps_both_right(tmp_path, change, rows):
+    """What open_once does, and docs/DURABILITY.md recommends."""
+    with duckdb.connect(next_checkpoint_cut_short(tmp_path, change, removed=True)) as again:
+        assert again.execute(ROWS).fetchone() == (rows, rows)
 
 
 def test_the_crash_tests_remove_a_log_that_recovery_left(tmp_path):
