@@ -266,6 +266,10 @@ const std::string &BlockIo::TargetName() const {
     return state_->target_name;
 }
 
+uint64_t BlockIo::BounceBytes() const {
+    return state_->queues->BounceBytes();
+}
+
 IoStats &BlockIo::Stats() {
     return *state_->stats;
 }

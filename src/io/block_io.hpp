@@ -76,6 +76,8 @@ class BlockIo {
     //! The map in words, or "off: " and why.
     std::string PlacementText() const;
     const std::string &TargetName() const;
+    //! Memory held for data whose own address the device cannot take, of all queues.
+    uint64_t BounceBytes() const;
     IoStats &Stats();
 
   private:

@@ -19,6 +19,12 @@ void BounceBudget::Return(uint64_t bytes) {
     left_.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 
+uint64_t BounceBudget::Held() const {
+    // Below zero while somebody is being refused.
+    const int64_t left = std::max<int64_t>(left_.load(std::memory_order_relaxed), 0);
+    return bytes_ - static_cast<uint64_t>(left) + on_top_.load(std::memory_order_relaxed);
+}
+
 BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t max_chunks,
                        BounceBudget &budget)
     : chunk_bytes_(chunk_bytes), alignment_(std::max<uint64_t>(memory_alignment, 4096)),
@@ -30,6 +36,7 @@ BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t
 
 BouncePool::~BouncePool() {
     budget_.Return(charged_);
+    budget_.ReturnOnTop(chunks_.empty() ? 0 : chunk_bytes_);
 }
 
 char *BouncePool::Acquire() {
@@ -50,7 +57,11 @@ char *BouncePool::Acquire() {
         budget_.Return(charge ? chunk_bytes_ : 0);
         return nullptr;
     }
-    charged_ += charge ? chunk_bytes_ : 0;
+    if (charge) {
+        charged_ += chunk_bytes_;
+    } else {
+        budget_.TakeOnTop(chunk_bytes_);
+    }
     chunks_.emplace_back(chunk);
     return chunk;
 }

@@ -11,16 +11,22 @@
 
 namespace rawduck {
 
-//! Bytes which the pools of one target may still take. The first chunk of a pool is free of charge: without
-//! it its thread could make no progress.
+//! Bytes which the pools of one target may still take. The first chunk of a pool comes on top: without it its
+//! thread could make no progress. Thread-safe.
 class BounceBudget {
   public:
-    explicit BounceBudget(uint64_t bytes) : left_(static_cast<int64_t>(bytes)) {}
+    explicit BounceBudget(uint64_t bytes) : bytes_(bytes), left_(static_cast<int64_t>(bytes)) {}
     bool Take(uint64_t bytes);
     void Return(uint64_t bytes);
+    void TakeOnTop(uint64_t bytes) { on_top_.fetch_add(bytes, std::memory_order_relaxed); }
+    void ReturnOnTop(uint64_t bytes) { on_top_.fetch_sub(bytes, std::memory_order_relaxed); }
+    //! Bytes that all pools hold.
+    uint64_t Held() const;
 
   private:
+    const uint64_t bytes_;
     std::atomic<int64_t> left_;
+    std::atomic<uint64_t> on_top_{0};
 };
 
 //! Not thread-safe.

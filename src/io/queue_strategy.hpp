@@ -29,10 +29,14 @@ class QueueStrategy {
     //! Destroys all queues, then the device. No lease may be out.
     virtual void Close() = 0;
     virtual Device &GetDevice() = 0;
+    //! Memory that the bounce pools of all queues hold.
+    uint64_t BounceBytes() const { return budget_.Held(); }
 
   protected:
-    //! What the bounce pools of all queues of one target may take together.
-    static constexpr uint64_t BOUNCE_BUDGET_BYTES = 64 * MIB;
+    //! What the bounce pools of all queues of one target may take together, besides one chunk each. More in
+    //! flight would make no device faster.
+    static constexpr uint64_t BOUNCE_BUDGET_BYTES = 16 * MIB;
+    BounceBudget budget_{BOUNCE_BUDGET_BYTES};
 };
 
 } // namespace rawduck

@@ -13,7 +13,7 @@ size_t ThreadNumber() {
 } // namespace
 
 SharedQueues::SharedQueues(std::unique_ptr<Device> device, uint32_t depth, size_t count)
-    : depth_(depth), budget_(BOUNCE_BUDGET_BYTES), device_(std::move(device)), slots_(count) {}
+    : depth_(depth), device_(std::move(device)), slots_(count) {}
 
 QueueLease SharedQueues::Acquire() {
     const size_t first = ThreadNumber() % slots_.size();

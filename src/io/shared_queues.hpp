@@ -29,7 +29,6 @@ class SharedQueues final : public QueueStrategy {
     QueueLease Take(size_t index, std::unique_lock<std::mutex> lock);
 
     const uint32_t depth_;
-    BounceBudget budget_;
     std::unique_ptr<Device> device_;
     std::vector<Slot> slots_;
 };

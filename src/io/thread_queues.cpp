@@ -58,7 +58,7 @@ thread_local ThreadCache thread_cache;
 } // namespace
 
 ThreadQueues::ThreadQueues(std::unique_ptr<Device> device, uint32_t depth)
-    : id_(NextId()), depth_(depth), budget_(BOUNCE_BUDGET_BYTES), device_(std::move(device)) {}
+    : id_(NextId()), depth_(depth), device_(std::move(device)) {}
 
 QueueLease ThreadQueues::Acquire() {
     return {Mine(), 0, {}};

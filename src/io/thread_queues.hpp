@@ -28,7 +28,6 @@ class ThreadQueues final : public QueueStrategy, public std::enable_shared_from_
 
     const uint64_t id_; //!< unique in the process: addresses are reused, ids are not
     const uint32_t depth_;
-    BounceBudget budget_;
     std::unique_ptr<Device> device_;
     std::mutex mutex_;
     std::list<std::unique_ptr<RequestQueue>> queues_;

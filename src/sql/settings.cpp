@@ -81,9 +81,9 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
         LogicalType::BOOLEAN, Value::BOOLEAN(false), nullptr);
     add(SETTING_SPILL_BUFFER,
         "Memory of each volume for spilled blocks, which wait in it to be written, stay in it while there is "
-        "room, and are read ahead into it, such as '48 MiB'; 0: a thread that spills or reads what was "
+        "room, and are read ahead into it, such as '32 MiB'; 0: a thread that spills or reads what was "
         "spilled waits for the device.",
-        LogicalType::VARCHAR, Value("48 MiB"), OnSetSpillBuffer);
+        LogicalType::VARCHAR, Value("32 MiB"), OnSetSpillBuffer);
     add(SETTING_DEALLOCATE,
         "Whether the device is told of freed space: auto (but not on regular files, which keep theirs), on "
         "or "

@@ -219,6 +219,7 @@ VolumeInfo Volume::Info() const {
     info.polling = caps.polling_obstacle.empty() ? "on" : "off: " + caps.polling_obstacle;
     info.spill_buffer_bytes = state_->spill.HeldBytes();
     info.spill = state_->spill.Counters();
+    info.bounce_bytes = state_->io->BounceBytes();
     info.poisoned = state_->log.Poisoned();
     info.warning = state_->warning;
     {

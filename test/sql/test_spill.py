@@ -65,14 +65,14 @@ def test_spills_to_the_volume_and_gives_the_space_back(spill_target, expected):
         assert one(con, "SELECT used FROM nvme_info(?)", spill_target.name) <= before + 64 * 1024
 
 
-@pytest.mark.parametrize(("buffer", "from_memory"), [("0 B", False), ("1 MiB", True), ("48 MiB", True)])
+@pytest.mark.parametrize(("buffer", "from_memory"), [("0 B", False), ("1 MiB", True), ("32 MiB", True)])
 def test_spilled_blocks_are_kept_and_read_ahead_within_the_limit(tmp_path, expected, buffer, from_memory):
     with make_target("file-4096", tmp_path, size="1G") as target, spilling_connection(target) as con:
         con.execute(f"SET nvme_spill_buffer = '{buffer}'")
         held = "SELECT max(spill_buffer_bytes) FROM nvme_volumes()"
         con.execute(f"ATTACH '{target.path('holder.duckdb')}' AS holder")  # keeps the volume and its counters
         assert con.execute(SPILLING).fetchone() == expected
-        limit = {"0 B": 0, "1 MiB": 2**20, "48 MiB": 48 * 2**20}[buffer]
+        limit = {"0 B": 0, "1 MiB": 2**20, "32 MiB": 32 * 2**20}[buffer]
         assert one(con, held) <= limit
         reads, hits, ahead = con.execute(
             "SELECT spill_reads, spill_reads_from_memory, spill_blocks_read_ahead FROM nvme_volumes()"

@@ -133,13 +133,15 @@ TEST(BouncePool, GrowsLazilyWithinItsBudgetAndGivesItBack) {
             EXPECT_TRUE(IsAligned(reinterpret_cast<uintptr_t>(chunk), 4096));
             chunks.push_back(chunk);
         }
-        EXPECT_EQ(chunks.size(), 4u) << "one free of charge and three from the budget";
+        EXPECT_EQ(chunks.size(), 4u) << "three from the budget and one on top";
         char *only = second.Acquire();
         EXPECT_NE(only, nullptr) << "every pool can have at least one";
         EXPECT_EQ(second.Acquire(), nullptr);
         second.Release(only);
         EXPECT_EQ(second.Acquire(), only);
+        EXPECT_EQ(budget.Held(), 5u * 4096);
     }
+    EXPECT_EQ(budget.Held(), 0u);
     BouncePool third(4096, 512, 3, budget);
     EXPECT_NE(third.Acquire(), nullptr);
     EXPECT_NE(third.Acquire(), nullptr);
