@@ -33,8 +33,7 @@ class QueueStrategy {
     uint64_t BounceBytes() const { return budget_.Held(); }
 
   protected:
-    //! What the bounce pools of all queues of one target may take together, besides one chunk each. More in
-    //! flight would make no device faster.
+    //! What the bounce pools of all queues of one target may take together, besides one chunk each.
     static constexpr uint64_t BOUNCE_BUDGET_BYTES = 16 * MIB;
     BounceBudget budget_{BOUNCE_BUDGET_BYTES};
 };
