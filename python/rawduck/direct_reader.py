@@ -1,7 +1,9 @@
-"""A plain reader that shows what a device can do: O_DIRECT, many reads in flight, the data thrown away."""
+"""A plain reader that shows what a device can do: O_DIRECT, many reads in flight into huge pages, and nothing
+done with the data."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import mmap
 import os
@@ -9,6 +11,7 @@ import threading
 from collections.abc import Iterator
 
 BLOCK_BYTES = 256 * 1024
+HUGE_PAGE_BYTES = 2 * 1024**2
 DEPTH = 16
 
 
@@ -25,29 +28,43 @@ def read_ranges(
     errors: list[OSError] = []
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
 
-    def work() -> None:
+    def work(memory: memoryview) -> None:
         total = 0
         try:
-            with mmap.mmap(-1, block_bytes) as memory:
-                while (index := next(next_block)) < len(blocks):
-                    offset, length = blocks[index]
-                    with memoryview(memory) as view, view[:length] as buffer:
-                        total += os.preadv(descriptor, [buffer], offset)
+            while (index := next(next_block)) < len(blocks):
+                offset, length = blocks[index]
+                with memory[:length] as buffer:
+                    total += os.preadv(descriptor, [buffer], offset)
         except OSError as error:
             errors.append(error)
         totals.append(total)
 
     try:
-        threads = [threading.Thread(target=work) for _ in range(depth)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with _huge_pages(depth * block_bytes) as memory, contextlib.ExitStack() as stack:
+            shares = [
+                stack.enter_context(memory[i * block_bytes : (i + 1) * block_bytes]) for i in range(depth)
+            ]
+            threads = [threading.Thread(target=work, args=(share,)) for share in shares]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
     finally:
         os.close(descriptor)
     if errors:
         raise errors[0]
     return sum(totals)
+
+
+@contextlib.contextmanager
+def _huge_pages(size: int) -> Iterator[memoryview]:
+    """Memory that lies together, where the system has some: some disks are twice as fast with it."""
+    length = -(-size // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+    with mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        with memoryview(memory) as view:
+            yield view
 
 
 def _split(ranges: list[tuple[int, int]], block_bytes: int) -> Iterator[tuple[int, int]]:

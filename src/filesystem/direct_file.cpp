@@ -157,6 +157,8 @@ void DirectFile::ReadPages(char *data, uint64_t length, uint64_t offset, uint64_
     AlignedBuffer edges(2 * PAGE);
     Request request;
     request.opcode = Opcode::READ;
+    // Without a lock others may write to it.
+    request.reread = options_.kind == FileKind::DATABASE && options_.lock != OpenMode::Lock::NONE;
     if (offset < first) {
         request.segments.push_back({first - PAGE, edges.Data(), PAGE});
     }
@@ -238,6 +240,14 @@ void DirectFile::BufferedWrite(const char *data, uint64_t length, uint64_t offse
         done += static_cast<uint64_t>(bytes);
     }
     stats_->AddCommand(IoOperation::WRITE, length, 1, MonotonicNs() - started_ns);
+    Changed(offset, length);
+}
+
+// Past BlockIo.
+void DirectFile::Changed(uint64_t offset, uint64_t length) {
+    if (options_.kind == FileKind::DATABASE) {
+        Direct().Changed(offset, length);
+    }
 }
 
 void DirectFile::Sync() {
@@ -267,6 +277,7 @@ void DirectFile::Truncate(uint64_t size) {
         ThrowSystemError("truncate", errno);
     }
     known_size_ = size;
+    Changed(size, UINT64_MAX - size);
 }
 
 bool DirectFile::Deallocate(uint64_t offset, uint64_t length) {
@@ -276,6 +287,7 @@ bool DirectFile::Deallocate(uint64_t offset, uint64_t length) {
     const bool done = fallocate(buffered_.Get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                 static_cast<off_t>(offset), static_cast<off_t>(length)) == 0;
     stats_->AddCommand(IoOperation::DEALLOCATE, done ? length : 0, 1, MonotonicNs() - started_ns);
+    Changed(offset, length);
     return done;
 }
 

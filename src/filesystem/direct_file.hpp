@@ -68,6 +68,7 @@ class DirectFile final : public StorageFile {
     void ReadPages(char *data, uint64_t length, uint64_t offset, uint64_t size);
     void BufferedRead(char *data, uint64_t length, uint64_t offset);
     void BufferedWrite(const char *data, uint64_t length, uint64_t offset);
+    void Changed(uint64_t offset, uint64_t length);
     uint64_t SizeCovering(uint64_t end);
     void CheckWritable() const;
     [[noreturn]] void ThrowSystemError(const std::string &what, int error_number) const;

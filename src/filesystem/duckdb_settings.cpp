@@ -49,11 +49,10 @@ uint64_t ParseMemorySize(const std::string &text) {
     return bytes;
 }
 
-uint64_t ParseSpillBuffer(const std::string &text) {
-    const uint64_t bytes = ParseSize(text, SETTING_SPILL_BUFFER);
-    if (bytes > SPILL_BUFFER_LIMIT) {
-        throw Error(ErrorCode::INVALID,
-                    std::string(SETTING_SPILL_BUFFER) + ": " + text + " is more than 1 GiB");
+uint64_t ParseBufferSize(const std::string &text, const char *setting) {
+    const uint64_t bytes = ParseSize(text, setting);
+    if (bytes > BUFFER_SIZE_LIMIT) {
+        throw Error(ErrorCode::INVALID, std::string(setting) + ": " + text + " is more than 1 GiB");
     }
     return bytes;
 }
@@ -83,7 +82,10 @@ MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
         options.polling = value.GetValue<bool>();
     }
     if (Lookup(opener, SETTING_SPILL_BUFFER, value)) {
-        options.spill_buffer_bytes = ParseSpillBuffer(value.ToString());
+        options.spill_buffer_bytes = ParseBufferSize(value.ToString(), SETTING_SPILL_BUFFER);
+    }
+    if (Lookup(opener, SETTING_REREAD_BUFFER, value)) {
+        options.io.reread_buffer_bytes = ParseBufferSize(value.ToString(), SETTING_REREAD_BUFFER);
     }
     if (Lookup(opener, SETTING_DEALLOCATE, value)) {
         options.deallocate = ParseDeallocateMode(value.ToString());

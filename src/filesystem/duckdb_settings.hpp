@@ -14,20 +14,22 @@ constexpr const char *SETTING_MAX_TRANSFER = "nvme_max_transfer";
 constexpr const char *SETTING_MEMORY_SIZE = "nvme_memory_size";
 constexpr const char *SETTING_PLACEMENT = "nvme_placement";
 constexpr const char *SETTING_SPILL_BUFFER = "nvme_spill_buffer";
+constexpr const char *SETTING_REREAD_BUFFER = "nvme_reread_buffer";
 constexpr const char *SETTING_DEALLOCATE = "nvme_deallocate";
 constexpr const char *SETTING_POLLING = "nvme_polling";
 constexpr const char *SETTING_PREFETCH = "nvme_prefetch";
 
 constexpr uint64_t QUEUE_DEPTH_MAX = 4096;
 constexpr uint64_t MAX_TRANSFER_LIMIT = 1 * GIB;
-constexpr uint64_t SPILL_BUFFER_LIMIT = 1 * GIB;
+constexpr uint64_t BUFFER_SIZE_LIMIT = 1 * GIB;
 
 //! Each throws Error INVALID, naming the setting and what it accepts.
 std::string CheckEngine(const std::string &text);
 uint32_t CheckQueueDepth(int64_t depth);
 uint32_t ParseMaxTransfer(const std::string &text);
 uint64_t ParseMemorySize(const std::string &text);
-uint64_t ParseSpillBuffer(const std::string &text);
+//! Of a setting that is the size of a buffer.
+uint64_t ParseBufferSize(const std::string &text, const char *setting);
 
 //! What the settings of the session or database behind `opener` say now; the defaults without one.
 MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener);

@@ -72,6 +72,28 @@ class TimedCommand {
     const int exceptions_ = std::uncaught_exceptions();
 };
 
+//! When segments were written, whatever the outcome, what they held before is forgotten. What dies with a
+//! query never lies where something is that is read again.
+class Overwriting {
+  public:
+    Overwriting(RereadBuffer *rereads, const Segment *segments, size_t segment_count)
+        : rereads_(rereads), segments_(segments), segment_count_(segment_count) {}
+    ~Overwriting() {
+        for (size_t i = 0; rereads_ && i < segment_count_; i++) {
+            if (segments_[i].placement != PlacementClass::TEMPORARY) {
+                rereads_->Forget(segments_[i].device_offset, segments_[i].length);
+            }
+        }
+    }
+    Overwriting(const Overwriting &) = delete;
+    Overwriting &operator=(const Overwriting &) = delete;
+
+  private:
+    RereadBuffer *const rereads_;
+    const Segment *const segments_;
+    const size_t segment_count_;
+};
+
 //! Keeps queues which a forked child has inherited out of reach for good: their rings and mutexes belong to
 //! the parent. Reachable, so that leak checkers see intent.
 void Abandon(std::shared_ptr<QueueStrategy> queues) {
@@ -109,7 +131,10 @@ struct BlockIo::State {
         : caps(device->Caps()), queues(MakeStrategy(std::move(device), options)),
           target_name(std::move(name)), stats(std::move(io_stats)), fork_generation(ForkGeneration()),
           placement_mode(options.placement.mode),
-          placement(MapPlacement(options.placement, caps.placements, caps.placement_obstacle, target_name)) {}
+          placement(MapPlacement(options.placement, caps.placements, caps.placement_obstacle, target_name)),
+          rereads(options.reread_buffer_bytes < RereadBuffer::PIECE_BYTES
+                      ? nullptr
+                      : std::make_unique<RereadBuffer>(options.reread_buffer_bytes)) {}
 
     void CheckFork() const {
         if (fork_generation != ForkGeneration()) {
@@ -150,6 +175,7 @@ struct BlockIo::State {
     const uint64_t fork_generation;
     const PlacementRequest::Mode placement_mode;
     const PlacementMap placement;
+    const std::unique_ptr<RereadBuffer> rereads; //!< may be null
 };
 
 BlockIo::BlockIo(std::unique_ptr<Device> device, BlockIoOptions options, std::string target_name,
@@ -173,7 +199,33 @@ BlockIo::~BlockIo() {
 }
 
 void BlockIo::Execute(const Request &request) {
+    if (request.reread && request.opcode == Opcode::READ && state_->rereads) {
+        ReadMissing(request);
+        return;
+    }
     Run(request.opcode, request.fua, request.segments.data(), request.segments.size());
+}
+
+// What was read a moment ago comes from memory.
+void BlockIo::ReadMissing(const Request &request) {
+    state_->CheckFork();
+    RereadBuffer &rereads = *state_->rereads;
+    const uint64_t ticket = rereads.Ticket();
+    std::vector<Segment> missing;
+    missing.reserve(request.segments.size());
+    for (const Segment &segment : request.segments) {
+        if (!rereads.Read(segment.device_offset, segment.data, segment.length)) {
+            missing.push_back(segment);
+        }
+    }
+    if (missing.empty()) {
+        state_->stats->AddRequest(IoOperation::READ);
+        return;
+    }
+    Run(Opcode::READ, false, missing.data(), missing.size());
+    for (const Segment &segment : missing) {
+        rereads.Keep(ticket, segment.device_offset, segment.data, segment.length);
+    }
 }
 
 void BlockIo::Read(uint64_t device_offset, void *data, uint64_t length) {
@@ -206,6 +258,7 @@ void BlockIo::Run(Opcode opcode, bool fua, const Segment *segments, size_t segme
         }
     }
     state.stats->AddRequest(reads ? IoOperation::READ : IoOperation::WRITE);
+    const Overwriting overwriting(reads ? nullptr : state.rereads.get(), segments, segment_count);
     QueueLease lease = state.queues->Acquire();
     try {
         RequestRun(*lease.queue, state.caps, *state.stats, state.target_name,
@@ -243,7 +296,17 @@ bool BlockIo::Deallocate(const std::vector<DeviceRange> &ranges) {
         return false;
     }
     TimedCommand timed(*state_->stats, IoOperation::DEALLOCATE, bytes);
-    return state_->queues->GetDevice().DeallocateRanges(ranges);
+    const bool told = state_->queues->GetDevice().DeallocateRanges(ranges);
+    for (const DeviceRange &range : ranges) {
+        Changed(range.device_offset, range.length);
+    }
+    return told;
+}
+
+void BlockIo::Changed(uint64_t device_offset, uint64_t length) {
+    if (state_->rereads) {
+        state_->rereads->Forget(device_offset, length);
+    }
 }
 
 const Capabilities &BlockIo::Caps() const {
@@ -264,6 +327,14 @@ std::string BlockIo::PlacementText() const {
 
 const std::string &BlockIo::TargetName() const {
     return state_->target_name;
+}
+
+uint64_t BlockIo::RereadBytes() const {
+    return state_->rereads ? state_->rereads->HeldBytes() : 0;
+}
+
+RereadCounters BlockIo::Rereads() const {
+    return state_->rereads ? state_->rereads->Counters() : RereadCounters();
 }
 
 uint64_t BlockIo::BounceBytes() const {

@@ -6,6 +6,7 @@
 #include "io/device.hpp"
 #include "io/io_stats.hpp"
 #include "io/placement.hpp"
+#include "io/reread_buffer.hpp"
 
 #include <memory>
 #include <vector>
@@ -26,6 +27,8 @@ struct Request {
     //! without a volatile write cache.
     bool fua = false;
     std::vector<Segment> segments;
+    //! A read of what is likely to be read again soon: see RereadBuffer.
+    bool reread = false;
 };
 
 //! How the threads that use a device share its queues (io/queue_strategy.hpp).
@@ -43,6 +46,9 @@ struct BlockIoOptions {
     QueueMode queue_mode = QueueMode::THREAD;
     uint32_t queue_depth = 32; //!< commands in flight per queue
     PlacementRequest placement;
+    //! Memory for what is read again soon; less than one piece of a RereadBuffer: none. Only for a device
+    //! that nobody else writes to meanwhile.
+    uint64_t reread_buffer_bytes = 16 * MIB;
 };
 
 //! Thread-safe. In a child made by fork() every call throws Error UNSUPPORTED: queues do not survive a fork.
@@ -78,10 +84,16 @@ class BlockIo {
     const std::string &TargetName() const;
     //! Memory held for data whose own address the device cannot take, of all queues.
     uint64_t BounceBytes() const;
+    //! Memory held for what is read again soon, and how often that helped.
+    uint64_t RereadBytes() const;
+    RereadCounters Rereads() const;
+    //! Bytes of the range were changed by other means than Write and Deallocate.
+    void Changed(uint64_t device_offset, uint64_t length);
     IoStats &Stats();
 
   private:
     struct State;
+    void ReadMissing(const Request &request);
     void Run(Opcode opcode, bool fua, const Segment *segments, size_t segment_count);
     std::unique_ptr<State> state_;
 };

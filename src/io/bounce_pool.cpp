@@ -3,40 +3,64 @@
 #include "common/units.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace rawduck {
 
-bool BounceBudget::Take(uint64_t bytes) {
-    if (left_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed) >=
-        static_cast<int64_t>(bytes)) {
-        return true;
+// Runs while commands are in flight, where an exception could not be let through.
+char *BounceMemory::Take(uint64_t chunk_bytes, bool on_top) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (!on_top && charged_ + chunk_bytes > bytes_) {
+        return nullptr;
     }
-    Return(bytes);
-    return false;
+    if (idle_.empty()) {
+        try {
+            const uint64_t slab_bytes = std::max(SLAB_BYTES, chunk_bytes);
+            const uint64_t chunks = slab_bytes / chunk_bytes;
+            idle_.reserve((slabs_.size() + 1) * chunks);
+            slabs_.emplace_back(slab_bytes);
+            for (uint64_t i = chunks; i > 0; i--) {
+                idle_.push_back(slabs_.back().Data() + (i - 1) * chunk_bytes);
+            }
+        } catch (const std::bad_alloc &) {
+            return nullptr;
+        }
+    }
+    char *chunk = idle_.back();
+    idle_.pop_back();
+    (on_top ? on_top_ : charged_) += chunk_bytes;
+    return chunk;
 }
 
-void BounceBudget::Return(uint64_t bytes) {
-    left_.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool on_top) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    (on_top ? on_top_ : charged_) -= chunk_bytes;
+    idle_.push_back(chunk);
+    if (on_top_ + charged_ == 0) {
+        idle_.clear();
+        slabs_.clear();
+    }
 }
 
-uint64_t BounceBudget::Held() const {
-    // Below zero while somebody is being refused.
-    const int64_t left = std::max<int64_t>(left_.load(std::memory_order_relaxed), 0);
-    return bytes_ - static_cast<uint64_t>(left) + on_top_.load(std::memory_order_relaxed);
+uint64_t BounceMemory::Held() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return slabs_.size() * SLAB_BYTES;
 }
 
 BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t max_chunks,
-                       BounceBudget &budget)
-    : chunk_bytes_(chunk_bytes), alignment_(std::max<uint64_t>(memory_alignment, 4096)),
-      max_chunks_(max_chunks), budget_(budget) {
+                       BounceMemory &memory)
+    : chunk_bytes_(chunk_bytes),
+      taken_bytes_(AlignUp(chunk_bytes, std::max<uint64_t>(memory_alignment, UNIT_SIZE))),
+      max_chunks_(max_chunks), memory_(memory) {
     // Acquire and Release run while commands are in flight, where an exception could not be let through.
     chunks_.reserve(max_chunks_);
     idle_.reserve(max_chunks_);
 }
 
 BouncePool::~BouncePool() {
-    budget_.Return(charged_);
-    budget_.ReturnOnTop(chunks_.empty() ? 0 : chunk_bytes_);
+    for (size_t i = 0; i < chunks_.size(); i++) {
+        memory_.Give(chunks_[i], taken_bytes_, i == 0);
+    }
 }
 
 char *BouncePool::Acquire() {
@@ -48,21 +72,10 @@ char *BouncePool::Acquire() {
     if (chunks_.size() >= max_chunks_) {
         return nullptr;
     }
-    const bool charge = !chunks_.empty();
-    if (charge && !budget_.Take(chunk_bytes_)) {
-        return nullptr;
+    char *chunk = memory_.Take(taken_bytes_, chunks_.empty());
+    if (chunk) {
+        chunks_.push_back(chunk);
     }
-    auto *chunk = static_cast<char *>(std::aligned_alloc(alignment_, AlignUp(chunk_bytes_, alignment_)));
-    if (!chunk) {
-        budget_.Return(charge ? chunk_bytes_ : 0);
-        return nullptr;
-    }
-    if (charge) {
-        charged_ += chunk_bytes_;
-    } else {
-        budget_.TakeOnTop(chunk_bytes_);
-    }
-    chunks_.emplace_back(chunk);
     return chunk;
 }
 

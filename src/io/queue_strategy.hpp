@@ -30,12 +30,12 @@ class QueueStrategy {
     virtual void Close() = 0;
     virtual Device &GetDevice() = 0;
     //! Memory that the bounce pools of all queues hold.
-    uint64_t BounceBytes() const { return budget_.Held(); }
+    uint64_t BounceBytes() const { return bounce_memory_.Held(); }
 
   protected:
     //! What the bounce pools of all queues of one target may take together, besides one chunk each.
-    static constexpr uint64_t BOUNCE_BUDGET_BYTES = 16 * MIB;
-    BounceBudget budget_{BOUNCE_BUDGET_BYTES};
+    static constexpr uint64_t BOUNCE_BYTES_MAX = 12 * MIB;
+    BounceMemory bounce_memory_{BOUNCE_BYTES_MAX};
 };
 
 } // namespace rawduck

@@ -21,7 +21,7 @@ struct CommandSlot {
 
 //! Not thread-safe: one request runs on it at a time, and drains its commands before it ends.
 struct RequestQueue {
-    RequestQueue(Device &device, uint32_t wanted_depth, QueueUse use, BounceBudget &budget);
+    RequestQueue(Device &device, uint32_t wanted_depth, QueueUse use, BounceMemory &bounce_memory);
 
     std::unique_ptr<Queue> queue;
     BouncePool bounce;

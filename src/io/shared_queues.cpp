@@ -30,7 +30,7 @@ QueueLease SharedQueues::Acquire() {
 QueueLease SharedQueues::Take(size_t index, std::unique_lock<std::mutex> lock) {
     Slot &slot = slots_[index];
     if (!slot.queue) {
-        slot.queue = std::make_unique<RequestQueue>(*device_, depth_, QueueUse::SHARED, budget_);
+        slot.queue = std::make_unique<RequestQueue>(*device_, depth_, QueueUse::SHARED, bounce_memory_);
     }
     return {slot.queue.get(), index, std::move(lock)};
 }

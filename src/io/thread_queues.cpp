@@ -3,6 +3,7 @@
 #include "device/fork_generation.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 namespace rawduck {
 namespace {
@@ -69,7 +70,7 @@ RequestQueue *ThreadQueues::Mine() {
         return queue;
     }
     thread_cache.Purge();
-    auto created = std::make_unique<RequestQueue>(*device_, depth_, QueueUse::OWNED, budget_);
+    auto created = std::make_unique<RequestQueue>(*device_, depth_, QueueUse::OWNED, bounce_memory_);
     RequestQueue *queue = created.get();
     thread_cache.entries.reserve(thread_cache.entries.size() + 1);
     {

@@ -39,7 +39,11 @@ void OnSetMemorySize(ClientContext &, SetScope, Value &value) {
     Translated([&] { ParseMemorySize(value.ToString()); });
 }
 void OnSetSpillBuffer(ClientContext &, SetScope, Value &value) {
-    Translated([&] { ParseSpillBuffer(value.ToString()); });
+    Translated([&] { ParseBufferSize(value.ToString(), SETTING_SPILL_BUFFER); });
+}
+
+void OnSetRereadBuffer(ClientContext &, SetScope, Value &value) {
+    Translated([&] { ParseBufferSize(value.ToString(), SETTING_REREAD_BUFFER); });
 }
 
 } // namespace
@@ -83,7 +87,11 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
         "Memory of each volume for spilled blocks, which wait in it to be written, stay in it while there is "
         "room, and are read ahead into it, such as '32 MiB'; 0: a thread that spills or reads what was "
         "spilled waits for the device.",
-        LogicalType::VARCHAR, Value("32 MiB"), OnSetSpillBuffer);
+        LogicalType::VARCHAR, Value("28 MiB"), OnSetSpillBuffer);
+    add(SETTING_REREAD_BUFFER,
+        "Memory of each volume or direct:// database for blocks that were read a moment ago, for when DuckDB "
+        "is short of memory and reads them again, such as '16 MiB'; 0: it waits for the device again.",
+        LogicalType::VARCHAR, Value("16 MiB"), OnSetRereadBuffer);
     add(SETTING_DEALLOCATE,
         "Whether the device is told of freed space: auto (but not on regular files, which keep theirs), on "
         "or "

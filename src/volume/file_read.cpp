@@ -50,6 +50,7 @@ void File::ReadDevice(char *data, uint64_t length, uint64_t offset) const {
     if (IsAligned(offset, context_.lba_size) && IsAligned(length, context_.lba_size)) {
         Request request;
         request.opcode = Opcode::READ;
+        request.reread = kind_ == FileKind::DATABASE;
         request.segments = Segments(data, length, offset);
         if (IsTemp()) {
             context_.spill.Read(request);

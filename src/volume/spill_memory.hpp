@@ -2,6 +2,7 @@
 //! memory of blocks back to the system and fault it in again.
 #pragma once
 
+#include "common/huge_memory.hpp"
 #include "volume/allocator.hpp"
 
 #include <memory>
@@ -20,19 +21,15 @@ class SpillMemory {
     void Give(char *data, uint64_t length);
     //! The system gets the memory back as soon as nothing of it is taken.
     void Shrink();
-    //! Bytes up to the end of the highest that was taken since the memory was given back.
-    uint64_t HeldBytes() const { return held_units_ * UNIT_SIZE; }
+    //! Bytes up to the end of the highest that was taken since the memory was given back, in huge pages.
+    uint64_t HeldBytes() const;
 
   private:
-    struct Unmap {
-        uint64_t bytes;
-        void operator()(char *memory) const;
-    };
     void GiveToSystemWhenIdle();
 
     const uint64_t units_max_;
     Allocator free_;
-    std::unique_ptr<char, Unmap> memory_; //!< mapped by the first Take
+    std::unique_ptr<HugeMemory> memory_; //!< made by the first Take
     uint64_t held_units_ = 0;
     bool shrink_ = false;
 };

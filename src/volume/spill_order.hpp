@@ -11,11 +11,11 @@
 
 namespace rawduck {
 
-//! Not thread-safe. Ranges are of the target, in bytes. Holds up to BLOCKS_MAX blocks, about 10 MiB.
+//! Not thread-safe. Ranges are of the target, in bytes. Holds up to BLOCKS_MAX blocks, about 2.5 MiB.
 class SpillOrder {
   public:
     //! Of more, the oldest are forgotten: they are found without this, only later.
-    static constexpr size_t BLOCKS_MAX = 128 * 1024;
+    static constexpr size_t BLOCKS_MAX = 32 * 1024;
 
     //! The range is on the target, or will be before it is asked for. It must not overlap one that is known.
     void Written(uint64_t device_offset, uint32_t length);

@@ -220,6 +220,8 @@ VolumeInfo Volume::Info() const {
     info.spill_buffer_bytes = state_->spill.HeldBytes();
     info.spill = state_->spill.Counters();
     info.bounce_bytes = state_->io->BounceBytes();
+    info.reread_buffer_bytes = state_->io->RereadBytes();
+    info.rereads = state_->io->Rereads();
     info.poisoned = state_->log.Poisoned();
     info.warning = state_->warning;
     {

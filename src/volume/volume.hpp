@@ -57,7 +57,7 @@ struct MountOptions {
     std::string engine = "auto";
     BlockIoOptions io;
     uint32_t max_transfer_bytes = 0;        //!< 0: the default
-    uint64_t spill_buffer_bytes = 32 * MIB; //!< memory between temporary files and the target
+    uint64_t spill_buffer_bytes = 28 * MIB; //!< memory between temporary files and the target
     bool polling = false;                   //!< see DeviceOptions
     DeallocateMode deallocate = DeallocateMode::AUTO;
     std::chrono::milliseconds deallocate_delay{1000}; //!< how long freed space is collected
@@ -76,14 +76,16 @@ struct VolumeInfo {
     bool writable = false; //!< holds the exclusive lock
     bool volatile_write_cache = false;
     double mount_ms = 0;
-    std::string placement;           //!< see BlockIo::PlacementText
-    std::string polling;             //!< on, or off and why
-    std::string deallocate;          //!< "on", or "off: " and why
-    uint64_t spill_buffer_bytes = 0; //!< memory held for spilled blocks
-    SpillCounters spill;             //!< since the mount
-    uint64_t bounce_bytes = 0;       //!< see BlockIo::BounceBytes
-    std::string poisoned;            //!< why it refuses writes; empty when healthy
-    std::string warning;             //!< such as "superblock 1 is damaged; superblock 0 is in use"
+    std::string placement;            //!< see BlockIo::PlacementText
+    std::string polling;              //!< on, or off and why
+    std::string deallocate;           //!< "on", or "off: " and why
+    uint64_t spill_buffer_bytes = 0;  //!< memory held for spilled blocks
+    SpillCounters spill;              //!< since the mount
+    uint64_t bounce_bytes = 0;        //!< see BlockIo::BounceBytes
+    uint64_t reread_buffer_bytes = 0; //!< memory held for what is read again soon
+    RereadCounters rereads;           //!< since the mount
+    std::string poisoned;             //!< why it refuses writes; empty when healthy
+    std::string warning;              //!< such as "superblock 1 is damaged; superblock 0 is in use"
 };
 
 struct ExtentInfo {

@@ -18,6 +18,7 @@ SETTINGS = {
     "nvme_max_transfer",
     "nvme_memory_size",
     "nvme_spill_buffer",
+    "nvme_reread_buffer",
     "nvme_prefetch",
     "nvme_placement",
     "nvme_deallocate",

@@ -242,5 +242,39 @@ TEST_F(DirectFileTest, OnlyRegularFiles) {
     EXPECT_EQ(CodeOf(DirectFileOptions()), ErrorCode::INVALID);
 }
 
+TEST_F(DirectFileTest, WhatWasReadAMomentAgoIsNeverOlderThanTheFile) {
+    constexpr uint64_t BLOCK = 256 * KIB, FIRST = 12 * KIB;
+    DirectFileOptions options = Writing(FileKind::DATABASE);
+    options.lock = OpenMode::Lock::EXCLUSIVE;
+    auto file = DirectFile::Open(path_, options);
+    std::string expected(FIRST + 4 * BLOCK, 'a');
+    file->Write(expected.data(), expected.size(), 0);
+    auto check = [&](const char *after) {
+        for (int again = 0; again < 3; again++) {
+            std::string block(BLOCK, '?');
+            EXPECT_EQ(file->Read(block.data(), BLOCK, FIRST + BLOCK), BLOCK);
+            EXPECT_EQ(block == expected.substr(FIRST + BLOCK, BLOCK), true) << after << ", read " << again;
+        }
+    };
+    auto write = [&](uint64_t offset, uint64_t length, char what) {
+        expected.replace(offset, length, length, what);
+        file->Write(expected.data() + offset, length, offset);
+    };
+    check("the first write");
+    write(FIRST + BLOCK, BLOCK, 'b');
+    check("a write of whole pages");
+    write(FIRST + BLOCK + 1000, 100, 'c');
+    check("a write past BlockIo");
+    write(FIRST + BLOCK + 8000, 8000, 'd');
+    check("a write both ways");
+    ASSERT_TRUE(file->Deallocate(FIRST + BLOCK + 64 * KIB, 64 * KIB));
+    expected.replace(FIRST + BLOCK + 64 * KIB, 64 * KIB, 64 * KIB, '\0');
+    check("a deallocation");
+    file->Truncate(FIRST + BLOCK);
+    file->Write(expected.data() + FIRST + 3 * BLOCK, BLOCK, FIRST + 3 * BLOCK);
+    expected.replace(FIRST + BLOCK, 2 * BLOCK, 2 * BLOCK, '\0');
+    check("a truncation");
+}
+
 } // namespace
 } // namespace rawduck

@@ -4,7 +4,10 @@
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <fstream>
 #include <future>
 #include <thread>
 
@@ -124,29 +127,78 @@ TEST(ThreadQueues, AForkedChildIsRefusedAndTheParentGoesOn) {
     EXPECT_EQ(state.queues_made, 1);
 }
 
-TEST(BouncePool, GrowsLazilyWithinItsBudgetAndGivesItBack) {
-    BounceBudget budget(3 * 4096);
+TEST(BouncePool, GrowsLazilyWithinItsLimitAndGivesItBack) {
+    BounceMemory memory(3 * 4096);
     {
-        BouncePool first(4096, 512, 8, budget), second(4096, 512, 8, budget);
+        BouncePool first(4096, 512, 8, memory), second(4096, 512, 8, memory);
+        EXPECT_EQ(memory.Held(), 0u);
         std::vector<char *> chunks;
         while (char *chunk = first.Acquire()) {
             EXPECT_TRUE(IsAligned(reinterpret_cast<uintptr_t>(chunk), 4096));
             chunks.push_back(chunk);
         }
-        EXPECT_EQ(chunks.size(), 4u) << "three from the budget and one on top";
+        EXPECT_EQ(chunks.size(), 4u) << "three that all pools share and one on top";
         char *only = second.Acquire();
         EXPECT_NE(only, nullptr) << "every pool can have at least one";
         EXPECT_EQ(second.Acquire(), nullptr);
         second.Release(only);
         EXPECT_EQ(second.Acquire(), only);
-        EXPECT_EQ(budget.Held(), 5u * 4096);
+        chunks.push_back(only);
+        std::sort(chunks.begin(), chunks.end());
+        for (size_t i = 1; i < chunks.size(); i++) {
+            EXPECT_GE(chunks[i] - chunks[i - 1], 4096) << "they overlap";
+        }
+        EXPECT_EQ(memory.Held(), HugeMemory::PAGE_BYTES) << "all in one huge page";
     }
-    EXPECT_EQ(budget.Held(), 0u);
-    BouncePool third(4096, 512, 3, budget);
+    EXPECT_EQ(memory.Held(), 0u);
+    BouncePool third(4096, 512, 3, memory);
     EXPECT_NE(third.Acquire(), nullptr);
     EXPECT_NE(third.Acquire(), nullptr);
     EXPECT_NE(third.Acquire(), nullptr);
     EXPECT_EQ(third.Acquire(), nullptr) << "never more than its own limit";
+}
+
+TEST(BouncePool, TakesMoreHugePagesAsItGrows) {
+    BounceMemory memory(12 * MIB);
+    BouncePool pool(256 * KIB, 4096, 20, memory);
+    std::vector<char *> chunks;
+    while (char *chunk = pool.Acquire()) {
+        std::fill_n(chunk, 256 * KIB, 'x');
+        chunks.push_back(chunk);
+    }
+    EXPECT_EQ(chunks.size(), 20u);
+    EXPECT_EQ(memory.Held(), 3 * HugeMemory::PAGE_BYTES);
+}
+
+//! The flags of the mapping that an address lies in, as proc(5) has them in smaps.
+std::string MappingFlags(const char *address) {
+    std::ifstream maps("/proc/self/smaps");
+    const auto wanted = reinterpret_cast<uintptr_t>(address);
+    bool found = false;
+    for (std::string line; std::getline(maps, line);) {
+        unsigned long begin = 0, end = 0;
+        if (sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2) {
+            found = begin <= wanted && wanted < end;
+        } else if (found && line.rfind("VmFlags:", 0) == 0) {
+            return line + " ";
+        }
+    }
+    return "";
+}
+
+TEST(HugeMemory, IsAlignedAndAsksForHugePages) {
+    for (const uint64_t bytes : {uint64_t(4096), 3 * MIB, 4 * MIB, 5 * MIB + 1000}) {
+        HugeMemory memory(bytes);
+        EXPECT_TRUE(IsAligned(reinterpret_cast<uintptr_t>(memory.Data()), HugeMemory::PAGE_BYTES));
+        EXPECT_EQ(std::count(memory.Data(), memory.Data() + bytes, 0), static_cast<int64_t>(bytes));
+        std::fill_n(memory.Data(), bytes, 'x');
+        if (access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) == 0) {
+            EXPECT_NE(MappingFlags(memory.Data()).find(" hg "), std::string::npos) << bytes;
+        }
+        HugeMemory moved = std::move(memory);
+        EXPECT_EQ(moved.Data()[bytes - 1], 'x');
+    }
+    EXPECT_THROW(HugeMemory(uint64_t(1) << 60), std::bad_alloc);
 }
 
 } // namespace

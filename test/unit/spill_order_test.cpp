@@ -95,6 +95,17 @@ TEST(SpillMemoryTest, ShrinksWhenNothingIsTaken) {
     EXPECT_EQ(memory.HeldBytes(), BLOCK) << "nobody asked for it back";
 }
 
+TEST(SpillMemoryTest, HugePagesAreHeldWhole) {
+    SpillMemory memory(5 * MIB);
+    char *first = memory.Take(BLOCK);
+    EXPECT_EQ(memory.HeldBytes(), 2 * MIB);
+    EXPECT_NE(memory.Take(2 * MIB), nullptr);
+    EXPECT_EQ(memory.HeldBytes(), 4 * MIB);
+    EXPECT_NE(memory.Take(2 * MIB), nullptr);
+    EXPECT_EQ(memory.HeldBytes(), 4 * MIB + BLOCK) << "the last is too short for one";
+    memset(first, 1, 4 * MIB + BLOCK);
+}
+
 TEST(SpillMemoryTest, NoneToGive) {
     EXPECT_EQ(SpillMemory(0).Take(1), nullptr);
 }

@@ -1,0 +1,161 @@
+#include "io/reread_buffer.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <new>
+
+namespace rawduck {
+namespace {
+
+//! Copies that one read of something noted pays for, and the most that are paid for in advance. They go on
+//! while more than one read in so many is of that kind; reading a block again costs far more than as many
+//! copies.
+constexpr uint32_t CREDIT_PER_REREAD = 32;
+constexpr uint32_t CREDIT_MAX = 128;
+
+} // namespace
+
+uint64_t RereadBuffer::Ticket() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return version_;
+}
+
+bool RereadBuffer::Read(uint64_t device_offset, char *data, uint64_t length) {
+    if (length < PIECE_BYTES_MIN || length > PIECE_BYTES) {
+        return false;
+    }
+    Slot *slot = nullptr;
+    uint64_t into = 0;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        auto next = by_offset_.upper_bound(device_offset);
+        if (next == by_offset_.begin()) {
+            return false;
+        }
+        const Order::iterator piece = std::prev(next)->second;
+        into = device_offset - piece->device_offset;
+        if (into + length > piece->length) {
+            return false;
+        }
+        counters_.reads++;
+        credit_ = std::min(credit_ + CREDIT_PER_REREAD, CREDIT_MAX);
+        slot = piece->slot;
+        if (!slot) {
+            return false;
+        }
+        counters_.hits++;
+        slot->users++;
+        order_.splice(order_.begin(), order_,
+                      piece); // DuckDB has it now, and is unlikely to ask a third time
+    }
+    memcpy(data, slot->memory.Data() + into, length);
+    std::lock_guard<std::mutex> guard(mutex_);
+    slot->users--;
+    return true;
+}
+
+void RereadBuffer::Keep(uint64_t ticket, uint64_t device_offset, const char *data, uint64_t length) {
+    for (uint64_t done = 0; done < length; done += PIECE_BYTES) {
+        const uint64_t piece = std::min(PIECE_BYTES, length - done);
+        if (piece >= PIECE_BYTES_MIN) {
+            KeepPiece(ticket, device_offset + done, data + done, piece);
+        }
+    }
+}
+
+void RereadBuffer::KeepPiece(uint64_t ticket, uint64_t device_offset, const char *data, uint64_t length) {
+    Slot *slot = nullptr;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        if (version_ != ticket) {
+            return;
+        }
+        if (credit_ > 0) {
+            credit_--;
+            slot = TakeSlot();
+        }
+    }
+    if (slot) {
+        memcpy(slot->memory.Data(), data, length);
+    }
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (version_ != ticket) {
+        if (slot) {
+            slot->users--;
+        }
+        return;
+    }
+    DropOverlapping(device_offset, length);
+    if (order_.size() >= pieces_max_) {
+        Drop(order_.begin());
+    }
+    by_offset_[device_offset] = order_.insert(order_.end(), Piece{device_offset, length, slot});
+}
+
+// Null when all are in use by threads that copy, or the system has no memory.
+RereadBuffer::Slot *RereadBuffer::TakeSlot() {
+    auto is_free = [](const std::unique_ptr<Slot> &slot) { return slot->users == 0; };
+    auto found = std::find_if(slots_.begin(), slots_.end(), is_free);
+    if (found == slots_.end() && slots_.size() < pieces_max_) {
+        try {
+            auto slot = std::make_unique<Slot>();
+            slot->memory.Resize(PIECE_BYTES);
+            slots_.push_back(std::move(slot));
+        } catch (const std::bad_alloc &) {
+            return nullptr; // the read has succeeded, and needs no copy of it
+        }
+        found = std::prev(slots_.end());
+    }
+    for (auto oldest = order_.begin(); found == slots_.end() && oldest != order_.end();) {
+        const auto piece = oldest++;
+        if (piece->slot) {
+            Drop(piece);
+            found = std::find_if(slots_.begin(), slots_.end(), is_free);
+        }
+    }
+    if (found == slots_.end()) {
+        return nullptr;
+    }
+    (*found)->users = 1;
+    return found->get();
+}
+
+void RereadBuffer::Drop(Order::iterator piece) {
+    if (piece->slot) {
+        piece->slot->users--;
+    }
+    by_offset_.erase(piece->device_offset);
+    order_.erase(piece);
+}
+
+void RereadBuffer::DropOverlapping(uint64_t device_offset, uint64_t length) {
+    auto next = by_offset_.upper_bound(device_offset);
+    if (next != by_offset_.begin()) {
+        next = std::prev(next);
+    }
+    while (next != by_offset_.end() && next->first < device_offset + length) {
+        const Order::iterator piece = (next++)->second;
+        if (piece->device_offset + piece->length > device_offset) {
+            Drop(piece);
+        }
+    }
+}
+
+void RereadBuffer::Forget(uint64_t device_offset, uint64_t length) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    version_++;
+    DropOverlapping(device_offset, length);
+}
+
+uint64_t RereadBuffer::HeldBytes() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return slots_.size() * PIECE_BYTES;
+}
+
+RereadCounters RereadBuffer::Counters() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return counters_;
+}
+
+} // namespace rawduck
