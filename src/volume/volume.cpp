@@ -33,6 +33,13 @@ std::shared_ptr<File> FindPublished(const VolumeState &state, const std::string 
     }
 }
 
+//! DuckDB's recovery moves a log that it has put together over the log, and removes what it was put together
+//! from next. Both become durable in one record when the first is left to the second: cut between them, a
+//! later recovery would merge what is left once more. Were neither durable, recovery would begin anew.
+bool IsRecoveredLog(const std::string &from, const std::string &to) {
+    return from == to + ".recovery" && KindFromName(to, FileKind::OTHER) == FileKind::WAL;
+}
+
 void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
     const bool conflict =
         (mode.lock == OpenMode::Lock::EXCLUSIVE && (file.exclusive_lock || file.shared_locks > 0)) ||
@@ -186,7 +193,9 @@ void Volume::Move(const std::string &from, const std::string &to) {
         file->Rename(to);
         ticket = state_->log.Queue({std::move(item)}, std::move(freed));
     }
-    state_->log.Commit(ticket);
+    if (!IsRecoveredLog(from, to)) {
+        state_->log.Commit(ticket);
+    }
     writing.Finish();
 }
 

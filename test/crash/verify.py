@@ -36,8 +36,11 @@ def recover(connection: duckdb.DuckDBPyConnection, life: Life, disk: Disk, plan:
     for database in sorted({lane.database for lane in plan.lanes if f"{lane.database}.duckdb" in files}):
         life.history.created[database] = 0
         try:
-            if f"{database}.duckdb.wal.checkpoint" in files:
+            overlapped = f"{database}.duckdb.wal.checkpoint"
+            if overlapped in files:
                 life.open_once(database)
+                if overlapped in disk.files(connection):
+                    raise Broken("resurrected", f"{overlapped}, which an earlier start has merged")
             life.attach(database)
         except duckdb.Error as error:
             raise Broken("unopenable", f"{database}.duckdb: {error}") from error

@@ -118,16 +118,11 @@ class Life:
 
     def open_once(self, database: str) -> None:
         """In an instance of its own, closed at once. When a checkpoint that commits overlapped was cut short,
-        DuckDB's first start applies the log to the indexes wrongly, the next one does not. When that start is
-        cut short too, a log that it has merged may be left, and after one more cut, at the beginning of a
-        checkpoint, it is merged again: so it goes before the checkpoint that ends this instance. Both are in
+        DuckDB's first start applies the log to the indexes wrongly, the next one does not:
         test_duckdb_replay.py."""
-        left = f"{database}.duckdb.wal.checkpoint"
         with self._connect() as connection:
             path = self._disk.path(f"{database}.duckdb")
             connection.execute(f"ATTACH '{path}' AS {database} {self._plan.attach_options[database]}")
-            if left in self._disk.files(connection):
-                self._remove(connection, left)
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         return connect(self._plan)

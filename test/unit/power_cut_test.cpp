@@ -289,6 +289,49 @@ TEST(PowerCutTest, OverwrittenBlocksAreWhole) {
     }
 }
 
+// DuckDB moves a log that its recovery has put together over the log, and then removes what it was put
+// together from. What a cut between them would leave, a later recovery would take for part of the log once
+// more.
+TEST(PowerCutTest, AMergedLogIsGoneWhenTheRecoveredOneIsThere) {
+    const Medium medium = Formatted(512, SimulatedFua::HONOURED);
+    auto volume = Mount(medium);
+    auto database = volume->Open("x.duckdb", WriteMode(FileKind::DATABASE)); // as DuckDB has it meanwhile
+    const State before{{"x.duckdb", "d"},
+                       {"x.duckdb.wal", "old"},
+                       {"x.duckdb.wal.checkpoint", "part"},
+                       {"x.duckdb.wal.recovery", "merged"}};
+    for (const auto &[name, content] : before) {
+        auto file = volume->Open(name, WriteMode(FileKind::DATABASE));
+        file->Append(content.data(), content.size());
+        file->Sync();
+    }
+    const State after{{"x.duckdb", "d"}, {"x.duckdb.wal", "merged"}};
+    const uint64_t synced = medium->Events();
+    volume->Move("x.duckdb.wal.recovery", "x.duckdb.wal");
+    EXPECT_EQ(ReadAll(*volume, "x.duckdb.wal"), "merged");
+    volume->Remove("x.duckdb.wal.checkpoint");
+    const uint64_t removed = medium->Events();
+    for (uint64_t cut = synced; cut <= removed; cut++) {
+        for (uint64_t seed = 0; seed < 10; seed++) {
+            const State found = ReadState(*Mount(Cut(medium, cut, seed)));
+            ASSERT_TRUE(found == after || (found == before && cut < removed)) << "cut after event " << cut;
+        }
+    }
+    // Whatever is made durable later makes the move durable before.
+    for (const bool by_sync : {true, false}) {
+        volume->Open("x.duckdb.wal.recovery", WriteMode())->Append("again", 5);
+        volume->Open("x.duckdb.wal.recovery", WriteMode())->Sync();
+        volume->Move("x.duckdb.wal.recovery", "x.duckdb.wal");
+        if (by_sync) {
+            database->Append("d", 1);
+            database->Sync();
+        } else {
+            database.reset(); // the last writer
+        }
+        EXPECT_EQ(ReadAll(*Mount(Cut(medium, medium->Events(), 1)), "x.duckdb.wal"), "again") << by_sync;
+    }
+}
+
 // A database that was being made when the power went is not there: DuckDB would refuse an empty file.
 TEST(PowerCutTest, WhatWasNeverSyncedIsNotThere) {
     const Medium medium = Formatted(512, SimulatedFua::HONOURED);
