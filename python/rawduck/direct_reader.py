@@ -1,5 +1,5 @@
-"""A plain reader that shows what a device can do: O_DIRECT, many reads in flight into huge pages, and nothing
-done with the data."""
+"""A plain reader that shows what a device can do: O_DIRECT, many reads in flight, and nothing done with the
+data."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ DEPTH = 16
 
 
 def read_ranges(
-    path: str, ranges: list[tuple[int, int]], depth: int = DEPTH, block_bytes: int = BLOCK_BYTES
+    path: str,
+    ranges: list[tuple[int, int]],
+    depth: int = DEPTH,
+    block_bytes: int = BLOCK_BYTES,
+    huge_pages: bool = True,
 ) -> int:
     """Reads byte ranges (offset, length; both aligned for the device). Returns the bytes read.
 
     `depth` threads take the next block each; a read releases the interpreter lock, so many are in flight.
+    Some disks are twice as fast into huge pages as into small ones.
     """
     blocks = list(_split(ranges, block_bytes))
     next_block = itertools.count()
@@ -40,7 +45,7 @@ def read_ranges(
         totals.append(total)
 
     try:
-        with _huge_pages(depth * block_bytes) as memory, contextlib.ExitStack() as stack:
+        with _memory(depth * block_bytes, huge_pages) as memory, contextlib.ExitStack() as stack:
             shares = [
                 stack.enter_context(memory[i * block_bytes : (i + 1) * block_bytes]) for i in range(depth)
             ]
@@ -57,12 +62,12 @@ def read_ranges(
 
 
 @contextlib.contextmanager
-def _huge_pages(size: int) -> Iterator[memoryview]:
-    """Memory that lies together, where the system has some: some disks are twice as fast with it."""
+def _memory(size: int, huge_pages: bool) -> Iterator[memoryview]:
+    """In huge pages where the system has some, or else in small ones."""
     length = -(-size // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
     with mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         with contextlib.suppress(OSError):  # a kernel without huge pages
-            memory.madvise(mmap.MADV_HUGEPAGE)
+            memory.madvise(mmap.MADV_HUGEPAGE if huge_pages else mmap.MADV_NOHUGEPAGE)
         with memoryview(memory) as view:
             yield view
 

@@ -122,10 +122,11 @@ class ReadTask:
     ranges: list[tuple[int, int]]
     depth: int
     block_bytes: int
+    huge_pages: bool = True
 
     def perform(self) -> Result:
         with Stopwatch() as watch:
-            total = read_ranges(self.path, self.ranges, self.depth, self.block_bytes)
+            total = read_ranges(self.path, self.ranges, self.depth, self.block_bytes, self.huge_pages)
         return watch.result(bytes_read=total)
 
 

@@ -37,12 +37,15 @@ _TITLES = {
     "narrow": "Narrow scan: three integer columns (bound by I/O)",
     "wide": "Wide scan: ten columns, text among them",
 }
-_DEVICE = Mode(
-    "device",
-    f"bare device, depth {direct_reader.DEPTH}",
-    Kind.YARDSTICK,
-    {"depth": direct_reader.DEPTH, "block_bytes": direct_reader.BLOCK_BYTES},
-)
+
+
+def _device_mode(name: str, pages: str) -> Mode:
+    settings = {"depth": direct_reader.DEPTH, "block_bytes": direct_reader.BLOCK_BYTES, "pages": pages}
+    return Mode(name, f"bare device, depth {direct_reader.DEPTH}, {pages} pages", Kind.YARDSTICK, settings)
+
+
+_DEVICE = _device_mode("device", "huge")
+_DEVICE_SMALL_PAGES = _device_mode("device_small_pages", "small")
 
 
 class Scan(Experiment):
@@ -51,7 +54,8 @@ class Scan(Experiment):
     text = (
         "TPC-H lineitem, the same bytes in stock DuckDB's file and on the volume, is scanned with nothing of "
         "it cached. The bare device is a plain reader with direct I/O that fetches as many bytes of the same "
-        "place as the scan needs, and throws them away."
+        "place as the scan needs, and throws them away: once into huge pages of memory, as rawduck reads "
+        "what it then copies, and once into pages of 4 KiB, as most programs do."
     )
 
     def cases(self) -> Iterator[Case]:
@@ -62,7 +66,7 @@ class Scan(Experiment):
                 name,
                 f"{_TITLES[name]}, scale factor {scale:g}",
                 {"scale": scale, "query": query, "threads": self.bench.options.threads},
-                [*self._modes(), _DEVICE],
+                [*self._modes(), _DEVICE, _DEVICE_SMALL_PAGES],
                 lambda mode, query=query: self._measure(mode, query),
                 self._prepare,
             )
@@ -76,12 +80,12 @@ class Scan(Experiment):
         self._wanted_bytes: dict[str, int] = {}
 
     def _measure(self, mode: Mode, query: str) -> Measurement:
-        if mode is _DEVICE:
-            return self._read_device(query)
+        if mode.kind is Kind.YARDSTICK:
+            return self._read_device(query, huge_pages=mode is _DEVICE)
         assert isinstance(mode, modes.DuckMode)
         return self.bench.query(mode, self._database, query)
 
-    def _read_device(self, query: str) -> Measurement:
+    def _read_device(self, query: str, huge_pages: bool) -> Measurement:
         if query not in self._wanted_bytes:
             volume = self._modes()[0]
             self._wanted_bytes[query] = int(
@@ -89,7 +93,7 @@ class Scan(Experiment):
             )
         ranges = direct_reader.take(self._ranges, self._wanted_bytes[query])
         device = disks.block_device(self.bench.options.target)
-        task = ReadTask(device, ranges, direct_reader.DEPTH, direct_reader.BLOCK_BYTES)
+        task = ReadTask(device, ranges, direct_reader.DEPTH, direct_reader.BLOCK_BYTES, huge_pages)
         return Measurement.of(self.bench.run_task(task))
 
     def notes(self, results: Results) -> list[str]:
