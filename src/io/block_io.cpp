@@ -72,8 +72,8 @@ class TimedCommand {
     const int exceptions_ = std::uncaught_exceptions();
 };
 
-//! When segments were written, whatever the outcome, what they held before is forgotten. What dies with a
-//! query never lies where something is that is read again.
+//! When segments were written, whatever the outcome, what they held before is forgotten. Spilled data
+//! lies where nobody reads anything kept before it was written as something else.
 class Overwriting {
   public:
     Overwriting(RereadBuffer *rereads, const Segment *segments, size_t segment_count)

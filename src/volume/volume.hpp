@@ -169,6 +169,8 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! Throws NOT_FOUND.
     void Remove(const std::string &name);
     //! Atomically replaces `to`, in one record.
+    //! Durable on return, but for X.wal.recovery over X.wal: that is durable with the next record of the log,
+    //! which DuckDB's removal of X.wal.checkpoint makes.
     void Move(const std::string &from, const std::string &to);
     //! A directory exists when it was made, or when a file lies below it. "" is the root and always exists.
     bool DirectoryExists(const std::string &name) const;
