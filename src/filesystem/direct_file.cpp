@@ -1,6 +1,7 @@
 #include "filesystem/direct_file.hpp"
 
 #include "common/aligned_buffer.hpp"
+#include "common/at_exit.hpp"
 #include "common/error.hpp"
 #include "common/units.hpp"
 #include "filesystem/posix_lock.hpp"
@@ -226,6 +227,7 @@ void DirectFile::BufferedWrite(const char *data, uint64_t length, uint64_t offse
     }
     const uint64_t started_ns = MonotonicNs();
     stats_->AddRequest(IoOperation::WRITE);
+    const AtExit written([&] { Changed(offset, length); }); // also when it fails halfway
     for (uint64_t done = 0; done < length;) {
         const ssize_t bytes =
             pwrite(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
@@ -240,7 +242,6 @@ void DirectFile::BufferedWrite(const char *data, uint64_t length, uint64_t offse
         done += static_cast<uint64_t>(bytes);
     }
     stats_->AddCommand(IoOperation::WRITE, length, 1, MonotonicNs() - started_ns);
-    Changed(offset, length);
 }
 
 // Past BlockIo.

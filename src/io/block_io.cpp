@@ -1,5 +1,6 @@
 #include "io/block_io.hpp"
 
+#include "common/at_exit.hpp"
 #include "common/error.hpp"
 #include "device/fork_generation.hpp"
 #include "io/clock.hpp"
@@ -70,28 +71,6 @@ class TimedCommand {
     const uint64_t bytes_;
     const uint64_t started_ns_;
     const int exceptions_ = std::uncaught_exceptions();
-};
-
-//! When segments were written, whatever the outcome, what they held before is forgotten. Spilled data
-//! lies where nobody reads anything kept before it was written as something else.
-class Overwriting {
-  public:
-    Overwriting(RereadBuffer *rereads, const Segment *segments, size_t segment_count)
-        : rereads_(rereads), segments_(segments), segment_count_(segment_count) {}
-    ~Overwriting() {
-        for (size_t i = 0; rereads_ && i < segment_count_; i++) {
-            if (segments_[i].placement != PlacementClass::TEMPORARY) {
-                rereads_->Forget(segments_[i].device_offset, segments_[i].length);
-            }
-        }
-    }
-    Overwriting(const Overwriting &) = delete;
-    Overwriting &operator=(const Overwriting &) = delete;
-
-  private:
-    RereadBuffer *const rereads_;
-    const Segment *const segments_;
-    const size_t segment_count_;
 };
 
 //! Keeps queues which a forked child has inherited out of reach for good: their rings and mutexes belong to
@@ -258,7 +237,15 @@ void BlockIo::Run(Opcode opcode, bool fua, const Segment *segments, size_t segme
         }
     }
     state.stats->AddRequest(reads ? IoOperation::READ : IoOperation::WRITE);
-    const Overwriting overwriting(reads ? nullptr : state.rereads.get(), segments, segment_count);
+    // What was held before a write is forgotten, whatever the outcome. Spilled data lies where nobody reads
+    // anything kept before it was written as something else.
+    const AtExit overwritten([&] {
+        for (size_t i = 0; !reads && i < segment_count; i++) {
+            if (segments[i].placement != PlacementClass::TEMPORARY) {
+                Changed(segments[i].device_offset, segments[i].length);
+            }
+        }
+    });
     QueueLease lease = state.queues->Acquire();
     try {
         RequestRun(*lease.queue, state.caps, *state.stats, state.target_name,
@@ -296,11 +283,12 @@ bool BlockIo::Deallocate(const std::vector<DeviceRange> &ranges) {
         return false;
     }
     TimedCommand timed(*state_->stats, IoOperation::DEALLOCATE, bytes);
-    const bool told = state_->queues->GetDevice().DeallocateRanges(ranges);
-    for (const DeviceRange &range : ranges) {
-        Changed(range.device_offset, range.length);
-    }
-    return told;
+    const AtExit deallocated([&] {
+        for (const DeviceRange &range : ranges) {
+            Changed(range.device_offset, range.length);
+        }
+    });
+    return state_->queues->GetDevice().DeallocateRanges(ranges);
 }
 
 void BlockIo::Changed(uint64_t device_offset, uint64_t length) {

@@ -20,12 +20,9 @@ constexpr milliseconds NEVER = std::chrono::hours(24);
 //! A FakeDevice that remembers what it was told to forget, and forgets it.
 class ForgetfulDevice final : public FakeDevice {
   public:
-    ForgetfulDevice(FakeState &state, std::vector<DeviceRange> &told, bool &fail)
-        : FakeDevice(state), told_(told), fail_(fail) {}
+    ForgetfulDevice(FakeState &state, std::vector<DeviceRange> &told) : FakeDevice(state), told_(told) {}
     bool Deallocate(uint64_t device_offset, uint64_t length) override {
-        if (fail_) {
-            throw Error(ErrorCode::IO, "fake: deallocate failed");
-        }
+        FakeDevice::Deallocate(device_offset, length);
         std::lock_guard<std::mutex> guard(state_.mutex);
         told_.push_back({device_offset, length});
         std::fill_n(state_.bytes.begin() + static_cast<std::ptrdiff_t>(device_offset), length, '\xEE');
@@ -34,7 +31,6 @@ class ForgetfulDevice final : public FakeDevice {
 
   private:
     std::vector<DeviceRange> &told_;
-    bool &fail_;
 };
 
 //! Lets the device take its time with one write.
@@ -75,8 +71,7 @@ class DeallocateTest : public ::testing::Test {
         Target target;
         target.kind = TargetKind::MEMORY;
         target.name = target.identity = "memory:fake";
-        return Volume::MountDevice(target, std::make_unique<ForgetfulDevice>(state_, told_, fail_), options,
-                                   stats_);
+        return Volume::MountDevice(target, std::make_unique<ForgetfulDevice>(state_, told_), options, stats_);
     }
     static std::vector<ExtentInfo> Fill(Volume &volume, const std::string &name, uint64_t length,
                                         char byte = 'x') {
@@ -99,7 +94,6 @@ class DeallocateTest : public ::testing::Test {
 
     FakeState state_;
     std::vector<DeviceRange> told_;
-    bool fail_ = false;
     DeallocateMode mode_ = DeallocateMode::AUTO;
     milliseconds delay_ = NEVER;
     std::shared_ptr<IoStats> stats_ = std::make_shared<IoStats>();
@@ -166,7 +160,7 @@ TEST_F(DeallocateTest, AFailureHarmsNothingAndIsShown) {
     auto volume = Mount();
     Fill(*volume, "a", 1 * MIB);
     Fill(*volume, "b", 1 * MIB);
-    fail_ = true;
+    state_.fail_deallocate = true;
     volume->Remove("a");
     EXPECT_EQ(stats_->Snapshot(IoOperation::DEALLOCATE).errors, 1u);
     EXPECT_EQ(stats_->Snapshot(IoOperation::DEALLOCATE).bytes, 0u);
@@ -212,7 +206,7 @@ TEST_F(DeallocateTest, TrimSaysWhyItDoesNothing) {
     EXPECT_EQ(error.Code(), ErrorCode::UNSUPPORTED);
     EXPECT_NE(std::string(error.what()).find("nvme_deallocate"), std::string::npos) << error.what();
     mode_ = DeallocateMode::AUTO;
-    fail_ = true;
+    state_.fail_deallocate = true;
     error = CatchError([&] { Mount()->Trim(); });
     EXPECT_EQ(error.Code(), ErrorCode::IO);
     EXPECT_NE(std::string(error.what()).find("fake: deallocate failed"), std::string::npos) << error.what();

@@ -3,11 +3,13 @@
 #include "common/error.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <fcntl.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <random>
 #include <sstream>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -274,6 +276,29 @@ TEST_F(DirectFileTest, WhatWasReadAMomentAgoIsNeverOlderThanTheFile) {
     file->Write(expected.data() + FIRST + 3 * BLOCK, BLOCK, FIRST + 3 * BLOCK);
     expected.replace(FIRST + BLOCK, 2 * BLOCK, 2 * BLOCK, '\0');
     check("a truncation");
+}
+
+TEST_F(DirectFileTest, AWriteThatFailsHalfwayLeavesNothingOlderInMemory) {
+    constexpr uint64_t BLOCK = 256 * KIB, WRITTEN = 200;
+    DirectFileOptions options = Writing(FileKind::DATABASE);
+    options.lock = OpenMode::Lock::EXCLUSIVE;
+    auto file = DirectFile::Open(path_, options);
+    std::string expected(2 * BLOCK, 'a'), block(BLOCK, '?');
+    file->Write(expected.data(), expected.size(), 0);
+    for (int again = 0; again < 3; again++) {
+        file->Read(block.data(), BLOCK, BLOCK);
+    }
+    rlimit before;
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{BLOCK + 1000 + WRITTEN, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    expected.replace(BLOCK + 1000, WRITTEN, WRITTEN, 'b');
+    EXPECT_THROW(file->Write(std::string(2 * WRITTEN, 'b').data(), 2 * WRITTEN, BLOCK + 1000), Error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
+    EXPECT_EQ(file->Read(block.data(), BLOCK, BLOCK), BLOCK);
+    EXPECT_EQ(block == expected.substr(BLOCK), true);
 }
 
 } // namespace

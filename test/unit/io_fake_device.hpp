@@ -38,7 +38,7 @@ struct FakeState {
     uint32_t max_in_flight = 0;
     int32_t in_flight = 0;
     int queues_made = 0, queues_alive = 0, flushes = 0;
-    bool fail_flush = false;
+    bool fail_flush = false, fail_deallocate = false;
     uint16_t nvme_status = 0; //!< of failed commands
 };
 
@@ -131,7 +131,12 @@ class FakeDevice : public Device {
             throw Error(ErrorCode::IO, "fake: flush failed");
         }
     }
-    bool Deallocate(uint64_t, uint64_t) override { return true; }
+    bool Deallocate(uint64_t, uint64_t) override {
+        if (state_.fail_deallocate) {
+            throw Error(ErrorCode::IO, "fake: deallocate failed");
+        }
+        return true;
+    }
 
   protected:
     FakeState &state_;

@@ -158,6 +158,14 @@ TEST_F(RereadBufferTest, AFailedWriteIsForgottenToo) {
     EXPECT_TRUE(AsksDevice(1));
 }
 
+TEST_F(RereadBufferTest, AFailedDeallocationIsForgottenToo) {
+    Read(PIECE);
+    Read(PIECE);
+    state_.fail_deallocate = true;
+    EXPECT_THROW(io_->Deallocate({{PIECE, PIECE}}), Error);
+    EXPECT_TRUE(AsksDevice(1));
+}
+
 TEST_F(RereadBufferTest, WhatWasReadBeforeAWriteIsNotKept) {
     RereadBuffer buffer(PIECES_MAX * PIECE);
     std::vector<char> data = Content(0, 0);
