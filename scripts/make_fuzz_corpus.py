@@ -1,14 +1,23 @@
 """Writes the seeds of the fuzz targets into test/fuzz/corpus/<target>: a few KB that reach every decoder.
 
-What a longer run of a target has found stays in build/fuzz. Run this again when the format changes.
+What a longer run of a target has found stays in build/fuzz. Run this again when the format changes, with the
+Python that has DuckDB.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
+import tempfile
 from pathlib import Path
 
-CORPUS = Path(__file__).resolve().parent.parent / "test" / "fuzz" / "corpus"
+import duckdb
+
+ROOT = Path(__file__).resolve().parent.parent
+CORPUS = ROOT / "test" / "fuzz" / "corpus"
+
+sys.path.insert(0, str(ROOT / "test" / "ceph"))
+from class_protocol import FRAME_BYTES, Request  # noqa: E402
 
 TEXTS = [
     "nvme:///dev/nvme0n1/sales.duckdb",
@@ -90,11 +99,46 @@ def patches() -> dict[str, bytes]:
     }
 
 
+def parquet_footer(columns: str) -> bytes:
+    """The metadata of a Parquet file of two row groups."""
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        rows = f"SELECT {columns} FROM range(4096) AS r(i)"
+        duckdb.sql(f"COPY ({rows}) TO '{file.name}' (FORMAT parquet, ROW_GROUP_SIZE 2048)")
+        data = Path(file.name).read_bytes()
+    (length,) = struct.unpack_from("<I", data, len(data) - 8)
+    return data[-8 - length : -8]
+
+
+def ceph_inputs() -> dict[str, bytes]:
+    """Inputs of ceph_fuzz: the first byte says whether a request's body, a reply's or a footer follows."""
+    columns = [("a", "BIGINT"), ("b", "VARCHAR")]
+    requests = {
+        "rows": Request(columns, ["a", "b"], "(a > 3) OR (b ~~ 'x%')", lz4=True),
+        "groups": Request(columns, ["b", "sum(a)"], aggregate=True, groups=1),
+        "first": Request(columns, ["a"], order=[(0, True, False)], limit=10),
+    }
+    text = struct.pack("<I", 6) + b"v2.0.0"
+    replies = {
+        "answer": struct.pack("<HI", 0, 0) + text + struct.pack("<BQQQQI", 1, 9, 40, 80, 7, 3) + b"xyz",
+        "refusal": struct.pack("<H", 3) + text + text + struct.pack("<BQQQQI", 0, 0, 0, 0, 0, 0),
+    }
+    footers = {
+        "numbers": parquet_footer("i, i::DOUBLE AS d, i::DECIMAL(12, 2) AS m, DATE '2000-01-01' AS t"),
+        "texts": parquet_footer("'x' || i % 9 AS s, [i] AS l, {'k': i} AS r, NULL::INT AS n"),
+    }
+    return {
+        **{f"request-{name}": b"\0" + request.encode()[FRAME_BYTES:] for name, request in requests.items()},
+        **{f"reply-{name}": b"\1" + body for name, body in replies.items()},
+        **{f"footer-{name}": b"\2" + footer for name, footer in footers.items()},
+    }
+
+
 def main() -> None:
     seeds = {
         "text_fuzz": {f"{number:02}": text.encode() for number, text in enumerate(TEXTS)},
         "record_fuzz": payloads(),
         "mount_fuzz": patches(),
+        "ceph_fuzz": ceph_inputs(),
     }
     for target, inputs in seeds.items():
         folder = CORPUS / target

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PROTOCOL_VERSION = 1
+FRAME_BYTES = 16  #: before the body of a request or a reply
 ENGINE = "v2.0.0"
 STATUS = ("ok", "version", "bad request", "too large", "too slow", "busy", "corrupt", "failed", "cannot read")
 NO_LIMIT = 2**64 - 1
@@ -84,10 +85,10 @@ class Reply:
     @staticmethod
     def decode(data: bytes) -> Reply:
         magic, version, _, length, crc = struct.unpack_from("<4sHHII", data)
-        assert (magic, version, length) == (b"RDQA", PROTOCOL_VERSION, len(data) - 16)
+        assert (magic, version, length) == (b"RDQA", PROTOCOL_VERSION, len(data) - FRAME_BYTES)
         # Python is too slow for the checksum of a long reply.
-        assert len(data) > 1 << 16 or crc == crc32c(data[:12] + bytes(4) + data[16:])
-        position = 16
+        assert len(data) > 1 << 16 or crc == crc32c(data[:12] + bytes(4) + data[FRAME_BYTES:])
+        position = FRAME_BYTES
 
         def take(form: str) -> int:
             nonlocal position
