@@ -1,12 +1,12 @@
 #include "ceph/client/rados_pool.hpp"
 
+#include "ceph/client/object_listing.hpp"
 #include "ceph/client/rados_error.hpp"
 #include "ceph/client/rados_handle.hpp"
 #include "ceph/client/rados_path.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <vector>
 
 namespace rawduck {
 namespace {
@@ -199,22 +199,20 @@ bool RadosPool::Remove(const std::string &object) {
     return code == 0;
 }
 
-void RadosPool::List(const std::function<bool(const std::string &)> &visit) {
+std::vector<std::string> RadosPool::List(const std::string &prefix, size_t most) {
     handle_->RequireSameProcess(RADOS_SCHEME + name_);
-    rados_list_ctx_t listing = nullptr;
-    int code = rados_nobjects_list_open(io_, &listing);
-    if (code == 0) {
-        std::unique_ptr<void, void (*)(rados_list_ctx_t)> guard(listing, rados_nobjects_list_close);
-        const char *entry = nullptr;
-        while ((code = rados_nobjects_list_next(listing, &entry, nullptr, nullptr)) == 0 && visit(entry)) {
-        }
-    }
-    stats_->Count(RadosOperation::LIST, code == -ENOENT ? 0 : code, 0);
-    if (code == -ENOENT) { // the end of the list
+    std::vector<std::string> names;
+    const int code = ListObjects(io_, prefix, most, names);
+    stats_->Count(RadosOperation::LIST, code, 0);
+    if (code == -ENOENT || names.empty()) {
         RequireExistence();
-    } else if (code < 0) {
+    }
+    if (code < 0) {
         ThrowRadosError(code, RADOS_SCHEME + name_, "list its objects");
     }
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
 }
 
 void RadosPool::Exec(const std::string &object, uint64_t version, const std::string &class_name,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <rados/librados.h>
 #include <string>
+#include <vector>
 
 namespace rawduck {
 
@@ -72,9 +73,9 @@ class RadosPool {
     //! False when it was not there.
     bool Remove(const std::string &object);
 
-    //! Calls `visit` with the name of every object (of the default namespace), in no order, until it returns
-    //! false. Ceph has no index of names: this goes through the whole pool.
-    void List(const std::function<bool(const std::string &)> &visit);
+    //! The names of all objects (of the default namespace) that begin with `prefix`, in order; some of them
+    //! where there are more than `most`. Ceph has no index of names: this goes through the whole pool.
+    std::vector<std::string> List(const std::string &prefix, size_t most = SIZE_MAX);
 
     //! Starts a method of an object class on the OSD that holds the object. `version` 0: whatever it is now;
     //! otherwise the reply has -ERANGE or -EOVERFLOW when the object has changed. How many are in flight is

@@ -1,6 +1,7 @@
 #include "ceph/filesystem/rados_file_system.hpp"
 
 #include "ceph/client/rados_path.hpp"
+#include "ceph/filesystem/query_listings.hpp"
 #include "ceph/filesystem/rados_connections.hpp"
 #include "ceph/filesystem/rados_file.hpp"
 #include "filesystem/duckdb_errors.hpp"
@@ -42,10 +43,6 @@ struct Location {
     std::shared_ptr<RadosPool> pool;
 };
 
-bool StartsWith(const std::string &text, const std::string &prefix) {
-    return text.compare(0, prefix.size(), prefix) == 0;
-}
-
 RadosFileHandle &FileOf(FileHandle &handle) {
     return handle.Cast<RadosFileHandle>();
 }
@@ -72,25 +69,8 @@ void RequireWritable(const std::string &path, FileOpenFlags flags) {
     }
 }
 
-std::vector<std::string> Names(RadosPool &pool, const std::string &prefix) {
-    std::vector<std::string> names;
-    pool.List([&](const std::string &name) {
-        if (StartsWith(name, prefix)) {
-            names.push_back(name);
-        }
-        return true;
-    });
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
 bool AnyBelow(const Location &location) {
-    bool found = false;
-    location.pool->List([&](const std::string &name) {
-        found = StartsWith(name, location.Prefix());
-        return !found;
-    });
-    return found;
+    return !location.pool->List(location.Prefix(), 1).empty();
 }
 
 bool MatchesComponent(const std::string &component, const std::string &pattern) {
@@ -100,7 +80,7 @@ bool MatchesComponent(const std::string &component, const std::string &pattern) 
 //! Says that nothing matches, and what is there instead.
 [[noreturn]] void ThrowNothingMatches(const std::string &pattern, RadosPool &pool) {
     constexpr size_t SHOWN = 3;
-    const auto names = Names(pool, "");
+    const auto names = pool.List("");
     std::string there = std::to_string(names.size()) + " objects";
     for (size_t i = 0; i < std::min(SHOWN, names.size()); i++) {
         there += (i == 0 ? ", the first of them " : ", ") + names[i];
@@ -288,7 +268,7 @@ bool RadosFileSystem::RemoveDirectoryExtended(const std::string &path,
         if (options.mode == duckdb::RemoveDirectoryMode::SINGLE) {
             return !AnyBelow(location); // without objects below, it is gone already
         }
-        for (auto &name : Names(*location.pool, location.Prefix())) {
+        for (auto &name : location.pool->List(location.Prefix())) {
             location.pool->Remove(name);
         }
         return true;
@@ -302,7 +282,7 @@ bool RadosFileSystem::ListFiles(const std::string &path,
     Translated([&] {
         Location location(path, opener);
         const std::string prefix = location.Prefix();
-        for (auto &name : Names(*location.pool, prefix)) {
+        for (auto &name : location.pool->List(prefix)) {
             const size_t slash = name.find('/', prefix.size());
             const bool is_directory = slash != std::string::npos;
             entries.emplace(name.substr(prefix.size(), is_directory ? slash - prefix.size() : slash),
@@ -331,7 +311,7 @@ RadosFileSystem::GlobFilesExtended(const std::string &pattern, const duckdb::Fil
         }
         const std::string prefix = wanted.substr(0, wanted.find_first_of("*?["));
         const auto components = duckdb::StringUtil::Split(wanted, "/");
-        for (auto &name : Names(*location.pool, prefix)) {
+        for (auto &name : NamesForQuery(location.pool, prefix, opener)) {
             if (MatchesPattern(duckdb::StringUtil::Split(name, "/"), components, MatchesComponent)) {
                 result.emplace_back(RadosPath{location.path.pool, name}.ToString());
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 from ceph_support import names, one, rados, requests
+from class_protocol import Pool
 
 ROWS = 1_500_000
 TABLE = f"(SELECT i, hash(i) AS h, 'row ' || i AS s FROM range({ROWS}) t(i))"
@@ -80,6 +81,43 @@ def test_patterns(con, data_prefix):
     assert short["?.csv"] == ["a.csv", "b.csv"]
     assert short["**"] == ["[odd].csv", "a.csv", "b.csv", "deep/c.csv", "deep/er/d.csv"]
     assert short["d*/*.csv"] == ["deep/c.csv"]
+
+
+def test_every_object_of_a_large_pool_is_listed_once(con, cluster):
+    """More than one answer has room for, in placement groups whose number is no power of two."""
+    cluster.create_pool("many", groups=11)
+    expected = [f"a/{number:05}" for number in range(9000)]
+    pool = Pool(cluster.conf, cluster.keyring, "many")
+    for name in expected:
+        pool.write(name, b"x")
+    pool.write("b", b"x")
+    pool.close()
+    assert names(con, "rados://many/a/*") == [f"rados://many/{name}" for name in expected]
+    assert names(con, "rados://many/*") == ["rados://many/b"]
+    assert names(con, "rados://many/a/0123?") == [f"rados://many/a/0123{digit}" for digit in range(10)]
+
+
+def test_a_query_lists_a_pool_once(con, data_prefix):
+    """And the next one again, also in the same transaction."""
+
+    def write(name: str) -> None:
+        con.execute(f"COPY (SELECT 1 AS a) TO '{data_prefix}/{name}.parquet' (FORMAT parquet)")
+
+    for name in ("x1", "y1", "y2"):
+        write(name)
+    count = f"""SELECT (SELECT count(*) FROM read_parquet('{data_prefix}/x*')),
+                       (SELECT count(*) FROM read_parquet('{data_prefix}/y*'))"""
+    before = requests(con, "list")
+    assert con.execute(count).fetchall() == [(1, 2)]
+    assert requests(con, "list") == before + 1
+    write("x2")
+    assert con.execute(count).fetchall() == [(2, 2)]
+    con.begin()
+    assert con.execute(count).fetchall() == [(2, 2)]
+    write("y3")
+    write("x3")
+    assert con.execute(count).fetchall() == [(3, 3)]
+    con.commit()
 
 
 def test_an_existing_prefix_is_not_mixed_with_new_objects(con, data_prefix):
