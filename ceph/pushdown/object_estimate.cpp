@@ -27,8 +27,10 @@ constexpr size_t SUMMARIES_MAX = 10000;
 //! Of a trial of the link: this share of what a scan may move, within these bounds.
 constexpr uint64_t TRIAL_SHARE = 32;
 constexpr uint64_t TRIAL_BYTES_MIN = 64 * 1024;
-constexpr uint64_t TRIAL_BYTES_MAX = 1024 * 1024;
+constexpr uint64_t TRIAL_BYTES_MAX = 512 * 1024;
 constexpr uint64_t TRIAL_BASE_BYTES = 4096;
+//! What looks slower than 500 MB/s is tried once more: something else may have been in the way.
+constexpr double TRIAL_SLOW_S_PER_BYTE = 2e-9;
 
 // Guesses, for what metadata cannot tell.
 constexpr double OF_EQUALITY = 0.1;
@@ -156,13 +158,13 @@ struct ObjectEstimate::Range {
 };
 
 ObjectEstimate::ObjectEstimate(duckdb::ClientContext &context, const duckdb::LogicalGet &get,
-                               const CallTarget &first)
-    : context_(context), get_(get), first_(first) {
+                               CallTarget first)
+    : context_(context), get_(get), first_(std::move(first)) {
     ObjectStatus status;
-    if (first.pool->TryStat(first.object, status)) {
+    if (first_.pool->TryStat(first_.object, status)) {
         object_bytes_ = status.size;
         object_version_ = status.version;
-        summary_ = SummaryOf(first, status);
+        summary_ = SummaryOf(first_, status);
     }
 }
 
@@ -180,8 +182,14 @@ void ObjectEstimate::TryLink(uint64_t scan_bytes) const {
     };
     // What a small read takes is the way to the OSD and back, which reads side by side share.
     const double base = read(TRIAL_BASE_BYTES);
-    const double moving = std::max(read(bytes) - base, 0.0);
-    first_.pool->Stats().reads.Suppose(moving / static_cast<double>(bytes - TRIAL_BASE_BYTES));
+    auto moving = [&] {
+        return std::max(read(bytes) - base, 0.0) / static_cast<double>(bytes - TRIAL_BASE_BYTES);
+    };
+    double s_per_byte = moving();
+    if (s_per_byte > TRIAL_SLOW_S_PER_BYTE) {
+        s_per_byte = moving();
+    }
+    first_.pool->Stats().reads.Suppose(s_per_byte);
 }
 
 uint64_t ObjectEstimate::ColumnBytes(const Request &request) const {

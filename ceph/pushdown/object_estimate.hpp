@@ -14,8 +14,9 @@ namespace rawduck {
 class ObjectEstimate {
   public:
     //! Reads the metadata of the scan's first object, unless it is known from before. Throws Error.
-    ObjectEstimate(duckdb::ClientContext &context, const duckdb::LogicalGet &get, const CallTarget &first);
+    ObjectEstimate(duckdb::ClientContext &context, const duckdb::LogicalGet &get, CallTarget first);
 
+    bool IsOf(const duckdb::LogicalGet &get) const { return &get == &get_; }
     //! False where the object has no metadata that we understand; then nothing else may be asked but
     //! ObjectBytes().
     bool Known() const { return summary_ != nullptr; }
@@ -47,7 +48,7 @@ class ObjectEstimate {
 
     duckdb::ClientContext &context_;
     const duckdb::LogicalGet &get_;
-    const CallTarget &first_;
+    const CallTarget first_;
     uint64_t object_bytes_ = 0;
     uint64_t object_version_ = 0;
     std::shared_ptr<const ParquetSummary> summary_;

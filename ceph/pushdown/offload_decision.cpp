@@ -104,16 +104,21 @@ Decision Decide(const ScanEstimate &estimate, const MeasuredSpeeds &speeds, uint
         decision.why = "the footers alone have the answer";
     } else if (known && learned == TOO_LARGE_TO_KNOW) {
         decision.why = "earlier answers were too large" + columns_text;
-    } else if (!known && !estimate.rows_known) {
-        decision.offload = decision.probe = true;
-        decision.why = "the number of groups is not known, the first object tells" + columns_text;
     } else {
-        decision.offload = reply <= decision.reply_bytes_max;
-        decision.why =
-            (known ? "earlier answers had " : "an answer is estimated to have ") + Size(reply) + columns_text;
+        const bool guess = !known && !estimate.rows_known;
+        decision.offload = guess || reply <= decision.reply_bytes_max;
+        decision.why = guess   ? "the number of groups is not known, the first object tells"
+                       : known ? "earlier answers had " + Size(reply)
+                               : "an answer is estimated to have " + Size(reply);
+        decision.why += columns_text;
         if (speeds.reads_known) {
-            CompareTimes(columns, reply, objects, speeds, decision);
+            // Where not even an answer of nothing would come sooner, no object need be asked.
+            CompareTimes(columns, guess ? 0 : reply, objects, speeds, decision);
         }
+        decision.probe = guess && decision.offload;
+        const auto compressed = static_cast<double>(reply) * LZ4_SHARE;
+        decision.link_tells =
+            !speeds.reads_known && (decision.offload || compressed * CLEARLY < static_cast<double>(columns));
     }
     return decision;
 }

@@ -37,8 +37,9 @@ MeasuredSpeeds SpeedsOf(RadosStats &stats, size_t threads);
 
 struct Decision {
     bool offload = false;
-    bool probe = false; //!< the first object's answer tells the rest
-    bool lz4 = false;   //!< the link is so slow that answers shall be compressed
+    bool probe = false;      //!< the first object's answer tells the rest
+    bool lz4 = false;        //!< the link is so slow that answers shall be compressed
+    bool link_tells = false; //!< the speed of the link is not known, and knowing it may change the decision
     std::string why;
     //! No answer about one object shall be longer: more than this and reading the columns is cheaper.
     uint64_t reply_bytes_max = REPLY_BYTES_MAX;

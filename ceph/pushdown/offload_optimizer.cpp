@@ -153,6 +153,16 @@ class OffloadRewriter {
         return query;
     }
 
+    //! The same for all attempts at a scan: what an aggregate over it was estimated with, the scan is too.
+    const ObjectEstimate &EstimateOf(const Attempt &attempt) {
+        if (!estimate_ || !estimate_->IsOf(*attempt.chain.get)) {
+            estimate_.reset();
+            estimate_ =
+                std::make_unique<ObjectEstimate>(context_, *attempt.chain.get, attempt.targets.front());
+        }
+        return *estimate_;
+    }
+
     std::shared_ptr<ScanRecord> Remember(const std::vector<std::string> &paths, bool offloaded,
                                          const std::string &what, const std::string &why) {
         auto record = NewScanRecord(paths.empty() ? "" : paths.front(), paths.size());
@@ -184,6 +194,7 @@ class OffloadRewriter {
     duckdb::ClientContext &context_;
     duckdb::Binder &binder_;
     const std::string mode_;
+    std::unique_ptr<ObjectEstimate> estimate_; //!< of the scan that was tried last
 };
 
 unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQuery &query, uint64_t rows_out,
@@ -203,7 +214,7 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
         if (!no_class.empty()) {
             throw NotPushable{no_class};
         }
-        const ObjectEstimate object(context_, *attempt.chain.get, attempt.targets.front());
+        const ObjectEstimate &object = EstimateOf(attempt);
         const ScanEstimate estimate =
             EstimateScan(object, attempt.targets.size(), query, rows_out, rows_known);
         const auto threads = duckdb::TaskScheduler::GetScheduler(context_).NumberOfThreads();
@@ -212,7 +223,7 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
         };
         const uint64_t learned = LearnedReplyBytes(data->learn_as);
         decision = Decide(estimate, speeds(), learned);
-        if (decision.offload && !speeds().reads_known && estimate.column_bytes >= TRIED_BYTES) {
+        if (decision.link_tells && estimate.column_bytes >= TRIED_BYTES) {
             object.TryLink(estimate.column_bytes);
             decision = Decide(estimate, speeds(), learned);
         }
@@ -222,6 +233,7 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
         ExplainReading(*attempt.chain.get, decision.why);
         return nullptr;
     }
+    estimate_.reset(); // its scan will be replaced
     query.request.reply_bytes_max = decision.reply_bytes_max;
     const bool lz4 =
         decision.lz4 || mode_ == "filters" || Setting(context_, SETTING_RADOS_OFFLOAD_LZ4) == "true";
@@ -448,36 +460,11 @@ void KeepFirstRowsWhole(LogicalOperator &op) {
     }
 }
 
-void CheckMode(duckdb::ClientContext &, duckdb::SetScope, duckdb::Value &value) {
-    const std::string mode = value.ToString();
-    if (mode != "auto" && mode != "never" && mode != "always" && mode != "filters") {
-        throw duckdb::InvalidInputException("%s: '%s' is not 'auto', 'never', 'always' or 'filters'",
-                                            SETTING_RADOS_OFFLOAD, mode);
-    }
-}
-
-void CheckInFlight(duckdb::ClientContext &, duckdb::SetScope, duckdb::Value &value) {
-    if (value.GetValue<uint32_t>() < 1 || value.GetValue<uint32_t>() > 1024) {
-        throw duckdb::InvalidInputException("%s: %s is not between 1 and 1024",
-                                            SETTING_RADOS_OFFLOAD_IN_FLIGHT, value.ToString());
-    }
-}
-
 } // namespace
 
 void RegisterOffload(duckdb::ExtensionLoader &loader) {
     auto &config = duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance());
-    config.AddExtensionOption(
-        SETTING_RADOS_OFFLOAD,
-        "Push queries over rados:// Parquet objects into the OSDs: auto, never, always or filters",
-        LogicalType::VARCHAR, duckdb::Value(RADOS_OFFLOAD_DEFAULT), CheckMode);
-    config.AddExtensionOption(
-        SETTING_RADOS_OFFLOAD_LZ4,
-        "Compress the answers of OSDs with LZ4, also where the link is not known to be slow",
-        LogicalType::BOOLEAN, duckdb::Value::BOOLEAN(false));
-    config.AddExtensionOption(SETTING_RADOS_OFFLOAD_IN_FLIGHT,
-                              "Objects of a pool that OSDs work on at a time, at most", LogicalType::UINTEGER,
-                              duckdb::Value::UINTEGER(RADOS_OFFLOAD_IN_FLIGHT_DEFAULT), CheckInFlight);
+    AddOffloadSettings(config);
     duckdb::OptimizerExtension extension;
     extension.pre_optimize_function = [](duckdb::OptimizerExtensionInput &input,
                                          unique_ptr<LogicalOperator> &plan) {

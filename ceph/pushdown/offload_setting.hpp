@@ -1,6 +1,10 @@
 //! The settings of pushing queries to the OSDs.
 #pragma once
 
+namespace duckdb {
+struct DBConfig;
+}
+
 namespace rawduck {
 
 //! 'auto', 'never', 'always', or 'filters': every scan, but only filters and the choice of columns, and LZ4,
@@ -12,5 +16,7 @@ constexpr const char *SETTING_RADOS_OFFLOAD_LZ4 = "rados_offload_lz4";
 //! Calls of the object class at a time, of all scans of a pool; fewer where that keeps OSDs busy.
 constexpr const char *SETTING_RADOS_OFFLOAD_IN_FLIGHT = "rados_offload_in_flight";
 constexpr unsigned RADOS_OFFLOAD_IN_FLIGHT_DEFAULT = 16;
+
+void AddOffloadSettings(duckdb::DBConfig &config);
 
 } // namespace rawduck

@@ -246,24 +246,6 @@ def test_settings_are_checked(con):
             con.execute(statement)
 
 
-def test_answers_that_are_too_large_are_read_and_remembered(pushed):
-    """Nobody knows how many groups there are until the first object has answered."""
-    pushed.execute("SET rados_offload = 'auto'")
-    query = (
-        "SELECT l_orderkey * 8 + l_linenumber, l_comment, count(*) FROM lineitem GROUP BY ALL ORDER BY ALL"
-    )
-    rows, stock = both(pushed, query)
-    assert rows == stock
-    tried = last_offloaded(pushed)
-    assert tried["answered"] == 0
-    assert "too large" in tried["fallback_reasons"]
-    assert pushed.execute(query).fetchall() == stock
-    again = pushed.execute(
-        "SELECT offloaded FROM rados_scans() WHERE why LIKE 'earlier answers were too large%'"
-    )
-    assert {row[0] for row in again.fetchall()} == {False}
-
-
 def test_no_class_on_one_osd(cluster, pushed):
     """Objects of that OSD are read; the others are answered for."""
     query = "SELECT count(*), sum(l_extendedprice) FROM lineitem WHERE l_quantity > 10"

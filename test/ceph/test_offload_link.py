@@ -14,14 +14,15 @@ from rawduck.network import PrivateNetwork
 LIMIT = "100mbit"
 LIMIT_BYTES_PER_S = 100e6 / 8
 
-# Read, because no answer would be shorter than the columns; the second time their speed is known.
+# Read, and the link not even tried, because answers would be much longer than the columns, which have 20,000
+# different values; the second time the link's speed is known.
 QUERIES = """
     import json, sys
     from rawduck import connect, network
     network.enter(sys.argv[1])
     con = connect(ceph=True)
     con.execute(f"CREATE SECRET (TYPE rados, CONF '{sys.argv[2]}', KEYRING '{sys.argv[3]}')")
-    rows = "SELECT random() AS a FROM range(1000000)"
+    rows = "SELECT (random() * 20000)::BIGINT AS a FROM range(4000000)"
     con.execute(f"COPY ({rows}) TO 'rados://data/t' (FORMAT parquet, OVERWRITE)")
     query = "SELECT sum(hash(a) % 7) FROM read_parquet('rados://data/t/*')"
     for _ in range(2):
@@ -45,6 +46,28 @@ FIRST_QUERY = """
     con.execute(f"COPY ({rows}) TO 'rados://data/large' (FORMAT parquet, OVERWRITE)")
     plan = con.execute("EXPLAIN SELECT sum(a) FROM read_parquet('rados://data/large/*')").fetchone()[1]
     print(json.dumps([plan, con.execute("SELECT why FROM rados_scans()").fetchone()[0]]))
+"""
+
+
+# Nobody knows how many groups there are before the first object has answered; there are as many as rows.
+GROUPS = """
+    import json, sys
+    from rawduck import connect, network
+    network.enter(sys.argv[1])
+    con = connect(ceph=True)
+    con.execute(f"CREATE SECRET (TYPE rados, CONF '{sys.argv[2]}', KEYRING '{sys.argv[3]}')")
+    con.execute("SET enable_progress_bar = false")
+    rows = "SELECT range AS a, range % 3 AS b FROM range(1000000)"
+    con.execute(f"COPY ({rows}) TO 'rados://data/groups' (FORMAT parquet, OVERWRITE)")
+    groups = "SELECT a * 8 + b AS x, a * 3 AS y, count(*) AS z FROM read_parquet('rados://data/groups/*')"
+    query = f"SELECT count(*), sum(z), sum(hash(x, y) % 1000) FROM ({groups} GROUP BY ALL)"
+    scan = "SELECT why, answered, fallback_reasons FROM rados_scans() WHERE pushed LIKE '%GROUP BY%'"
+    answers = []
+    for _ in range(2):
+        answers += con.execute(query).fetchall()
+        answers += con.execute(scan + " ORDER BY scan DESC LIMIT 1").fetchall()
+    con.execute("SET rados_offload = 'never'")
+    print(json.dumps([answers, con.execute(query).fetchall()], default=str))
 """
 
 
@@ -107,3 +130,16 @@ def test_a_new_process_tries_the_link(site):
     assert 1 < slow < 6
     assert fast < slow / 2
     assert "RADOS_OFFLOAD" in plan.upper().replace(" ", "_")
+
+
+def test_answers_that_are_too_large_are_read_and_remembered(site):
+    """On a slow link: where it is fast and OSDs are not, not even one object is asked."""
+    network, cluster = site
+    network.limit(LIMIT)
+    output = run_python(GROUPS, network.path, str(cluster.conf), str(cluster.keyring))
+    (first, tried, second, again), [stock] = json.loads(output)
+    assert first == second == stock
+    assert tried[0].startswith("the number of groups is not known")
+    assert tried[1] == 0
+    assert "too large" in tried[2]
+    assert again[0].startswith("earlier answers were too large")

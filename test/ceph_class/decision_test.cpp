@@ -73,4 +73,22 @@ TEST(DecisionTest, AnUnknownNumberOfGroupsIsProbed) {
     EXPECT_FALSE(Decide(estimate, UNKNOWN, 10 * KIB).probe);
 }
 
+TEST(DecisionTest, NoObjectIsProbedWhereTheLinkIsFasterThanTheOsds) {
+    ScanEstimate estimate = Ten(MIB);
+    estimate.rows_known = false;
+    const Decision slow = Decide(estimate, Link(GIGABIT), NOTHING_LEARNED);
+    EXPECT_TRUE(slow.probe && slow.offload);
+    const Decision fast = Decide(estimate, Link(LOOPBACK), NOTHING_LEARNED);
+    EXPECT_FALSE(fast.probe || fast.offload);
+    EXPECT_NE(fast.why.find("reading would take about 0.0262 s, pushing 0.105 s"), std::string::npos)
+        << fast.why;
+}
+
+TEST(DecisionTest, TheLinkIsTriedWhereItsSpeedMayMatter) {
+    EXPECT_TRUE(Decide(Ten(10 * KIB), UNKNOWN, NOTHING_LEARNED).link_tells) << "pushed, unless it is fast";
+    EXPECT_TRUE(Decide(Ten(4 * MIB), UNKNOWN, NOTHING_LEARNED).link_tells) << "read, unless it is slow";
+    EXPECT_FALSE(Decide(Ten(10 * MIB), UNKNOWN, NOTHING_LEARNED).link_tells) << "read in any case";
+    EXPECT_FALSE(Decide(Ten(10 * KIB), Link(GIGABIT), NOTHING_LEARNED).link_tells) << "it is known";
+}
+
 } // namespace rawduck
