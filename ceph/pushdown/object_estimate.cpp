@@ -24,10 +24,8 @@ constexpr uint64_t TAIL_BYTES = 32 * 1024;
 constexpr uint64_t FOOTER_BYTES_MAX = 8 * 1024 * 1024;
 constexpr size_t SUMMARIES_MAX = 10000;
 
-//! Of a trial of the link: this share of what a scan may move, within these bounds.
-constexpr uint64_t TRIAL_SHARE = 32;
-constexpr uint64_t TRIAL_BYTES_MIN = 64 * 1024;
-constexpr uint64_t TRIAL_BYTES_MAX = 512 * 1024;
+//! Of a trial of the link: more than what passes a limited one at once (a shaper's burst).
+constexpr uint64_t TRIAL_BYTES = 256 * 1024;
 constexpr uint64_t TRIAL_BASE_BYTES = 4096;
 //! What looks slower than 500 MB/s is tried once more: something else may have been in the way.
 constexpr double TRIAL_SLOW_S_PER_BYTE = 2e-9;
@@ -168,9 +166,8 @@ ObjectEstimate::ObjectEstimate(duckdb::ClientContext &context, const duckdb::Log
     }
 }
 
-void ObjectEstimate::TryLink(uint64_t scan_bytes) const {
-    const uint64_t bytes =
-        std::min(std::clamp(scan_bytes / TRIAL_SHARE, TRIAL_BYTES_MIN, TRIAL_BYTES_MAX), object_bytes_);
+void ObjectEstimate::TryLink() const {
+    const uint64_t bytes = std::min(TRIAL_BYTES, object_bytes_);
     if (bytes <= TRIAL_BASE_BYTES) {
         return;
     }

@@ -29,9 +29,8 @@ class ObjectEstimate {
     //! The most groups by these expressions that one object can have, when it has that many rows. False:
     //! nobody knows.
     bool Groups(const std::vector<const duckdb::Expression *> &by, uint64_t rows, uint64_t &groups) const;
-    //! Reads a little of the object, and throws it away, to learn how fast the link is: little beside
-    //! `scan_bytes`, which the scan may have to move. Throws Error.
-    void TryLink(uint64_t scan_bytes) const;
+    //! Reads up to 512 KiB of the object, and throws them away, to learn how fast the link is. Throws Error.
+    void TryLink() const;
 
   private:
     struct Range;

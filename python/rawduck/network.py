@@ -13,8 +13,9 @@ from rawduck.errors import RawduckError
 
 _CLONE_NEWNET = 0x40000000
 _START_SECONDS = 5
-# Of the token bucket: a few of the loopback's packets of 64 KiB, and too little to hide the limit behind.
-_BURST = "256kb"
+# Of the token bucket: a little more than the loopback's largest packets, which are of 64 KiB. What passes at
+# once is what a real link would not let pass.
+_BURST = "96kb"
 _QUEUE = "50ms"
 
 
