@@ -2,6 +2,8 @@
 #pragma once
 
 #include "ceph/client/class_availability.hpp"
+#include "ceph/client/object_status.hpp"
+#include "ceph/client/object_tails.hpp"
 #include "ceph/client/rados_stats.hpp"
 
 #include <cstdint>
@@ -14,12 +16,6 @@
 namespace rawduck {
 
 class RadosHandle;
-
-struct ObjectStatus {
-    uint64_t size = 0;      //!< bytes
-    int64_t modified_s = 0; //!< seconds since 1970-01-01 UTC
-    uint64_t version = 0;   //!< grows with every change of the object
-};
 
 //! What a class method has answered.
 struct ExecReply {
@@ -85,6 +81,8 @@ class RadosPool {
 
     //! Whether calling classes is worth trying; kept by whoever calls them.
     ClassAvailability classes;
+    //! Kept by whoever opens objects.
+    ObjectTails tails;
 
   private:
     std::string PathOf(const std::string &object) const;

@@ -40,6 +40,7 @@ uint64_t RadosFileHandle::ReadAt(void *data, uint64_t length, uint64_t offset) {
     }
     const uint64_t available = offset < status_.size ? std::min(length, status_.size - offset) : 0;
     pool_->Read(object_, status_.version, data, available, offset);
+    pool_->tails.Note(object_, status_, data, available, offset);
     return available;
 }
 

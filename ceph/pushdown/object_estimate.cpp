@@ -27,8 +27,8 @@ constexpr size_t SUMMARIES_MAX = 10000;
 //! Of a trial of the link: more than what passes a limited one at once (a shaper's burst).
 constexpr uint64_t TRIAL_BYTES = 256 * 1024;
 constexpr uint64_t TRIAL_BASE_BYTES = 4096;
-//! What looks slower than 500 MB/s is tried once more: something else may have been in the way.
-constexpr double TRIAL_SLOW_S_PER_BYTE = 2e-9;
+//! What looks slower than 250 MB/s is tried once more: something else may have been in the way.
+constexpr double TRIAL_SLOW_S_PER_BYTE = 4e-9;
 
 // Guesses, for what metadata cannot tell.
 constexpr double OF_EQUALITY = 0.1;
@@ -47,26 +47,26 @@ Summaries &TheSummaries() {
     return summaries;
 }
 
-//! Null where the object is no Parquet file that we understand.
-std::shared_ptr<const ParquetSummary> Fetch(const CallTarget &target, const ObjectStatus &status) {
+//! Null where the object is no Parquet file that we understand. `tail`: as much of the object's end as is
+//! known already.
+std::shared_ptr<const ParquetSummary> Fetch(const CallTarget &target, const ObjectStatus &status,
+                                            std::string tail) {
     ParquetSummary summary;
-    uint64_t wanted = TAIL_BYTES;
-    while (wanted <= FOOTER_BYTES_MAX) {
-        std::string tail(std::min<uint64_t>(wanted, status.size), '\0');
-        target.pool->Read(target.object, status.version, &tail[0], tail.size(), status.size - tail.size());
-        const size_t more = SummarizeParquet(tail.data(), tail.size(), summary);
-        if (more == 0) {
+    for (;;) {
+        const size_t wanted = tail.empty() ? TAIL_BYTES : SummarizeParquet(tail.data(), tail.size(), summary);
+        if (wanted == 0) {
             return std::make_shared<const ParquetSummary>(std::move(summary));
         }
-        if (more > status.size) {
-            break;
+        if (!tail.empty() && (wanted > status.size || wanted > FOOTER_BYTES_MAX)) {
+            return nullptr;
         }
-        wanted = more;
+        tail.resize(std::min<uint64_t>(wanted, status.size));
+        target.pool->Read(target.object, status.version, &tail[0], tail.size(), status.size - tail.size());
     }
-    return nullptr;
 }
 
-std::shared_ptr<const ParquetSummary> SummaryOf(const CallTarget &target, const ObjectStatus &status) {
+std::shared_ptr<const ParquetSummary> SummaryOf(const CallTarget &target, const ObjectStatus &status,
+                                                std::string tail) {
     const std::string key = target.path + "@" + std::to_string(status.version);
     Summaries &summaries = TheSummaries();
     {
@@ -76,7 +76,7 @@ std::shared_ptr<const ParquetSummary> SummaryOf(const CallTarget &target, const 
             return found->second;
         }
     }
-    auto summary = Fetch(target, status);
+    auto summary = Fetch(target, status, std::move(tail));
     std::lock_guard<std::mutex> lock(summaries.mutex);
     if (summaries.known.size() >= SUMMARIES_MAX) {
         summaries.known.clear();
@@ -159,10 +159,11 @@ ObjectEstimate::ObjectEstimate(duckdb::ClientContext &context, const duckdb::Log
                                CallTarget first)
     : context_(context), get_(get), first_(std::move(first)) {
     ObjectStatus status;
-    if (first_.pool->TryStat(first_.object, status)) {
+    std::string tail; // usually known, because DuckDB has just opened the object to bind the query
+    if (first_.pool->tails.Find(first_.object, status, tail) || first_.pool->TryStat(first_.object, status)) {
         object_bytes_ = status.size;
         object_version_ = status.version;
-        summary_ = SummaryOf(first_, status);
+        summary_ = SummaryOf(first_, status, std::move(tail));
     }
 }
 
@@ -177,14 +178,11 @@ void ObjectEstimate::TryLink() const {
         first_.pool->Read(first_.object, object_version_, &data[0], length, 0);
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
-    // What a small read takes is the way to the OSD and back, which reads side by side share.
-    const double base = read(TRIAL_BASE_BYTES);
-    auto moving = [&] {
-        return std::max(read(bytes) - base, 0.0) / static_cast<double>(bytes - TRIAL_BASE_BYTES);
-    };
-    double s_per_byte = moving();
+    double s_per_byte = read(bytes) / static_cast<double>(bytes);
     if (s_per_byte > TRIAL_SLOW_S_PER_BYTE) {
-        s_per_byte = moving();
+        // What a small read takes is the way to the OSD and back, which reads side by side share.
+        const double base = read(TRIAL_BASE_BYTES);
+        s_per_byte = std::max(read(bytes) - base, 0.0) / static_cast<double>(bytes - TRIAL_BASE_BYTES);
     }
     first_.pool->Stats().reads.Suppose(s_per_byte);
 }

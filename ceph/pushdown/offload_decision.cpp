@@ -19,6 +19,10 @@ constexpr size_t LEARNED_MAX = 1000;
 constexpr double CLEARLY = 1.2;
 //! Of decoding and filtering, until OSDs have shown how fast they are: what one processor takes.
 constexpr double ASSUMED_OSD_S_PER_BYTE = 6e-9;
+//! Of a request, whatever it works through: opening the object, planning the query.
+constexpr double REQUEST_S = 1e-3;
+//! Columns of a scan that are less are read where nothing was measured: at 1 Gbit/s that takes 8 ms.
+constexpr uint64_t LITTLE_BYTES = 1024 * 1024;
 //! Slower links than 250 MB/s move answers faster when they are compressed.
 constexpr double LZ4_PAYS_S_PER_BYTE = 4e-9;
 //! What LZ4 leaves of DuckDB's vectors, about.
@@ -59,7 +63,7 @@ void CompareTimes(uint64_t columns, uint64_t reply, uint64_t objects, const Meas
     decision.lz4 = speeds.read_s_per_byte > LZ4_PAYS_S_PER_BYTE;
     const double answer_s_per_byte = speeds.read_s_per_byte * (decision.lz4 ? LZ4_SHARE : 1);
     const double answers = static_cast<double>(reply * objects) * answer_s_per_byte;
-    const double pushing = std::max(all * speeds.osd_s_per_byte, answers);
+    const double pushing = REQUEST_S + std::max(all * speeds.osd_s_per_byte, answers);
     if (pushing * CLEARLY < reading) {
         decision.offload = true;
         const double as_slow = reading / (static_cast<double>(objects) * answer_s_per_byte);
@@ -104,6 +108,8 @@ Decision Decide(const ScanEstimate &estimate, const MeasuredSpeeds &speeds, uint
         decision.why = "the footers alone have the answer";
     } else if (known && learned == TOO_LARGE_TO_KNOW) {
         decision.why = "earlier answers were too large" + columns_text;
+    } else if (!speeds.reads_known && estimate.column_bytes < LITTLE_BYTES) {
+        decision.why = "there is little to read" + columns_text;
     } else {
         const bool guess = !known && !estimate.rows_known;
         decision.offload = guess || reply <= decision.reply_bytes_max;

@@ -33,8 +33,6 @@ using duckdb::LogicalType;
 using duckdb::make_uniq;
 using duckdb::unique_ptr;
 
-//! For scans that move less than this it is not worth trying how fast the link is.
-constexpr uint64_t TRIED_BYTES = 2 * 1024 * 1024;
 //! More first rows than this are not worth sorting in every object.
 constexpr uint64_t FIRST_ROWS_MAX = 100000;
 
@@ -223,7 +221,7 @@ unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQue
         };
         const uint64_t learned = LearnedReplyBytes(data->learn_as);
         decision = Decide(estimate, speeds(), learned);
-        if (decision.link_tells && estimate.column_bytes >= TRIED_BYTES) {
+        if (decision.link_tells) {
             object.TryLink();
             decision = Decide(estimate, speeds(), learned);
         }

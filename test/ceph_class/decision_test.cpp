@@ -44,7 +44,7 @@ TEST(DecisionTest, WithoutMeasurementsTheSizesDecide) {
 TEST(DecisionTest, WhatASlowLinkSavesIsWorthALargerAnswer) {
     const Decision decision = Decide(Ten(3 * MIB), Link(GIGABIT), NOTHING_LEARNED);
     EXPECT_TRUE(decision.offload);
-    EXPECT_NE(decision.why.find("reading would take about 0.437 s, pushing 0.131 s with compressed answers"),
+    EXPECT_NE(decision.why.find("reading would take about 0.437 s, pushing 0.132 s with compressed answers"),
               std::string::npos)
         << decision.why;
     EXPECT_TRUE(decision.lz4);
@@ -80,8 +80,18 @@ TEST(DecisionTest, NoObjectIsProbedWhereTheLinkIsFasterThanTheOsds) {
     EXPECT_TRUE(slow.probe && slow.offload);
     const Decision fast = Decide(estimate, Link(LOOPBACK), NOTHING_LEARNED);
     EXPECT_FALSE(fast.probe || fast.offload);
-    EXPECT_NE(fast.why.find("reading would take about 0.0262 s, pushing 0.105 s"), std::string::npos)
+    EXPECT_NE(fast.why.find("reading would take about 0.0262 s, pushing 0.106 s"), std::string::npos)
         << fast.why;
+}
+
+TEST(DecisionTest, LittleIsReadUnlessTheLinkIsKnownToBeSlow) {
+    ScanEstimate estimate = Ten(16);
+    estimate.column_bytes = MIB - 1;
+    const Decision unknown = Decide(estimate, UNKNOWN, NOTHING_LEARNED);
+    EXPECT_FALSE(unknown.offload || unknown.link_tells);
+    EXPECT_TRUE(Decide(estimate, Link(GIGABIT), NOTHING_LEARNED).offload);
+    estimate.column_bytes = 10 * KIB;
+    EXPECT_FALSE(Decide(estimate, Link(GIGABIT), NOTHING_LEARNED).offload) << "a request takes longer";
 }
 
 TEST(DecisionTest, TheLinkIsTriedWhereItsSpeedMayMatter) {
