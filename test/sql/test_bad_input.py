@@ -195,7 +195,7 @@ def test_missing_volume_in_functions(con):
         ("nvme_queue_depth", "100000", "4096"),
         ("nvme_max_transfer", "'1 banana'", "banana"),
         ("nvme_memory_size", "'1 KiB'", "16 MiB"),
-        ("nvme_spill_buffer", "'2 GiB'", "1 GiB"),
+        ("nvme_spill_buffer", "'65 GiB'", "64 GiB"),
         ("nvme_reread_buffer", "'2 GiB'", "nvme_reread_buffer.*1 GiB"),
         ("nvme_reread_buffer", "'much'", "much"),
     ],
