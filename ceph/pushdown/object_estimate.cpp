@@ -51,18 +51,21 @@ Summaries &TheSummaries() {
 //! known already.
 std::shared_ptr<const ParquetSummary> Fetch(const CallTarget &target, const ObjectStatus &status,
                                             std::string tail) {
+    auto read = [&](uint64_t length) {
+        tail.resize(std::min(length, status.size));
+        target.pool->Read(target.object, status.version, &tail[0], tail.size(), status.size - tail.size());
+    };
+    if (tail.empty()) {
+        read(TAIL_BYTES);
+    }
     ParquetSummary summary;
-    for (;;) {
-        const size_t wanted = tail.empty() ? TAIL_BYTES : SummarizeParquet(tail.data(), tail.size(), summary);
-        if (wanted == 0) {
-            return std::make_shared<const ParquetSummary>(std::move(summary));
-        }
-        if (!tail.empty() && (wanted > status.size || wanted > FOOTER_BYTES_MAX)) {
+    while (const size_t wanted = SummarizeParquet(tail.data(), tail.size(), summary)) {
+        if (wanted > status.size || wanted > FOOTER_BYTES_MAX) {
             return nullptr;
         }
-        tail.resize(std::min<uint64_t>(wanted, status.size));
-        target.pool->Read(target.object, status.version, &tail[0], tail.size(), status.size - tail.size());
+        read(wanted);
     }
+    return std::make_shared<const ParquetSummary>(std::move(summary));
 }
 
 std::shared_ptr<const ParquetSummary> SummaryOf(const CallTarget &target, const ObjectStatus &status,

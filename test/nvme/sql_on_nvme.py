@@ -13,10 +13,10 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import bench_on_nvme
 import duckdb
 import faults_on_nvme
 import fdp_on_nvme
-import micro_on_nvme
 import rawduck
 from fdp_on_nvme import nvme_cli
 
@@ -144,7 +144,7 @@ def main() -> None:
     for target, engine, placement in plan["fdp"]:
         fdp_on_nvme.check(results, target, engine, placement)
     fdp_on_nvme.check_settings(results, *plan["fdp_settings"])
-    micro_on_nvme.check_all(results.check, *plan["micro"])
+    bench_on_nvme.check_all(results.check, *plan["bench"])
     for target, text in plan["refusals"]:
         results.check(f"{target} is refused: {text}", lambda t=target, x=text: refused(t, x))
     for name, function, arguments in plan["faults"]:

@@ -18,9 +18,9 @@ _ROWS_PER_SCALE = 1_000_000
 _ROUNDS = 4
 _MEMORY = "192MiB"
 
-_HOST = Metric("device_host_bytes", "MiB sent to the device", 1024**2, ".0f")
-_MEDIA = Metric("device_media_bytes", "MiB written to its media", 1024**2, ".0f")
-_AMPLIFICATION = Metric("write_amplification", "write amplification", 1, ".3f")
+HOST = Metric("device_host_bytes", "MiB sent to the device", 1024**2, ".0f")
+MEDIA = Metric("device_media_bytes", "MiB written to its media", 1024**2, ".0f")
+AMPLIFICATION = Metric("write_amplification", "write amplification", 1, ".3f")
 
 
 @dataclass
@@ -86,8 +86,8 @@ class FdpTask(Session):
         if not self.fdp_target:
             return {}
         host, media = after[0] - before[0], after[1] - before[1]
-        values = {_HOST.name: host, _MEDIA.name: media}
-        return values | ({_AMPLIFICATION.name: media / host} if host else {})
+        values = {HOST.name: host, MEDIA.name: media}
+        return values | ({AMPLIFICATION.name: media / host} if host else {})
 
 
 class Fdp(Experiment):
@@ -100,7 +100,7 @@ class Fdp(Experiment):
         "what it was sent meanwhile, by its own statistics; without placement, everything goes to its first "
         "handle."
     )
-    metrics = (WALL, CPU, READ, WRITTEN, _HOST, _MEDIA, _AMPLIFICATION)
+    metrics = (WALL, CPU, READ, WRITTEN, HOST, MEDIA, AMPLIFICATION)
     quick_runs = 2
     gib_per_scale = 1.0
 

@@ -1,6 +1,7 @@
-"""`rawduck bench micro` on an NVMe namespace: every engine that it offers with every queue strategy gives
-stock DuckDB's answers, nothing that is read is copied, and the device is asked for what the work needs. Only
-counts: in the guest a time says nothing.
+"""The experiments that want an NVMe device, on one. `rawduck bench micro`: every engine that it offers with
+every queue strategy gives stock DuckDB's answers, nothing that is read is copied, and the device is asked
+for what the work needs. `paper-passthrough` and `fdp` measure what they are there for. Only counts: in the
+guest a time says nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from pathlib import Path
 
 from rawduck import render
 from rawduck.bench.bench import Bench
-from rawduck.bench.experiment import Case
+from rawduck.bench.experiment import Case, Experiment
+from rawduck.bench.fdp import AMPLIFICATION, HOST, Fdp
 from rawduck.bench.micro import COMMANDS, COPIED_READS, ENGINES, FLUSHES, FUA, STRATEGIES, Micro
 from rawduck.bench.options import Options
+from rawduck.bench.paper import Passthrough
 from rawduck.bench.results import Results
 
 BLOCK = 256 * 1024
@@ -32,31 +35,43 @@ def check_all(check: Callable, target: str, stock_device: str, out: str, scale: 
     """`stock_device` becomes the disk of stock DuckDB: what lies on it is lost."""
     folders = {"stock_dir": Path(STOCK_DIR), "work_dir": Path(out), "out": Path(out) / "results"}
     options = Options(target, **folders, scale=scale, format=True, force=True, quick=True)
-    measured: list[tuple[Micro, Results]] = []
+    subprocess.run(["mkfs.ext4", "-q", "-F", stock_device], check=True)
+    Path(STOCK_DIR).mkdir()
+    subprocess.run(["mount", stock_device, STOCK_DIR], check=True)
+    checks = {
+        Counts: {
+            "every engine and strategy is there": _complete,
+            "reads are not copied": _no_copies,
+            "as many commands as the work needs": _commands,
+            "every commit is durable": _durable,
+        },
+        Passthrough: {"with passthrough and without": _both_engines},
+        Fdp: {"what the device wrote, with placement and without": _amplification},
+    }
+    try:
+        with Bench(list(checks), options) as bench:
+            for kind, named in checks.items():
+                _check_one(check, bench, kind, named)
+    finally:
+        subprocess.run(["umount", STOCK_DIR], check=True)
+
+
+def _check_one(check: Callable, bench: Bench, kind: type[Experiment], named: dict[str, Callable]) -> None:
+    measured: list[tuple[Experiment, Results]] = []
 
     def measure() -> None:
-        subprocess.run(["mkfs.ext4", "-q", "-F", stock_device], check=True)
-        Path(STOCK_DIR).mkdir()
-        subprocess.run(["mount", stock_device, STOCK_DIR], check=True)
-        try:
-            with Bench([Counts], options) as bench:
-                measured.append(bench.measure(Counts))
-        finally:
-            subprocess.run(["umount", STOCK_DIR], check=True)
-        micro, results = measured[0]
-        for table in micro.tables(results):
+        measured.append(bench.measure(kind))
+        experiment, results = measured[0]
+        for table in experiment.tables(results):
             render.console.print(table)
-        for what, why in micro.left_out:
-            print(f"guest: micro leaves out {what}: {why}")
+        for what, why in experiment.left_out:
+            print(f"guest: {kind.name} leaves out {what}: {why}")
         assert not results.failures(), results.failures()[:3]
 
-    check(f"bench micro on {target} answers as stock does", measure)
+    check(f"bench {kind.name} on {bench.options.target} answers as stock does", measure)
     if measured:
-        micro, results = measured[0]
-        check("bench micro: every engine and strategy is there", lambda: _complete(micro, results))
-        check("bench micro: reads are not copied", lambda: _no_copies(results))
-        check("bench micro: as many commands as the work needs", lambda: _commands(results))
-        check("bench micro: every commit is durable", lambda: _durable(results))
+        for what, test in named.items():
+            check(f"bench {kind.name}: {what}", lambda test=test: test(*measured[0]))
 
 
 def _complete(micro: Micro, results: Results) -> None:
@@ -70,27 +85,43 @@ def _complete(micro: Micro, results: Results) -> None:
         assert wanted <= there, wanted - there
 
 
+def _both_engines(passthrough: Passthrough, results: Results) -> None:
+    assert not passthrough.left_out, passthrough.left_out
+    for case in results.cases:
+        assert {mode.name for mode in results.modes(case)} == {"io_uring", "io_uring_cmd"}
+
+
+def _amplification(fdp: Fdp, results: Results) -> None:
+    """QEMU collects no garbage, so its media get what it was sent."""
+    assert not fdp.left_out, fdp.left_out
+    sent, factors = _values(results, "updates", HOST), _values(results, "updates", AMPLIFICATION)
+    assert set(sent) == {"volume", "no_placement"}, sent
+    for name, factor in factors.items():
+        assert sent[name] > 0, name
+        assert 0.99 < factor < 1.01, (name, factor)
+
+
 def _values(results: Results, case: str, metric) -> dict[str, float]:
     found = results.case(case)
     medians = {mode.name: results.median(found, mode, metric) for mode in results.modes(found)}
     return {name: value for name, value in medians.items() if value is not None}
 
 
-def _no_copies(results: Results) -> None:
+def _no_copies(_: Micro, results: Results) -> None:
     for case in results.cases:
         copied = _values(results, case.name, COPIED_READS)
         assert copied
         assert not any(copied.values()), {name: count for name, count in copied.items() if count}
 
 
-def _commands(results: Results) -> None:
+def _commands(_: Micro, results: Results) -> None:
     for name, count in _values(results, "block", COMMANDS).items():
         assert 1 <= count <= 4, (name, count)
     for name, count in _values(results, "run", COMMANDS).items():
         assert RUN_BLOCKS <= count <= RUN_BLOCKS + 16, (name, count)
 
 
-def _durable(results: Results) -> None:
+def _durable(_: Micro, results: Results) -> None:
     """By a flush or with FUA, which xNVMe has for NVMe commands only."""
     flushes, fua = _values(results, "commit", FLUSHES), _values(results, "commit", FUA)
     for name, count in flushes.items():
