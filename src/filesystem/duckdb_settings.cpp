@@ -52,7 +52,8 @@ uint64_t ParseMemorySize(const std::string &text) {
 uint64_t ParseBufferSize(const std::string &text, const char *setting) {
     const uint64_t bytes = ParseSize(text, setting);
     if (bytes > BUFFER_SIZE_LIMIT) {
-        throw Error(ErrorCode::INVALID, std::string(setting) + ": " + text + " is more than 1 GiB");
+        throw Error(ErrorCode::INVALID,
+                    std::string(setting) + ": " + text + " is more than " + SizeText(BUFFER_SIZE_LIMIT));
     }
     return bytes;
 }

@@ -196,7 +196,7 @@ def test_missing_volume_in_functions(con):
         ("nvme_max_transfer", "'1 banana'", "banana"),
         ("nvme_memory_size", "'1 KiB'", "16 MiB"),
         ("nvme_spill_buffer", "'65 GiB'", "64 GiB"),
-        ("nvme_reread_buffer", "'2 GiB'", "nvme_reread_buffer.*1 GiB"),
+        ("nvme_reread_buffer", "'65 GiB'", "nvme_reread_buffer.*64 GiB"),
         ("nvme_reread_buffer", "'much'", "much"),
     ],
 )
