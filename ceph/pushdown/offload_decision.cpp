@@ -17,8 +17,10 @@ constexpr uint64_t SMALL_REPLY_BYTES = 16 * 1024;
 constexpr size_t LEARNED_MAX = 1000;
 //! By so much has one way to be expected faster, from what was measured, to be taken for that alone.
 constexpr double CLEARLY = 1.2;
-//! Of decoding and filtering, until OSDs have shown how fast they are: what one processor takes.
-constexpr double ASSUMED_OSD_S_PER_BYTE = 6e-9;
+//! Of decoding and filtering, until OSDs have shown how fast they are: what one processor takes, and how many
+//! of them work side by side on different objects.
+constexpr double ASSUMED_CPU_S_PER_BYTE = 6e-9;
+constexpr uint64_t ASSUMED_OSD_PROCESSORS = 2;
 //! Of a request, whatever it works through: opening the object, planning the query.
 constexpr double REQUEST_S = 1e-3;
 //! Columns of a scan that are less are read where nothing was measured: at 1 Gbit/s that takes 8 ms.
@@ -52,8 +54,8 @@ std::string Time(double seconds) {
     return text;
 }
 
-//! Changes the decision where what was measured speaks clearly for the other way. `columns` and `reply`: of
-//! one of so many objects.
+//! Changes the decision where what was measured speaks clearly for the other way; what is only assumed of
+//! OSDs has to speak clearly for pushing. `columns` and `reply`: of one of so many objects.
 void CompareTimes(uint64_t columns, uint64_t reply, uint64_t objects, const MeasuredSpeeds &speeds,
                   Decision &decision) {
     // What is moved and what is decoded overlap, here and in the OSDs.
@@ -63,13 +65,16 @@ void CompareTimes(uint64_t columns, uint64_t reply, uint64_t objects, const Meas
     decision.lz4 = speeds.read_s_per_byte > LZ4_PAYS_S_PER_BYTE;
     const double answer_s_per_byte = speeds.read_s_per_byte * (decision.lz4 ? LZ4_SHARE : 1);
     const double answers = static_cast<double>(reply * objects) * answer_s_per_byte;
-    const double pushing = REQUEST_S + std::max(all * speeds.osd_s_per_byte, answers);
+    const auto processors = static_cast<double>(std::min(objects, ASSUMED_OSD_PROCESSORS));
+    const double osd_s_per_byte =
+        speeds.osds_known ? speeds.osd_s_per_byte : speeds.cpu_s_per_byte / processors;
+    const double pushing = REQUEST_S + std::max(all * osd_s_per_byte, answers);
     if (pushing * CLEARLY < reading) {
         decision.offload = true;
         const double as_slow = reading / (static_cast<double>(objects) * answer_s_per_byte);
         decision.reply_bytes_max =
             std::max(decision.reply_bytes_max, std::min(static_cast<uint64_t>(as_slow), REPLY_BYTES_MAX));
-    } else if (reading * CLEARLY < pushing) {
+    } else if (reading * CLEARLY < pushing || !speeds.osds_known) {
         decision.offload = false;
     }
     decision.why += "; reading would take about " + Time(reading) + ", pushing " + Time(pushing) +
@@ -85,9 +90,9 @@ uint64_t ValueBytes(const duckdb::LogicalType &type) {
 
 MeasuredSpeeds SpeedsOf(RadosStats &stats, size_t threads) {
     MeasuredSpeeds speeds;
-    RunningRate::Cost reads, calls{ASSUMED_OSD_S_PER_BYTE, ASSUMED_OSD_S_PER_BYTE};
+    RunningRate::Cost reads, calls{0, ASSUMED_CPU_S_PER_BYTE};
     speeds.reads_known = stats.reads.Known(reads);
-    stats.calls.Known(calls);
+    speeds.osds_known = stats.calls.Known(calls);
     speeds.read_s_per_byte = reads.wall_s_per_byte;
     speeds.osd_s_per_byte = calls.wall_s_per_byte;
     speeds.cpu_s_per_byte = calls.cpu_s_per_byte;

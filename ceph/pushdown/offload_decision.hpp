@@ -26,9 +26,10 @@ struct ScanEstimate {
 struct MeasuredSpeeds {
     bool reads_known = false;
     double read_s_per_byte = 0; //!< moved
+    bool osds_known = false;
     //! Of the columns, by all OSDs that work on a scan side by side. Waiting for busy ones is in it.
     double osd_s_per_byte = 0;
-    double cpu_s_per_byte = 0; //!< for the same, of one processor
+    double cpu_s_per_byte = 0; //!< for the same, of one processor; assumed as long as OSDs are not known
     double client_threads = 1;
 };
 

@@ -23,6 +23,7 @@ MeasuredSpeeds Link(double bytes_per_s) {
     MeasuredSpeeds speeds;
     speeds.reads_known = true;
     speeds.read_s_per_byte = 1 / bytes_per_s;
+    speeds.osds_known = true;
     speeds.osd_s_per_byte = 2e-9;
     speeds.cpu_s_per_byte = 4e-9;
     speeds.client_threads = 8;
@@ -64,6 +65,24 @@ TEST(DecisionTest, WhereOsdsAreSlowerThanTheLinkReadingIsBetter) {
 TEST(DecisionTest, WhereBothTakeAboutAsLongTheSizesDecide) {
     EXPECT_TRUE(Decide(Ten(10 * KIB), Link(500e6), NOTHING_LEARNED).offload);
     EXPECT_FALSE(Decide(Ten(4 * MIB), Link(500e6), NOTHING_LEARNED).offload);
+}
+
+TEST(DecisionTest, OsdsThatNobodyKnowsAreTakenForTwoProcessors) {
+    MeasuredSpeeds speeds = Link(GIGABIT);
+    speeds.osds_known = false;
+    speeds.osd_s_per_byte = 0;
+    speeds.cpu_s_per_byte = 6e-9;
+    speeds.client_threads = 2;
+    EXPECT_TRUE(Decide(Ten(8 * MIB), speeds, NOTHING_LEARNED).offload) << "compressed, it saves a fifth";
+    EXPECT_FALSE(Decide(Ten(9 * MIB), speeds, NOTHING_LEARNED).offload);
+    ScanEstimate one = Ten(16);
+    one.objects = 1;
+    EXPECT_NE(Decide(one, speeds, NOTHING_LEARNED).why.find("pushing 0.316 s"), std::string::npos)
+        << "one object is worked on by one";
+    speeds.read_s_per_byte = 1 / LOOPBACK;
+    EXPECT_FALSE(Decide(Ten(16), speeds, NOTHING_LEARNED).offload) << "as fast as the client, at best";
+    speeds.client_threads = 1;
+    EXPECT_TRUE(Decide(Ten(16), speeds, NOTHING_LEARNED).offload);
 }
 
 TEST(DecisionTest, AnUnknownNumberOfGroupsIsProbed) {
