@@ -185,7 +185,9 @@ void ObjectEstimate::TryLink() const {
     if (s_per_byte > TRIAL_SLOW_S_PER_BYTE) {
         // What a small read takes is the way to the OSD and back, which reads side by side share.
         const double base = read(TRIAL_BASE_BYTES);
-        s_per_byte = std::max(read(bytes) - base, 0.0) / static_cast<double>(bytes - TRIAL_BASE_BYTES);
+        const double taken = read(bytes);
+        // A small read that was held up by something else says nothing.
+        s_per_byte = (taken - std::min(base, taken / 2)) / static_cast<double>(bytes - TRIAL_BASE_BYTES);
     }
     first_.pool->Stats().reads.Suppose(s_per_byte);
 }
