@@ -19,8 +19,6 @@ namespace {
 using duckdb::Expression;
 using duckdb::ExpressionType;
 
-//! As much of an object's end is read at once; footers are seldom longer.
-constexpr uint64_t TAIL_BYTES = 32 * 1024;
 constexpr uint64_t FOOTER_BYTES_MAX = 8 * 1024 * 1024;
 constexpr size_t SUMMARIES_MAX = 10000;
 
@@ -56,7 +54,7 @@ std::shared_ptr<const ParquetSummary> Fetch(const CallTarget &target, const Obje
         target.pool->Read(target.object, status.version, &tail[0], tail.size(), status.size - tail.size());
     };
     if (tail.empty()) {
-        read(TAIL_BYTES);
+        read(ObjectTails::BYTES_MAX);
     }
     ParquetSummary summary;
     while (const size_t wanted = SummarizeParquet(tail.data(), tail.size(), summary)) {
