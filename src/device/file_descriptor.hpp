@@ -1,5 +1,7 @@
-//! An owned file descriptor.
+//! A file descriptor, owned or borrowed.
 #pragma once
+
+#include "device/posix_lock.hpp"
 
 #include <unistd.h>
 #include <utility>
@@ -8,16 +10,29 @@ namespace rawduck {
 
 class FileDescriptor {
   public:
-    explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-    FileDescriptor(FileDescriptor &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    enum class Closing {
+        PLAIN,
+        KEEPS_POSIX_LOCKS, //!< of what stock DuckDB may have open too: see CloseKeepingPosixLocks
+        NEVER              //!< it belongs to somebody who outlives this object
+    };
+
+    explicit FileDescriptor(int fd = -1, Closing closing = Closing::PLAIN) : fd_(fd), closing_(closing) {}
+    FileDescriptor(FileDescriptor &&other) noexcept
+        : fd_(std::exchange(other.fd_, -1)), closing_(other.closing_) {}
     FileDescriptor &operator=(FileDescriptor &&other) noexcept {
         std::swap(fd_, other.fd_);
+        std::swap(closing_, other.closing_);
         return *this;
     }
     //! Closing is never where a write error shows: every file here is written with O_DIRECT and flushed by
     //! name.
     ~FileDescriptor() {
-        if (fd_ >= 0) {
+        if (fd_ < 0 || closing_ == Closing::NEVER) {
+            return;
+        }
+        if (closing_ == Closing::KEEPS_POSIX_LOCKS) {
+            CloseKeepingPosixLocks(fd_);
+        } else {
             ::close(fd_);
         }
     }
@@ -28,6 +43,7 @@ class FileDescriptor {
 
   private:
     int fd_;
+    Closing closing_;
 };
 
 } // namespace rawduck

@@ -125,29 +125,48 @@ void FindHolders(const Relative &relative, std::vector<std::string> &uses) {
     }
 }
 
-//! A loop device on top of the target.
-void FindLoops(const Target &target, std::vector<std::string> &uses) {
+//! Mounts in another namespace show nowhere here, but the kernel grants exclusive use to one only.
+bool IsHeldExclusively(const Target &target) {
+    int error_number = 0;
+    TryOpenTarget(target, O_RDONLY | O_EXCL | O_NONBLOCK, error_number);
+    return error_number == EBUSY;
+}
+
+//! Kernel names of the loop devices on top of the target.
+std::vector<std::string> FindLoops(const Target &target) {
+    std::vector<std::string> loops;
     for (const auto &name : ListDirectory("/sys/block")) {
         const std::string backing = ReadAttribute("/sys/block/" + name + "/loop/backing_file");
         struct stat status;
-        if (backing.empty() || stat(backing.c_str(), &status) != 0 || IdentityOf(status) != target.identity) {
-            continue;
+        if (!backing.empty() && stat(backing.c_str(), &status) == 0 &&
+            IdentityOf(status) == target.identity) {
+            loops.push_back(name);
         }
-        std::string use = "it is attached to /dev/" + name;
-        std::string places = MountPlaces(ReadAttribute("/sys/block/" + name + "/dev"));
-        uses.push_back(use + (places.empty() ? "" : ", which is mounted on " + places));
     }
+    return loops;
 }
 
-//! Mounts in another namespace show nowhere here, but the kernel grants exclusive use to one only.
-bool IsHeldExclusively(const Target &target) {
-    FileDescriptor fd(open(target.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
-    return !fd.IsOpen() && errno == EBUSY;
+std::string LoopClause(const std::string &name) {
+    const std::string places = MountPlaces(ReadAttribute("/sys/block/" + name + "/dev"));
+    return "it is attached to /dev/" + name + (places.empty() ? "" : ", which is mounted on " + places);
 }
 
 } // namespace
 
-std::vector<std::string> FindKernelUses(const Target &target, const struct stat &status) {
+std::vector<std::string> FindUsedLoops(const Target &target) {
+    std::vector<std::string> uses;
+    for (const auto &name : FindLoops(target)) {
+        const std::string path = "/dev/" + name;
+        struct stat status;
+        if (stat(path.c_str(), &status) == 0 && S_ISBLK(status.st_mode) &&
+            IsHeldExclusively(ResolveTarget(path))) {
+            uses.push_back(LoopClause(name) + ", and in use there");
+        }
+    }
+    return uses;
+}
+
+std::vector<std::string> FindKernelUses(const Target &target, const struct stat &status, ClaimCheck claim) {
     std::vector<std::string> uses;
     std::vector<Relative> relatives;
     if (target.kind == TargetKind::BLOCK_DEVICE) {
@@ -161,8 +180,11 @@ std::vector<std::string> FindKernelUses(const Target &target, const struct stat 
         FindHolders(relative, uses);
     }
     FindSwap(target, relatives, uses);
-    FindLoops(target, uses);
-    if (uses.empty() && target.kind == TargetKind::BLOCK_DEVICE && IsHeldExclusively(target)) {
+    for (const auto &name : FindLoops(target)) {
+        uses.push_back(LoopClause(name));
+    }
+    if (uses.empty() && claim == ClaimCheck::ASK && target.kind == TargetKind::BLOCK_DEVICE &&
+        IsHeldExclusively(target)) {
         uses.push_back(
             "the kernel holds it in exclusive use (a mount in another namespace, RAID, or a file system "
             "with several devices)");

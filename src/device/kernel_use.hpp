@@ -8,6 +8,9 @@
 namespace rawduck {
 
 //! `status` is the target's. Clauses as in Occupant::what.
-std::vector<std::string> FindKernelUses(const Target &target, const struct stat &status);
+std::vector<std::string> FindKernelUses(const Target &target, const struct stat &status, ClaimCheck claim);
+
+//! Loop devices over a regular file that somebody has mounted, or holds exclusively. Clauses as above.
+std::vector<std::string> FindUsedLoops(const Target &target);
 
 } // namespace rawduck

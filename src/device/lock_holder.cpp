@@ -3,9 +3,12 @@
 #include "device/sysfs.hpp"
 
 #include <cctype>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <fcntl.h>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -34,61 +37,104 @@ bool Conflicts(const std::string &line, const std::string &inode, bool shared) {
     return !shared || line.find(" WRITE ") != std::string::npos;
 }
 
-bool HoldsLock(const std::string &process, const std::string &inode, bool shared, int except_fd) {
-    const std::string directory = "/proc/" + process + "/fdinfo";
-    const bool own = process == std::to_string(getpid());
-    for (const auto &fd : ListDirectory(directory)) {
-        if (own && fd == std::to_string(except_fd)) {
-            continue;
+//! Its descriptors are about to be closed, or the requests of its threads about to end.
+bool IsBeingKilled(const std::string &process) {
+    std::ifstream stream("/proc/" + process + "/status");
+    for (std::string line; std::getline(stream, line);) {
+        if (line.compare(0, 6, "State:") == 0 && line.find_first_of("ZX", 6) != std::string::npos) {
+            return true;
         }
-        std::ifstream stream(directory + "/" + fd);
-        for (std::string line; std::getline(stream, line);) {
-            if (Conflicts(line, inode, shared)) {
-                return true;
-            }
+        const bool pending = line.compare(0, 7, "SigPnd:") == 0 || line.compare(0, 7, "ShdPnd:") == 0;
+        if (pending && (std::stoull(line.substr(7), nullptr, 16) >> (SIGKILL - 1) & 1) != 0) {
+            return true;
         }
     }
     return false;
 }
 
-//! The kernel reports no process for an open file description lock (l_pid is -1), but each process shows the
-//! locks of its descriptors. 0 when the holder is out of sight: another user's, or in another PID namespace.
-long FindHolder(int fd, bool shared) {
-    const std::string inode = LockedInode(fd);
-    if (inode.empty()) {
-        return 0;
-    }
+//! The first living process of which `holds` is true: it is given the process and the path of its fdinfo.
+LockHolder FindProcess(const std::function<bool(const std::string &, const std::string &)> &holds) {
+    LockHolder holder;
     for (const auto &entry : ListDirectory("/proc")) {
-        if (std::isdigit(static_cast<unsigned char>(entry[0])) && HoldsLock(entry, inode, shared, fd)) {
-            return std::stol(entry);
+        if (!std::isdigit(static_cast<unsigned char>(entry[0]))) {
+            continue;
+        }
+        const std::string descriptors = "/proc/" + entry + "/fdinfo";
+        if (access(descriptors.c_str(), R_OK | X_OK) != 0 && errno == EACCES) {
+            holder.everyone_seen = false;
+        } else if (holds(entry, descriptors) && !IsBeingKilled(entry)) {
+            holder.process = std::stol(entry);
+            break;
         }
     }
-    return 0;
+    return holder;
+}
+
+bool IsOwn(const std::string &process, const std::string &descriptor, int except_fd) {
+    return descriptor == std::to_string(except_fd) && process == std::to_string(getpid());
+}
+
+//! Of a line such as "flags:	02100002".
+bool OpensForWriting(const std::string &fdinfo) {
+    std::ifstream stream(fdinfo);
+    for (std::string line; std::getline(stream, line);) {
+        if (line.compare(0, 6, "flags:") == 0) {
+            return (std::stoul(line.substr(6), nullptr, 8) & O_ACCMODE) != O_RDONLY;
+        }
+    }
+    return false;
 }
 
 } // namespace
 
-std::string DescribeLockHolder(int fd, bool shared) {
+LockHolder FindLockHolder(int fd, bool shared) {
     struct flock lock = {};
     lock.l_type = shared ? F_RDLCK : F_WRLCK;
     lock.l_whence = SEEK_SET;
-    long holder = 0;
     if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0) {
-        holder = lock.l_pid;
+        return {lock.l_pid, true};
     }
-    if (holder == 0) {
-        holder = FindHolder(fd, shared);
+    // The kernel reports no process for an open file description lock (l_pid is -1), but each process shows
+    // the locks of its descriptors.
+    const std::string inode = LockedInode(fd);
+    return FindProcess([&](const std::string &process, const std::string &descriptors) {
+        for (const auto &descriptor : ListDirectory(descriptors)) {
+            std::ifstream stream(descriptors + "/" + descriptor);
+            for (std::string line; !IsOwn(process, descriptor, fd) && std::getline(stream, line);) {
+                if (Conflicts(line, inode, shared)) {
+                    return true;
+                }
+            }
+        }
+        return false;
+    });
+}
+
+LockHolder FindDeviceWriter(dev_t device, int except_fd) {
+    return FindProcess([&](const std::string &process, const std::string &descriptors) {
+        for (const auto &descriptor : ListDirectory(descriptors)) {
+            struct stat status;
+            const std::string link = "/proc/" + process + "/fd/" + descriptor;
+            if (!IsOwn(process, descriptor, except_fd) && stat(link.c_str(), &status) == 0 &&
+                S_ISBLK(status.st_mode) && status.st_rdev == device &&
+                OpensForWriting(descriptors + "/" + descriptor)) {
+                return true;
+            }
+        }
+        return false;
+    });
+}
+
+std::string HolderName(const LockHolder &holder) {
+    const std::string number = std::to_string(holder.process);
+    if (holder.process == 0) {
+        return "another process";
     }
-    if (holder == 0) {
-        return "another process holds a lock on it";
+    if (holder.process == getpid()) {
+        return "this process (" + number + ")";
     }
-    if (holder == getpid()) {
-        return "this process (" + std::to_string(holder) +
-               ") already holds a lock on it through another handle";
-    }
-    std::string command = ReadAttribute("/proc/" + std::to_string(holder) + "/comm");
-    return "process " + std::to_string(holder) + (command.empty() ? "" : " (" + command + ")") +
-           " holds a lock on it";
+    const std::string command = ReadAttribute("/proc/" + number + "/comm");
+    return "process " + number + (command.empty() ? "" : " (" + command + ")");
 }
 
 } // namespace rawduck

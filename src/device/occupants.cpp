@@ -21,9 +21,9 @@ struct stat StatusOf(const Target &target) {
     return status;
 }
 
-std::vector<Occupant> KernelUses(const Target &target) {
+std::vector<Occupant> KernelUses(const Target &target, ClaimCheck claim) {
     std::vector<Occupant> occupants;
-    for (auto &use : FindKernelUses(target, StatusOf(target))) {
+    for (auto &use : FindKernelUses(target, StatusOf(target), claim)) {
         occupants.push_back({std::move(use), false});
     }
     return occupants;
@@ -48,7 +48,7 @@ DeviceRow Describe(const std::string &sysfs_directory) {
     row.info = InfoFromSysfs(sysfs_directory);
     try {
         Target target = ResolveTarget(row.path);
-        row.occupants = KernelUses(target);
+        row.occupants = KernelUses(target, ClaimCheck::ASK);
         row.info = InspectTarget(target);
         AddContents(target, row.occupants);
     } catch (const Error &error) {
@@ -65,12 +65,12 @@ bool IsEmpty(const std::string &sysfs_directory) {
 
 } // namespace
 
-std::vector<Occupant> FindOccupants(const Target &target) {
+std::vector<Occupant> FindOccupants(const Target &target, ClaimCheck claim) {
     if (IsInProcess(target.kind)) {
         return {};
     }
     const Target examined = BlockDeviceOf(target);
-    std::vector<Occupant> occupants = KernelUses(examined);
+    std::vector<Occupant> occupants = KernelUses(examined, claim);
     AddContents(examined, occupants);
     return occupants;
 }

@@ -1,7 +1,9 @@
 #include "device/open_target.hpp"
 
 #include "common/error.hpp"
+#include "device/posix_lock.hpp"
 #include "device/sysfs.hpp"
+#include "device/target_lock.hpp"
 
 #include <cerrno>
 #include <fcntl.h>
@@ -47,7 +49,9 @@ std::string IdentityOf(const struct stat &status) {
 }
 
 FileDescriptor TryOpenTarget(const Target &target, int flags, int &error_number) {
-    FileDescriptor fd(open(target.path.c_str(), flags | O_CLOEXEC));
+    CheckNoPosixLock(target.path);
+    FileDescriptor fd(open(target.path.c_str(), flags | O_CLOEXEC),
+                      FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
     error_number = fd.IsOpen() ? 0 : errno;
     if (!fd.IsOpen()) {
         return fd;
@@ -75,6 +79,26 @@ FileDescriptor OpenTarget(const Target &target, int flags) {
         bool writes = (flags & O_ACCMODE) == O_RDWR;
         ThrowOpenError(target.name, writes ? "open for reading and writing" : "open for reading",
                        error_number);
+    }
+    return fd;
+}
+
+FileDescriptor OpenForIo(const Target &node, const TargetLock *lock, int flags, bool &read_only,
+                         int &error_number) {
+    const int locked = lock ? lock->DescriptorOf(node) : -1;
+    if (locked >= 0) {
+        error_number = 0;
+        read_only = read_only || (fcntl(locked, F_GETFL) & O_ACCMODE) != O_RDWR;
+        return FileDescriptor(locked, FileDescriptor::Closing::NEVER);
+    }
+    error_number = EACCES;
+    FileDescriptor fd;
+    if (!read_only) {
+        fd = TryOpenTarget(node, O_RDWR | flags, error_number);
+    }
+    if (!fd.IsOpen() && (error_number == EACCES || error_number == EPERM || error_number == EROFS)) {
+        fd = TryOpenTarget(node, O_RDONLY | flags, error_number);
+        read_only = true;
     }
     return fd;
 }

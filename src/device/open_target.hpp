@@ -9,6 +9,8 @@
 
 namespace rawduck {
 
+class TargetLock; // device/target_lock.hpp
+
 //! Throws the Error that fits a failed open or stat of a target: NOT_FOUND, PERMISSION or IO, with what to
 //! do.
 [[noreturn]] void ThrowOpenError(const std::string &target_name, const std::string &operation,
@@ -18,9 +20,16 @@ namespace rawduck {
 std::string IdentityOf(const struct stat &status);
 
 //! open(2) with O_CLOEXEC. A closed descriptor and `error_number` when the kernel refuses. Throws Error IO
-//! when the path no longer leads to the target that was resolved.
+//! when the path no longer leads to the target that was resolved, or LOCKED when stock DuckDB has it open in
+//! this process (device/posix_lock.hpp).
 FileDescriptor TryOpenTarget(const Target &target, int flags, int &error_number);
 //! The same, throwing ThrowOpenError's Error.
 FileDescriptor OpenTarget(const Target &target, int flags);
+
+//! The lock's descriptor for this node, borrowed, or where there is none (or no lock) a new one with these
+//! flags: for reading and writing, unless that is not wanted or refused, otherwise for reading. `read_only`
+//! becomes what it is. A closed descriptor and `error_number` when the kernel refuses both.
+FileDescriptor OpenForIo(const Target &node, const TargetLock *lock, int flags, bool &read_only,
+                         int &error_number);
 
 } // namespace rawduck

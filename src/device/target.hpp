@@ -81,8 +81,10 @@ struct Occupant {
     bool forceable =
         false; //!< contents, which the user may give up; false: in use, and never to be overwritten
 };
+//! Whether to ask the kernel if somebody holds a block device exclusively. Its holder must not.
+enum class ClaimCheck { ASK, SKIP };
 //! Targets in this process: always empty.
-std::vector<Occupant> FindOccupants(const Target &target);
+std::vector<Occupant> FindOccupants(const Target &target, ClaimCheck claim = ClaimCheck::ASK);
 
 //! One row per block device of the machine (/sys/block and partitions), for `rawduck devices`.
 struct DeviceRow {
@@ -92,30 +94,5 @@ struct DeviceRow {
     std::string error; //!< why it could not be inspected; the other fields are then partial
 };
 std::vector<DeviceRow> ListBlockDevices();
-
-//! A lock between processes on a target: open file description locks, which conflict with the POSIX locks of
-//! stock DuckDB in both directions and are not lost when another descriptor of the file is closed. Targets
-//! in this process always succeed.
-class TargetLock {
-  public:
-    enum class Mode { SHARED, EXCLUSIVE };
-
-    //! Opens its own descriptor (read-write if permitted). Throws Error LOCKED naming the holder's process id
-    //! where the kernel tells it, or PERMISSION.
-    TargetLock(const Target &target, Mode mode);
-    ~TargetLock();
-    TargetLock(const TargetLock &) = delete;
-    TargetLock &operator=(const TargetLock &) = delete;
-
-    //! Atomic change of mode. On conflict throws Error LOCKED and the old mode stays.
-    void Change(Mode mode);
-    Mode Current() const { return mode_; }
-
-  private:
-    std::string name_;
-    int fd_ = -1;
-    Mode mode_;
-    uint64_t fork_generation_; //!< in a forked child the lock is the parent's and is left alone
-};
 
 } // namespace rawduck

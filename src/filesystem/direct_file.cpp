@@ -4,7 +4,7 @@
 #include "common/at_exit.hpp"
 #include "common/error.hpp"
 #include "common/units.hpp"
-#include "filesystem/posix_lock.hpp"
+#include "device/posix_lock.hpp"
 #include "io/clock.hpp"
 #include "volume/registry.hpp"
 
@@ -87,11 +87,13 @@ void DirectFile::OpenBuffered() {
                       (!options_.write ? O_RDONLY
                        : options_.read ? O_RDWR
                                        : O_WRONLY);
+    const auto closing = options_.kind == FileKind::TEMP ? FileDescriptor::Closing::PLAIN
+                                                         : FileDescriptor::Closing::KEEPS_POSIX_LOCKS;
     const int attempts = 100; // it may be created and removed by others between our two calls
     for (int attempt = 0; attempt < attempts; attempt++) {
         if (options_.create) {
             buffered_ = FileDescriptor(
-                open(path_.c_str(), flags | O_CREAT | O_EXCL, options_.owner_only ? 0600 : 0666));
+                open(path_.c_str(), flags | O_CREAT | O_EXCL, options_.owner_only ? 0600 : 0666), closing);
             if (buffered_.IsOpen()) {
                 created_ = true;
                 return;
@@ -100,7 +102,7 @@ void DirectFile::OpenBuffered() {
                 ThrowSystemError("create", errno);
             }
         }
-        buffered_ = FileDescriptor(open(path_.c_str(), flags));
+        buffered_ = FileDescriptor(open(path_.c_str(), flags), closing);
         if (buffered_.IsOpen()) {
             return;
         }
@@ -128,6 +130,7 @@ BlockIo &DirectFile::Direct() {
             device.engine = "posix"; // written once and read once: a ring would cost more than it could save
         }
         device.read_only = !options_.write;
+        device.lock = lock_.get();
         device.growing_file = true;
         device.max_transfer_bytes = options_.io.max_transfer_bytes;
         direct_ = std::make_unique<BlockIo>(OpenDevice(ResolveTarget(path_), device), options_.io.io, path_,

@@ -19,7 +19,7 @@
 #include "filesystem/storage_file.hpp"
 
 #include "device/file_descriptor.hpp"
-#include "device/target.hpp"
+#include "device/target_lock.hpp"
 #include "io/block_io.hpp"
 #include "volume/volume.hpp"
 

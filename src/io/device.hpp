@@ -12,6 +12,8 @@
 
 namespace rawduck {
 
+class TargetLock; // device/target_lock.hpp
+
 enum class Opcode : uint8_t { READ, WRITE };
 
 //! One transfer between the device and contiguous memory, within the limits of Capabilities. Owned by the
@@ -113,6 +115,9 @@ struct DeviceOptions {
     bool placement = true;
     //! Whether to poll where that is possible.
     bool polling = false;
+    //! The lock on the target, which outlives the device: I/O goes through its descriptors, so that it lasts
+    //! until the last request is done, whatever becomes of this process. Null: the device opens the target.
+    const TargetLock *lock = nullptr;
 };
 
 //! The engines a user can ask for, best first, but for those of the optional xNVMe (engines/xnvme.hpp).

@@ -2,7 +2,7 @@
 
 #include "filesystem/duckdb_errors.hpp"
 #include "filesystem/path.hpp"
-#include "filesystem/posix_lock.hpp"
+#include "device/posix_lock.hpp"
 
 #include "common/units.hpp"
 

@@ -2,6 +2,7 @@
 
 #include "common/aligned_buffer.hpp"
 #include "common/error.hpp"
+#include "device/target_lock.hpp"
 #include "volume/metadata_log.hpp"
 #include "volume/registry.hpp"
 
@@ -122,8 +123,9 @@ std::vector<std::string> RepairVolume(const std::string &target_name) {
     const Target target = ResolveTarget(target_name);
     RequireIdle(target, "repaired", [](const Volume &) { return true; });
     TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
-    BlockIo io(OpenDevice(target, DeviceOptions()), BlockIoOptions(), target.name,
-               std::make_shared<IoStats>());
+    DeviceOptions options;
+    options.lock = &lock;
+    BlockIo io(OpenDevice(target, options), BlockIoOptions(), target.name, std::make_shared<IoStats>());
     const VolumeImage image = LoadVolumeImage(io, target.name);
     if ((image.superblock.ro_compat & ~KNOWN_RO_COMPAT) != 0) {
         throw Error(ErrorCode::UNSUPPORTED, target.name + ": the volume uses features that this rawduck can "
@@ -149,6 +151,7 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
     TargetLock lock(target, TargetLock::Mode::SHARED);
     DeviceOptions options;
     options.read_only = true;
+    options.lock = &lock;
     BlockIo io(OpenDevice(target, options), BlockIoOptions(), target.name, std::make_shared<IoStats>());
     std::vector<CheckFinding> findings;
     try {

@@ -1,6 +1,8 @@
 #include "common/aligned_buffer.hpp"
+#include "common/at_exit.hpp"
 #include "common/clock.hpp"
 #include "common/error.hpp"
+#include "device/target_lock.hpp"
 #include "volume/format/superblock.hpp"
 #include "volume/volume.hpp"
 
@@ -8,7 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <optional>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 namespace rawduck {
@@ -22,30 +26,72 @@ bool IsMemoryName(const std::string &name) {
     return name.rfind("memory:", 0) == 0;
 }
 
-// Makes or resizes a regular file. Its space is reserved now, so that the volume does not run out later
-// because the file system below did.
-void PrepareRegularFile(const std::string &path, uint64_t size_bytes) {
-    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        throw Error(ErrorCode::PERMISSION,
-                    path + ": cannot create the file for the volume: " + ErrnoText(errno));
+//! A regular file that is made, or made longer, for a volume. Undone unless Keep is called.
+class PreparedFile {
+  public:
+    //! Makes the file if it is not there; nothing else is changed.
+    explicit PreparedFile(const std::string &path) : path_(path) {
+        const FileDescriptor made(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+        created_ = made.IsOpen();
+        if (!created_ && errno != EEXIST) {
+            throw Error(ErrorCode::PERMISSION,
+                        path + ": cannot create the file for the volume: " + ErrnoText(errno));
+        }
     }
-    int failed = ftruncate(fd, static_cast<off_t>(size_bytes)) == 0 ? 0 : errno;
-    if (failed == 0) {
-        failed = posix_fallocate(fd, 0, static_cast<off_t>(size_bytes));
+    ~PreparedFile() { Undo(); }
+    PreparedFile(const PreparedFile &) = delete;
+    PreparedFile &operator=(const PreparedFile &) = delete;
+
+    //! Grows the file to `size_bytes` if it is shorter. All of its space is reserved now, so that the volume
+    //! does not run out later because the file system below did. `fd` is the file, locked.
+    void Reserve(int fd, uint64_t size_bytes) {
+        struct stat status;
+        struct statvfs file_system;
+        if (fstat(fd, &status) != 0 || fstatvfs(fd, &file_system) != 0) {
+            throw Error(ErrorCode::IO, path_ + ": cannot ask for its size: " + ErrnoText(errno));
+        }
+        const uint64_t held = static_cast<uint64_t>(status.st_blocks) * 512;
+        const uint64_t available = uint64_t(file_system.f_bfree) * file_system.f_frsize;
+        if (size_bytes > held && size_bytes - held > available) {
+            ThrowNoRoom(size_bytes, ENOSPC);
+        }
+        old_size_ = status.st_size;
+        grown_fd_ = old_size_ < static_cast<off_t>(size_bytes) ? fd : -1;
+        if (const int failed = posix_fallocate(fd, 0, static_cast<off_t>(size_bytes))) {
+            ThrowNoRoom(size_bytes, failed);
+        }
     }
-    close(fd);
-    if (failed != 0) {
-        throw Error(failed == ENOSPC ? ErrorCode::NO_SPACE : ErrorCode::IO,
-                    path + ": cannot reserve " + std::to_string(size_bytes) + " bytes for the volume: " +
-                        ErrnoText(failed) + "; choose a smaller --size or another disk");
+    void Keep() { kept_ = true; }
+    //! To be called while the file is locked.
+    void Undo() {
+        if (created_ && !kept_) {
+            unlink(path_.c_str());
+        } else if (grown_fd_ >= 0 && !kept_) {
+            // Should that fail, what the file held is there all the same.
+            [[maybe_unused]] const int result = ftruncate(grown_fd_, old_size_);
+        }
+        kept_ = true;
     }
-}
+
+  private:
+    [[noreturn]] void ThrowNoRoom(uint64_t size_bytes, int error_number) const {
+        throw Error(error_number == ENOSPC ? ErrorCode::NO_SPACE : ErrorCode::IO,
+                    path_ + ": cannot reserve " + std::to_string(size_bytes) +
+                        " bytes for the volume: " + ErrnoText(error_number) +
+                        "; nothing was changed. Choose a smaller --size or another "
+                        "disk");
+    }
+
+    const std::string path_;
+    bool created_ = false, kept_ = false;
+    int grown_fd_ = -1;
+    off_t old_size_ = 0;
+};
 
 void RefuseOccupied(const Target &target, bool force) {
     std::string reasons;
     bool forceable = true;
-    for (const Occupant &occupant : FindOccupants(target)) {
+    for (const Occupant &occupant : FindOccupants(target, ClaimCheck::SKIP)) { // we have the claim
         reasons += (reasons.empty() ? "" : "; ") + occupant.what;
         forceable = forceable && occupant.forceable;
     }
@@ -98,34 +144,58 @@ void CheckFormatOptions(const std::string &target_name, const FormatOptions &opt
     }
 }
 
-//! A regular file that is to be made, or resized, is prepared; returns the target to format.
-Target PrepareTarget(const std::string &target_name, const FormatOptions &options) {
+//! Whether the target is a regular file that has to be made.
+bool IsToBeMade(const std::string &target_name, const FormatOptions &options) {
     struct stat status;
-    const bool exists = stat(target_name.c_str(), &status) == 0;
-    if (!exists && target_name.rfind("/dev/", 0) != 0 && !target_name.empty() && target_name[0] == '/') {
-        if (options.size_bytes == 0) {
-            throw Error(ErrorCode::NOT_FOUND, target_name +
-                                                  " does not exist; to make a file for the volume, say how "
-                                                  "large it shall be (--size 8G, or size := '8G')");
-        }
-        PrepareRegularFile(target_name, options.size_bytes);
-        return ResolveTarget(target_name);
+    const bool may_be_made = target_name.rfind("/dev/", 0) != 0 && !target_name.empty() &&
+                             target_name[0] == '/' && target_name.find('\0') == std::string::npos;
+    if (!may_be_made || stat(target_name.c_str(), &status) == 0 || errno != ENOENT) {
+        return false;
     }
-    const Target target = ResolveTarget(target_name);
-    RefuseOccupied(target, options.force);
-    if (target.kind == TargetKind::REGULAR_FILE && options.size_bytes != 0) {
-        PrepareRegularFile(target.path, AlignDown(options.size_bytes, UNIT_SIZE));
-    } else if (options.size_bytes != 0) {
-        throw Error(ErrorCode::INVALID, target_name + ": a device is formatted whole; leave out --size");
+    if (options.size_bytes == 0) {
+        throw Error(ErrorCode::NOT_FOUND, target_name +
+                                              " does not exist; to make a file for the volume, say how "
+                                              "large it shall be (--size 8G, or size := '8G')");
     }
-    return target;
+    return true;
+}
+
+uint32_t ChooseLbaSize(const Target &target, const FormatOptions &options, uint32_t device_lba) {
+    const bool fixed_by_device = target.kind != TargetKind::REGULAR_FILE && target.kind != TargetKind::MEMORY;
+    const uint32_t lba_size =
+        options.lba_size != 0 ? options.lba_size : (fixed_by_device ? device_lba : 4096);
+    if (lba_size % device_lba != 0) {
+        throw Error(ErrorCode::INVALID, target.name + ": the target takes I/O only in multiples of " +
+                                            std::to_string(device_lba) + " bytes; an LBA size of " +
+                                            std::to_string(lba_size) + " is not possible on it");
+    }
+    return lba_size;
+}
+
+//! What lies behind a volume that is smaller than its file was.
+void ShortenFile(const Target &target, int fd, uint64_t size_bytes) {
+    struct stat status;
+    if (fstat(fd, &status) == 0 && static_cast<uint64_t>(status.st_size) >= size_bytes + UNIT_SIZE &&
+        ftruncate(fd, static_cast<off_t>(size_bytes)) != 0) {
+        throw Error(ErrorCode::IO, target.name +
+                                       ": the volume is there, but its file could not be shortened to " +
+                                       std::to_string(size_bytes) + " bytes: " + ErrnoText(errno));
+    }
+}
+
+void RequireWritable(const Target &target, bool read_only) {
+    if (read_only) {
+        throw Error(ErrorCode::PERMISSION, target.name +
+                                               ": no permission to write to this target; run as its owner "
+                                               "or as root");
+    }
 }
 
 // In a file whose blocks are only reserved, the file system has to note durably which of them have been
 // written: one more write of its journal for each commit. The blocks of the metadata areas have been, after
 // this.
-void WriteMetadataAreas(BlockIo &io, uint32_t lba_size) {
-    const Superblock layout = MakeSuperblock(io.Caps().capacity_bytes, lba_size, Uuid{}, "", 0);
+void WriteMetadataAreas(BlockIo &io, uint32_t lba_size, uint64_t capacity_bytes) {
+    const Superblock layout = MakeSuperblock(capacity_bytes, lba_size, Uuid{}, "", 0);
     AlignedBuffer zeros;
     zeros.AppendZeros(ZEROS_BYTES);
     for (const uint64_t start : layout.metadata_start) {
@@ -142,9 +212,10 @@ void WriteMetadataAreas(BlockIo &io, uint32_t lba_size) {
 
 // Superblock 1 goes first and comes back last: whenever this is interrupted, the target is either what it was
 // (by superblock 0) or the new, empty volume.
-void Volume::FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size) {
-    const Superblock sb =
-        MakeSuperblock(io.Caps().capacity_bytes, lba_size, MakeUuid(), options.label, NowUs());
+void Volume::FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size,
+                          uint64_t capacity_bytes) {
+    const Superblock sb = MakeSuperblock(capacity_bytes == 0 ? io.Caps().capacity_bytes : capacity_bytes,
+                                         lba_size, MakeUuid(), options.label, NowUs());
     const char zeros[UNIT_SIZE] = {};
     WriteUnit(io, sb.capacity_units - 1, zeros);
     io.Flush();
@@ -154,34 +225,51 @@ void Volume::FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lb
     io.Flush();
 }
 
+// Locked first, then looked at, then changed. What can be refused is refused before anything is changed; a
+// file that was made is removed again, and one that was made longer gets its old length back.
 void Volume::Format(const std::string &target_name, const FormatOptions &options) {
     CheckFormatOptions(target_name, options);
     if (IsMemoryName(target_name)) {
         FormatMemory(target_name, options);
     }
-    const Target target =
-        IsMemoryName(target_name) ? ResolveTarget(target_name) : PrepareTarget(target_name, options);
+    std::optional<PreparedFile> file;
+    if (IsToBeMade(target_name, options)) {
+        file.emplace(target_name);
+    }
+    const Target target = ResolveTarget(target_name);
+    const bool is_file = target.kind == TargetKind::REGULAR_FILE;
     TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
-    DeviceOptions device_options;
-    BlockIo io(OpenDevice(target, device_options), BlockIoOptions(), target.name,
-               std::make_shared<IoStats>());
-    if (io.Caps().read_only) {
-        throw Error(ErrorCode::PERMISSION, target.name +
-                                               ": no permission to write to this target; run as its owner "
-                                               "or as root");
+    const AtExit undo([&file] {
+        if (file) {
+            file->Undo();
+        }
+    });
+    RefuseOccupied(target, options.force);
+    const uint64_t size_bytes = AlignDown(options.size_bytes, UNIT_SIZE);
+    if (is_file && size_bytes != 0) {
+        const TargetInfo info = InspectTarget(target);
+        RequireWritable(target, info.read_only);
+        ChooseLbaSize(target, options, info.lba_size);
+        if (!file) {
+            file.emplace(target.path);
+        }
+        file->Reserve(lock.DescriptorOf(target), size_bytes);
+    } else if (size_bytes != 0 && target.kind != TargetKind::MEMORY) {
+        throw Error(ErrorCode::INVALID, target_name + ": a device is formatted whole; leave out --size");
     }
-    const uint32_t device_lba = io.Caps().lba_size;
-    const bool fixed_by_device = target.kind != TargetKind::REGULAR_FILE && target.kind != TargetKind::MEMORY;
-    const uint32_t lba_size =
-        options.lba_size != 0 ? options.lba_size : (fixed_by_device ? device_lba : 4096);
-    if (lba_size % device_lba != 0) {
-        throw Error(ErrorCode::INVALID, target.name + ": the target takes I/O only in multiples of " +
-                                            std::to_string(device_lba) + " bytes; an LBA size of " +
-                                            std::to_string(lba_size) + " is not possible on it");
+    DeviceOptions device;
+    device.lock = &lock;
+    BlockIo io(OpenDevice(target, device), BlockIoOptions(), target.name, std::make_shared<IoStats>());
+    RequireWritable(target, io.Caps().read_only);
+    const uint32_t lba_size = ChooseLbaSize(target, options, io.Caps().lba_size);
+    const uint64_t capacity_bytes = is_file && size_bytes != 0 ? size_bytes : io.Caps().capacity_bytes;
+    FormatDevice(io, options, lba_size, capacity_bytes);
+    if (is_file) {
+        WriteMetadataAreas(io, lba_size, capacity_bytes);
+        ShortenFile(target, lock.DescriptorOf(target), capacity_bytes);
     }
-    FormatDevice(io, options, lba_size);
-    if (target.kind == TargetKind::REGULAR_FILE) {
-        WriteMetadataAreas(io, lba_size);
+    if (file) {
+        file->Keep();
     }
 }
 

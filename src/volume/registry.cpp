@@ -1,9 +1,11 @@
 #include "volume/registry.hpp"
 
+#include "common/invariant.hpp"
 #include "device/fork_generation.hpp"
 #include "device/open_target.hpp"
 
 #include <atomic>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <sys/stat.h>
@@ -12,15 +14,24 @@ namespace rawduck {
 
 namespace {
 
+//! One volume on its way through this process:
+//!
+//!   (absent) --PinVolume--> MOUNTING --mounted--> MOUNTED --last pin dropped, idle--> UNMOUNTING -->
+//!   (absent)
+//!                              `--failed--> (absent)
+//!
+//! Mounting and unmounting are done without the registry's mutex, because a device that hangs may keep them
+//! for long; whoever wants the same target waits, whoever wants another one does not.
 struct Mount {
-    std::shared_ptr<Volume> volume;
+    enum class State { MOUNTING, MOUNTED, UNMOUNTING } state = State::MOUNTING;
+    std::shared_ptr<Volume> volume; //!< while MOUNTED
     uint64_t pins = 0;
 };
 
-//! Mounting and unmounting happen under the mutex, so that a target is never mounted twice in one process.
 struct Registry {
     const uint64_t fork_generation = ForkGeneration();
     std::mutex mutex;
+    std::condition_variable changed;      //!< a mount went to another state
     std::map<std::string, Mount> volumes; //!< by identity
     std::map<const Volume *, std::string> identities;
     //! Of the node by which each was mounted, which may be a character device: a name leads to it when that
@@ -55,27 +66,68 @@ void AddPin(const Volume *volume) {
     }
 }
 
+void ForgetNodes(Registry &registry, const std::string &identity) {
+    for (auto node = registry.identities_by_node.begin(); node != registry.identities_by_node.end();) {
+        node = node->second == identity ? registry.identities_by_node.erase(node) : std::next(node);
+    }
+}
+
 void DropPin(std::shared_ptr<Volume> volume) {
     Registry &registry = TheRegistry();
+    std::string identity;
     std::shared_ptr<Volume> unmounted;
-    std::lock_guard<std::mutex> guard(registry.mutex);
-    auto identity = registry.identities.find(volume.get());
-    if (identity == registry.identities.end()) {
-        return; // inherited through a fork
-    }
-    Mount &mounted = registry.volumes.at(identity->second);
-    if (--mounted.pins == 0 && volume->Idle()) {
-        unmounted = std::move(mounted.volume);
-        registry.volumes.erase(identity->second);
-        for (auto node = registry.identities_by_node.begin(); node != registry.identities_by_node.end();) {
-            node =
-                node->second == identity->second ? registry.identities_by_node.erase(node) : std::next(node);
+    {
+        std::lock_guard<std::mutex> guard(registry.mutex);
+        auto known = registry.identities.find(volume.get());
+        if (known == registry.identities.end()) {
+            return; // inherited through a fork
         }
-        registry.identities.erase(identity);
-        // The last reference goes before the mutex is released, and the lock on the target with it.
-        volume.reset();
-        unmounted.reset();
+        identity = known->second;
+        Mount &mounted = registry.volumes.at(identity);
+        RAWDUCK_INVARIANT(mounted.state == Mount::State::MOUNTED && mounted.pins > 0,
+                          "a pinned volume is mounted");
+        if (--mounted.pins > 0 || !volume->Idle()) {
+            return;
+        }
+        mounted.state = Mount::State::UNMOUNTING;
+        unmounted = std::move(mounted.volume);
+        ForgetNodes(registry, identity);
+        registry.identities.erase(known);
     }
+    // The last reference goes, and the lock on the target with it, before anybody may mount it again.
+    volume.reset();
+    unmounted.reset();
+    std::lock_guard<std::mutex> guard(registry.mutex);
+    registry.volumes.erase(identity);
+    registry.changed.notify_all();
+}
+
+//! Under the mutex. The volume if it is mounted.
+VolumePin PinMounted(Registry &registry, const std::string &identity) {
+    auto found = registry.volumes.find(identity);
+    if (found == registry.volumes.end() || found->second.state != Mount::State::MOUNTED) {
+        return VolumePin();
+    }
+    found->second.pins++;
+    return VolumePin(found->second.volume);
+}
+
+//! Of a target that is MOUNTING.
+VolumePin FinishMount(Registry &registry, const Target &target, std::shared_ptr<Volume> volume) {
+    std::lock_guard<std::mutex> guard(registry.mutex);
+    Mount &mount = registry.volumes.at(target.identity);
+    registry.identities[volume.get()] = target.identity;
+    registry.identities_by_node[target.node_identity] = target.identity;
+    mount.volume = std::move(volume);
+    mount.state = Mount::State::MOUNTED;
+    registry.changed.notify_all();
+    return PinMounted(registry, target.identity);
+}
+
+void GiveUpMount(Registry &registry, const Target &target) {
+    std::lock_guard<std::mutex> guard(registry.mutex);
+    registry.volumes.erase(target.identity);
+    registry.changed.notify_all();
 }
 
 // DuckDB asks whether a file is there for every block that it has spilled. Resolving a target is a dozen
@@ -90,12 +142,8 @@ VolumePin PinByNode(const std::string &target_name) {
     Registry &registry = TheRegistry();
     std::lock_guard<std::mutex> guard(registry.mutex);
     const auto identity = registry.identities_by_node.find(IdentityOf(status));
-    if (identity == registry.identities_by_node.end()) {
-        return VolumePin();
-    }
-    Mount &mounted = registry.volumes.at(identity->second);
-    mounted.pins++;
-    return VolumePin(mounted.volume);
+    return identity == registry.identities_by_node.end() ? VolumePin()
+                                                         : PinMounted(registry, identity->second);
 }
 
 } // namespace
@@ -132,28 +180,31 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
     }
     const Target target = ResolveTarget(target_name);
     Registry &registry = TheRegistry();
-    std::lock_guard<std::mutex> guard(registry.mutex);
-    auto mounted = registry.volumes.find(target.identity);
-    if (mounted == registry.volumes.end()) {
-        std::shared_ptr<Volume> volume =
-            Volume::Mount(target, options, StatsFor(target.identity, target.name));
-        registry.identities[volume.get()] = target.identity;
-        registry.identities_by_node[target.node_identity] = target.identity;
-        mounted = registry.volumes.emplace(target.identity, Mount{std::move(volume), 0}).first;
+    {
+        std::unique_lock<std::mutex> lock(registry.mutex);
+        for (;;) {
+            if (VolumePin pin = PinMounted(registry, target.identity)) {
+                return pin;
+            }
+            if (registry.volumes.emplace(target.identity, Mount()).second) {
+                break; // ours to mount
+            }
+            registry.changed.wait(lock);
+        }
     }
-    mounted->second.pins++;
-    return VolumePin(mounted->second.volume);
+    try {
+        return FinishMount(registry, target,
+                           Volume::Mount(target, options, StatsFor(target.identity, target.name)));
+    } catch (...) {
+        GiveUpMount(registry, target);
+        throw;
+    }
 }
 
 VolumePin MountedVolume(const std::string &identity) {
     Registry &registry = TheRegistry();
     std::lock_guard<std::mutex> guard(registry.mutex);
-    auto mounted = registry.volumes.find(identity);
-    if (mounted == registry.volumes.end()) {
-        return VolumePin();
-    }
-    mounted->second.pins++;
-    return VolumePin(mounted->second.volume);
+    return PinMounted(registry, identity);
 }
 
 std::vector<VolumePin> MountedVolumes() {
@@ -161,8 +212,9 @@ std::vector<VolumePin> MountedVolumes() {
     std::lock_guard<std::mutex> guard(registry.mutex);
     std::vector<VolumePin> pins;
     for (auto &[identity, mounted] : registry.volumes) {
-        mounted.pins++;
-        pins.emplace_back(mounted.volume);
+        if (VolumePin pin = PinMounted(registry, identity)) {
+            pins.push_back(std::move(pin));
+        }
     }
     return pins;
 }

@@ -71,13 +71,24 @@ DeviceOptions DeviceOptionsOf(const MountOptions &options) {
 
 std::shared_ptr<Volume> Volume::Mount(const Target &target, const MountOptions &options,
                                       std::shared_ptr<IoStats> stats) {
-    return MountDevice(target, OpenDevice(target, DeviceOptionsOf(options)), options, std::move(stats));
+    const auto begin = std::chrono::steady_clock::now();
+    auto lock = std::make_unique<TargetLock>(target, TargetLock::Mode::SHARED);
+    DeviceOptions device = DeviceOptionsOf(options);
+    device.lock = lock.get();
+    return MountLocked(target, std::move(lock), OpenDevice(target, device), options, std::move(stats), begin);
 }
 
 std::shared_ptr<Volume> Volume::MountDevice(const Target &target, std::unique_ptr<Device> device,
                                             const MountOptions &options, std::shared_ptr<IoStats> stats) {
     const auto begin = std::chrono::steady_clock::now();
     auto lock = std::make_unique<TargetLock>(target, TargetLock::Mode::SHARED);
+    return MountLocked(target, std::move(lock), std::move(device), options, std::move(stats), begin);
+}
+
+std::shared_ptr<Volume> Volume::MountLocked(const Target &target, std::unique_ptr<TargetLock> lock,
+                                            std::unique_ptr<Device> device, const MountOptions &options,
+                                            std::shared_ptr<IoStats> stats,
+                                            std::chrono::steady_clock::time_point begin) {
     auto io = std::make_unique<BlockIo>(std::move(device), options.io, target.name, std::move(stats));
     VolumeImage image = LoadVolumeImage(*io, target.name);
     auto state =

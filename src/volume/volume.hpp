@@ -159,8 +159,10 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! The same on a device that is open already, such as a simulated one.
     static std::shared_ptr<Volume> MountDevice(const Target &target, std::unique_ptr<Device> device,
                                                const MountOptions &options, std::shared_ptr<IoStats> stats);
-    //! Writes an empty volume to an open device, without asking what is on it.
-    static void FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size);
+    //! Writes an empty volume of `capacity_bytes` (0: as much as there is) to an open device, without asking
+    //! what is on it.
+    static void FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size,
+                             uint64_t capacity_bytes = 0);
     ~Volume();
 
     std::unique_ptr<OpenFile> Open(const std::string &name, const OpenMode &mode);
@@ -193,6 +195,11 @@ class Volume : public std::enable_shared_from_this<Volume> {
   private:
     friend class OpenFile;
     explicit Volume(std::unique_ptr<VolumeState> state);
+    //! `begin`: when the mount began, before it waited for the lock.
+    static std::shared_ptr<Volume> MountLocked(const Target &target, std::unique_ptr<TargetLock> lock,
+                                               std::unique_ptr<Device> device, const MountOptions &options,
+                                               std::shared_ptr<IoStats> stats,
+                                               std::chrono::steady_clock::time_point begin);
     std::unique_ptr<VolumeState> state_;
 };
 

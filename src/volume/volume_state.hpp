@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/error.hpp"
-#include "device/target.hpp"
+#include "device/target_lock.hpp"
 #include "volume/file.hpp"
 #include "volume/volume.hpp"
 

@@ -1,5 +1,5 @@
 //! TargetLock between processes, and against the classic locks of stock DuckDB.
-#include "device/target.hpp"
+#include "device/target_lock.hpp"
 #include "io_test_support.hpp"
 
 #include <csignal>

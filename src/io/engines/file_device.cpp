@@ -13,10 +13,6 @@
 namespace rawduck {
 namespace {
 
-bool IsRefusedWrite(int error_number) {
-    return error_number == EACCES || error_number == EPERM || error_number == EROFS;
-}
-
 bool CanDiscard(int fd) {
     struct stat status;
     if (fstat(fd, &status) != 0) {
@@ -33,7 +29,8 @@ bool CanDiscard(int fd) {
 FileDevice::FileDevice(const Target &target, const DeviceOptions &options)
     : name_(target.name), kind_(target.kind) {
     const TargetInfo info = InspectTarget(target);
-    Open(target, options.read_only || info.read_only);
+    caps_.read_only = options.read_only || info.read_only;
+    Open(target, options);
     caps_.capacity_bytes = options.growing_file ? 0 : AlignDown(info.capacity_bytes, info.lba_size);
     caps_.lba_size = info.lba_size;
     caps_.memory_alignment = info.memory_alignment;
@@ -53,16 +50,14 @@ FileDevice::FileDevice(const Target &target, const DeviceOptions &options)
     }
 }
 
-void FileDevice::Open(const Target &target, bool read_only) {
-    int error_number = EACCES;
-    if (!read_only) {
-        fd_ = TryOpenTarget(target, O_RDWR | O_DIRECT, error_number);
+void FileDevice::Open(const Target &target, const DeviceOptions &options) {
+    int error_number = 0;
+    fd_ = OpenForIo(target, options.lock, O_DIRECT, caps_.read_only, error_number);
+    // A lock is taken on a file that cannot be opened for direct I/O, too.
+    if (fd_.IsOpen() && (fcntl(fd_.Get(), F_GETFL) & O_DIRECT) == 0) {
+        error_number = EINVAL;
     }
-    if (!fd_.IsOpen() && IsRefusedWrite(error_number)) {
-        fd_ = TryOpenTarget(target, O_RDONLY | O_DIRECT, error_number);
-        caps_.read_only = true;
-    }
-    if (fd_.IsOpen()) {
+    if (error_number == 0) {
         return;
     }
     if (error_number == EINVAL) {

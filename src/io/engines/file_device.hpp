@@ -23,7 +23,7 @@ class FileDevice : public Device {
   private:
     //! Makes completed writes durable. 0 or an errno.
     virtual int SyncData();
-    void Open(const Target &target, bool read_only);
+    void Open(const Target &target, const DeviceOptions &options);
 };
 
 } // namespace rawduck

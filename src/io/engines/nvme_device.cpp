@@ -78,7 +78,8 @@ NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : nam
                         "engine io_uring or posix on " +
                         BlockDeviceOf(target).path);
     }
-    Open(target, options.read_only || info.read_only);
+    caps_.read_only = options.read_only || info.read_only;
+    Open(target, options);
     namespace_id_ = info.nvme->namespace_id;
     polling_queues_ = info.polling_queues;
     caps_.capacity_bytes = info.capacity_bytes;
@@ -115,15 +116,9 @@ void NvmeDevice::FindPlacements(const NvmeInfo &nvme) {
     }
 }
 
-void NvmeDevice::Open(const Target &target, bool read_only) {
-    int error_number = EACCES;
-    if (!read_only) {
-        fd_ = TryOpenTarget(target, O_RDWR, error_number);
-    }
-    if (!fd_.IsOpen() && (error_number == EACCES || error_number == EPERM || error_number == EROFS)) {
-        fd_ = TryOpenTarget(target, O_RDONLY, error_number);
-        caps_.read_only = true;
-    }
+void NvmeDevice::Open(const Target &target, const DeviceOptions &options) {
+    int error_number = 0;
+    fd_ = OpenForIo(target, options.lock, 0, caps_.read_only, error_number);
     if (!fd_.IsOpen()) {
         ThrowOpenError(name_, "open for NVMe passthrough", error_number);
     }

@@ -47,7 +47,7 @@ class NvmeDevice : public Device {
     Capabilities caps_; //!< all but engine, engine_reason and max_queue_depth, which the engine adds
 
   private:
-    void Open(const Target &target, bool read_only);
+    void Open(const Target &target, const DeviceOptions &options);
     void FindPlacements(const NvmeInfo &nvme);
 
     void ManageDataset(const DatasetRange *ranges, size_t count) const;

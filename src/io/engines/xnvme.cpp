@@ -81,9 +81,7 @@ std::unique_ptr<XnvmeConnection> Connect(const std::string &target_name, const s
         throw Error(ErrorCode::UNSUPPORTED,
                     target_name + ": engine '" + engine + "' is not available: " + obstacle);
     }
-    const std::string path = "/proc/self/fd/" + std::to_string(fd);
-    const XnvmeOpenOptions options = {path.c_str(), FindInterface(engine)->async, sync, read_only,
-                                      byte_offsets};
+    const XnvmeOpenOptions options = {fd, FindInterface(engine)->async, sync, read_only, byte_offsets};
     auto connection = std::make_unique<XnvmeConnection>(*module, options);
     if (!connection->device) {
         const bool missing = connection->error == -ENOTSUP;

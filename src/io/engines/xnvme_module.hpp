@@ -9,14 +9,14 @@
 namespace rawduck {
 
 //! Raised with every change of this file.
-constexpr uint32_t XNVME_MODULE_VERSION = 1;
+constexpr uint32_t XNVME_MODULE_VERSION = 2;
 constexpr const char *XNVME_MODULE_ENTRY = "rawduck_xnvme_module";
 
 struct XnvmeDeviceHandle;
 struct XnvmeQueueHandle;
 
 struct XnvmeOpenOptions {
-    const char *path;
+    int descriptor; //!< of the open file or device; the library's I/O goes through it, and keeps its lock
     const char *async; //!< xNVMe's name of the asynchronous interface; nullptr: only Run is used
     const char *sync;  //!< of the synchronous one, for Run
     bool read_only;
@@ -35,8 +35,7 @@ struct XnvmeModule {
     const char *library; //!< such as "xNVMe 0.7.5"
 
     //! 0 or a negative errno; -ENOTSUP where this libxnvme does not have the interface for such a path, and
-    //! -EINVAL where it would not open it for direct I/O, or its descriptor cannot be kept from other
-    //! programs.
+    //! -EINVAL where it would not open it for direct I/O, or its descriptor cannot be replaced.
     int (*open)(const XnvmeOpenOptions *options, XnvmeDeviceHandle **device);
     void (*close)(XnvmeDeviceHandle *device);
     //! Runs a command on the calling thread. 0, a positive NVMe status (bits 0-10 of device/nvme_status.hpp)

@@ -73,14 +73,16 @@ bool IsNamed(const char *opened, const char *wanted) {
     return !wanted || (opened && std::strcmp(opened, wanted) == 0);
 }
 
-//! libxnvme opens without O_CLOEXEC, and a program that this process starts would keep the device busy. Its
-//! descriptor is the first number of the backend's state; believed only if it is the file that was opened.
-bool KeepFromChildren(const xnvme_dev *device, const char *path) {
+//! libxnvme opens the path once more, without O_CLOEXEC. A program that this process starts would keep the
+//! device busy, and requests of a process that is killed would not be covered by its lock. So what the caller
+//! has open takes the place of that descriptor, which is the first number of the backend's state; believed
+//! only if it is the file that was opened.
+bool UseDescriptor(const xnvme_dev *device, int descriptor) {
     const int fd = *static_cast<const int *>(xnvme_dev_get_be_state(device));
     struct stat opened, wanted;
-    const bool same = fstat(fd, &opened) == 0 && stat(path, &wanted) == 0 && opened.st_dev == wanted.st_dev &&
-                      opened.st_ino == wanted.st_ino;
-    return same && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+    const bool same = fstat(fd, &opened) == 0 && fstat(descriptor, &wanted) == 0 &&
+                      opened.st_dev == wanted.st_dev && opened.st_ino == wanted.st_ino;
+    return same && dup3(descriptor, fd, O_CLOEXEC) == fd;
 }
 
 int OpenDevice(const XnvmeOpenOptions *wanted, XnvmeDeviceHandle **device) {
@@ -91,7 +93,8 @@ int OpenDevice(const XnvmeOpenOptions *wanted, XnvmeDeviceHandle **device) {
     options.rdwr = !wanted->read_only;
     options.rdonly = wanted->read_only;
     options.direct = wanted->byte_offsets; // NVMe commands know no page cache, and their device no O_DIRECT
-    xnvme_dev *opened = xnvme_dev_open(wanted->path, &options);
+    const std::string path = "/proc/self/fd/" + std::to_string(wanted->descriptor);
+    xnvme_dev *opened = xnvme_dev_open(path.c_str(), &options);
     if (!opened) {
         // Where no backend fits, 0.7.5 leaves an errno that is none.
         const bool real = errno > 0 && errno != ENXIO && errno != ENOSYS;
@@ -102,7 +105,7 @@ int OpenDevice(const XnvmeOpenOptions *wanted, XnvmeDeviceHandle **device) {
     const xnvme_opts *given = xnvme_dev_get_opts(opened);
     const bool named = IsNamed(given->async, wanted->async) && IsNamed(given->sync, wanted->sync);
     const bool direct = given->direct || !wanted->byte_offsets;
-    if (!named || !direct || !KeepFromChildren(opened, wanted->path)) {
+    if (!named || !direct || !UseDescriptor(opened, wanted->descriptor)) {
         xnvme_dev_close(opened);
         return named ? -EINVAL : -ENOTSUP;
     }

@@ -1,12 +1,34 @@
-#include "filesystem/posix_lock.hpp"
+#include "device/posix_lock.hpp"
 
 #include "common/error.hpp"
 
+#include <cerrno>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 #include <unistd.h>
+#include <vector>
 
 namespace rawduck {
+namespace {
+
+//! Descriptors that could not be closed yet. Never destroyed: files are closed when the process ends, too.
+struct KeptDescriptors {
+    std::mutex mutex;
+    std::vector<int> descriptors;
+};
+
+KeptDescriptors &Kept() {
+    static auto *kept = new KeptDescriptors;
+    return *kept;
+}
+
+bool MustStayOpen(int fd) {
+    struct stat status;
+    return fstat(fd, &status) == 0 && HoldsPosixLock(status);
+}
+
+} // namespace
 
 bool HoldsPosixLock(const struct stat &status) {
     // "1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF". Only the inode of the last part is compared: the
@@ -33,6 +55,23 @@ void CheckNoPosixLock(const std::string &path) {
                     path + ": this process has it open through DuckDB's own file system, whose lock "
                            "would be lost if it were opened a second time; DETACH it there first");
     }
+}
+
+void CloseKeepingPosixLocks(int fd) {
+    const int error_number = errno;
+    KeptDescriptors &kept = Kept();
+    std::lock_guard<std::mutex> guard(kept.mutex);
+    kept.descriptors.push_back(fd);
+    std::vector<int> still_kept;
+    for (const int descriptor : kept.descriptors) {
+        if (MustStayOpen(descriptor)) {
+            still_kept.push_back(descriptor);
+        } else {
+            close(descriptor);
+        }
+    }
+    kept.descriptors = std::move(still_kept);
+    errno = error_number;
 }
 
 } // namespace rawduck
