@@ -26,7 +26,6 @@ struct StatxBuffer {
     uint8_t reserved[96];
 };
 static_assert(sizeof(StatxBuffer) == 256, "the kernel writes 256 bytes");
-constexpr uint64_t SYSFS_SECTOR_BYTES = 512;           // whatever the logical block size
 constexpr uint32_t STATX_DIRECT_IO_ALIGNMENT = 0x2000; // STATX_DIOALIGN
 constexpr uint64_t NVME_MAX_LBAS = 65536;              // of one command: NLB has 16 bits and counts from 0
 

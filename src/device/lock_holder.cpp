@@ -87,10 +87,12 @@ bool OpensForWriting(const std::string &fdinfo) {
 
 } // namespace
 
-LockHolder FindLockHolder(int fd, bool shared) {
+LockHolder FindLockHolder(int fd, bool shared, ByteRange range) {
     struct flock lock = {};
     lock.l_type = shared ? F_RDLCK : F_WRLCK;
     lock.l_whence = SEEK_SET;
+    lock.l_start = static_cast<off_t>(range.start);
+    lock.l_len = static_cast<off_t>(range.length);
     if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0) {
         return {lock.l_pid, true};
     }

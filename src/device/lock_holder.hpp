@@ -2,10 +2,16 @@
 //! that a process which was killed has left behind.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <sys/types.h>
 
 namespace rawduck {
+
+//! Of a file, as fcntl(2) locks it. Length 0: to its end, however long it is.
+struct ByteRange {
+    uint64_t start = 0, length = 0;
+};
 
 struct LockHolder {
     long process = 0; //!< 0: none was found that lives
@@ -13,9 +19,9 @@ struct LockHolder {
     bool everyone_seen = true;
 };
 
-//! Of a lock on the file behind `fd` that conflicts with a shared or an exclusive one. A process that is
-//! being killed does not count as living.
-LockHolder FindLockHolder(int fd, bool shared);
+//! Of a lock on the file behind `fd` that conflicts with a shared or an exclusive one of that range. A
+//! process that is being killed does not count as living.
+LockHolder FindLockHolder(int fd, bool shared, ByteRange range);
 
 //! A process that has the block device open for writing, through whatever node. `except_fd`: a descriptor of
 //! this process that does not count.

@@ -8,6 +8,9 @@
 
 namespace rawduck {
 
+//! Positions and lengths in /sys are counted in these, whatever the logical block size.
+constexpr uint64_t SYSFS_SECTOR_BYTES = 512;
+
 //! Contents without surrounding white space; empty when the attribute is missing or cannot be read.
 std::string ReadAttribute(const std::string &path);
 //! False when the attribute is missing or not a number.

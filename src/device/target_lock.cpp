@@ -65,10 +65,12 @@ void Register(int fd) {
 }
 
 //! 0 or errno. `type`: F_RDLCK, F_WRLCK or F_UNLCK.
-int TryLock(int fd, short type) {
+int TryLock(int fd, short type, ByteRange range = {}) {
     struct flock lock = {};
     lock.l_type = type;
-    lock.l_whence = SEEK_SET; // from byte 0, length 0: the whole file
+    lock.l_whence = SEEK_SET;
+    lock.l_start = static_cast<off_t>(range.start);
+    lock.l_len = static_cast<off_t>(range.length);
     int result;
     do {
         result = fcntl(fd, F_OFD_SETLK, &lock);
@@ -186,7 +188,7 @@ void TargetLock::AddNode(const Target &target, bool required) {
     if (fd.IsOpen()) {
         nodes_.reserve(nodes_.size() + 1);
         Register(fd.Get());
-        nodes_.push_back({target, fd.Release(), Mode::SHARED, required});
+        nodes_.push_back({target, fd.Release(), Mode::SHARED, ByteRange(), required});
     }
 }
 
@@ -206,23 +208,33 @@ void TargetLock::AddGenericDevice() {
     }
 }
 
+//! Of a loop device or a partition of one: the bytes of the file that are its own, so that neighbours do not
+//! exclude each other.
 void TargetLock::AddBackingFile() {
     struct stat status;
     if (nodes_[0].target.kind != TargetKind::BLOCK_DEVICE || fstat(nodes_[0].fd, &status) != 0) {
         return;
     }
-    const std::string path =
-        ReadAttribute(DiskDirectory(SysfsDirectory(status.st_rdev)) + "/loop/backing_file");
+    const std::string directory = SysfsDirectory(status.st_rdev), disk = DiskDirectory(directory);
+    const std::string path = ReadAttribute(disk + "/loop/backing_file");
     if (path.empty() || stat(path.c_str(), &status) != 0) {
         return; // no loop device, or its file is out of sight
     }
+    uint64_t offset_bytes = 0, first_sector = 0, sectors = 0; // a disk has no first sector
+    ReadNumber(disk + "/loop/offset", offset_bytes);
+    ReadNumber(directory + "/start", first_sector);
+    ReadNumber(directory + "/size", sectors);
     AddNode(ResolveTarget(path), false);
+    if (nodes_.back().target.path == path) {
+        nodes_.back().range = {offset_bytes + first_sector * SYSFS_SECTOR_BYTES,
+                               sectors * SYSFS_SECTOR_BYTES};
+    }
 }
 
 // Shared first: whoever reads or writes is found, whatever the mode, and a reader looks for a claim.
 void TargetLock::Lock() {
     for (const Node &node : nodes_) {
-        LockDescriptor(node.fd, Mode::SHARED);
+        LockDescriptor(node.fd, Mode::SHARED, node.range);
     }
     if (wanted_ == Mode::EXCLUSIVE) {
         Change(Mode::EXCLUSIVE);
@@ -269,12 +281,12 @@ void TargetLock::SetMode(Node &node, Mode mode) {
     }
     const bool claims = node.required && node.target.kind == TargetKind::BLOCK_DEVICE;
     if (mode == Mode::SHARED) {
-        claims ? Unclaim(node) : LockDescriptor(node.fd, mode);
+        claims ? Unclaim(node) : LockDescriptor(node.fd, mode, node.range);
     } else if (IsWritable(node.fd)) {
         if (node.required && !claims) {
             RefuseUsedLoops(node);
         }
-        claims ? Claim(node) : LockDescriptor(node.fd, mode);
+        claims ? Claim(node) : LockDescriptor(node.fd, mode, node.range);
     } else if (node.required) {
         throw Error(ErrorCode::PERMISSION,
                     name_ + ": cannot lock it for writing: it could only be opened for reading; "
@@ -320,14 +332,14 @@ void TargetLock::Unclaim(Node &node) {
     }
 }
 
-void TargetLock::LockDescriptor(int fd, Mode mode) const {
+void TargetLock::LockDescriptor(int fd, Mode mode, ByteRange range) const {
     const bool shared = mode == Mode::SHARED;
     Patience patience;
-    while (const int error_number = TryLock(fd, shared ? F_RDLCK : F_WRLCK)) {
+    while (const int error_number = TryLock(fd, shared ? F_RDLCK : F_WRLCK, range)) {
         if (error_number != EAGAIN && error_number != EACCES) {
             throw Error(ErrorCode::IO, name_ + ": cannot lock it: " + ErrnoText(error_number));
         }
-        const LockHolder holder = FindLockHolder(fd, shared);
+        const LockHolder holder = FindLockHolder(fd, shared, range);
         if (!patience.Wait(PatienceWith(holder))) {
             ThrowLocked(
                 HolderClause(holder),

@@ -18,6 +18,7 @@
 #pragma once
 
 #include "device/file_descriptor.hpp"
+#include "device/lock_holder.hpp"
 #include "device/target.hpp"
 
 #include <chrono>
@@ -56,6 +57,7 @@ class TargetLock {
         Target target;
         int fd = -1;
         Mode mode = Mode::SHARED;
+        ByteRange range;      //!< of the lock
         bool required = true; //!< otherwise what cannot be locked exclusively is locked as well as it can be
     };
 
@@ -66,7 +68,7 @@ class TargetLock {
     void SetMode(Node &node, Mode mode);
     void Claim(Node &node);
     void Unclaim(Node &node);
-    void LockDescriptor(int fd, Mode mode) const;
+    void LockDescriptor(int fd, Mode mode, ByteRange range = {}) const;
     FileDescriptor OpenClaim(const Node &node, int flags) const;
     void ProbeClaim(const Node &node) const;
     void RefuseUsedLoops(const Node &node) const;

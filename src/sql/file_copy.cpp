@@ -1,8 +1,8 @@
 #include "sql/file_copy.hpp"
 
+#include "device/posix_lock.hpp"
 #include "filesystem/duckdb_errors.hpp"
 #include "filesystem/path.hpp"
-#include "device/posix_lock.hpp"
 
 #include "common/units.hpp"
 

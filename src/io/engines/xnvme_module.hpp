@@ -16,7 +16,7 @@ struct XnvmeDeviceHandle;
 struct XnvmeQueueHandle;
 
 struct XnvmeOpenOptions {
-    int descriptor; //!< of the open file or device; the library's I/O goes through it, and keeps its lock
+    int descriptor;    //!< of the open file or device; the library's I/O goes through it, and keeps its lock
     const char *async; //!< xNVMe's name of the asynchronous interface; nullptr: only Run is used
     const char *sync;  //!< of the synchronous one, for Run
     bool read_only;
