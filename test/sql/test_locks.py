@@ -290,7 +290,7 @@ def test_a_disk_and_its_partitions_exclude_each_other(con, partitions, tmp_path)
     with held(f"nvme://{first}/x.duckdb"):
         with pytest.raises(duckdb.Error, match=disk):
             con.execute(f"CALL nvme_format('{disk}', force := true)")
-        with pytest.raises(duckdb.Error, match="parts.img"):
+        with pytest.raises(duckdb.Error, match=r"parts\.img"):
             con.execute(f"CALL nvme_format('{tmp_path / 'parts.img'}', force := true)")
         con.execute(f"ATTACH 'nvme://{second}/y.duckdb' AS y")  # the neighbour is free
         con.execute("CREATE TABLE y.t AS SELECT 1 AS i")
