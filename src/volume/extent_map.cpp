@@ -51,8 +51,9 @@ ExtentMap::Places::iterator ExtentMap::SplitAt(uint64_t file_unit) {
     const auto split = std::prev(next);
     const uint64_t into = file_unit - split->first;
     const Place rest{split->second.start + into, split->second.units - into};
+    const auto made = places_.emplace_hint(next, file_unit, rest); // which may throw, so it comes first
     split->second.units = into;
-    return places_.emplace_hint(next, file_unit, rest);
+    return made;
 }
 
 void ExtentMap::JoinWithNext(Places::iterator place) {
@@ -72,17 +73,19 @@ std::vector<Extent> ExtentMap::Truncate(uint64_t units) {
     return cut;
 }
 
-std::vector<Extent> ExtentMap::Remap(const Extent &moved) {
-    const uint64_t end = moved.file_unit + moved.units;
-    std::vector<Extent> old = Slice(moved.file_unit, end);
-    const auto behind = SplitAt(end);
-    const auto next = places_.erase(SplitAt(moved.file_unit), behind);
-    const auto place = places_.emplace_hint(next, moved.file_unit, Place{moved.start, moved.units});
+void ExtentMap::Split(uint64_t file_unit) {
+    SplitAt(file_unit);
+}
+
+void ExtentMap::Remap(const Extent &moved) {
+    const auto behind = SplitAt(moved.file_unit + moved.units);
+    const auto place = SplitAt(moved.file_unit);
+    places_.erase(std::next(place), behind);
+    place->second = Place{moved.start, moved.units};
     JoinWithNext(place);
     if (place != places_.begin()) {
         JoinWithNext(std::prev(place));
     }
-    return old;
 }
 
 Unit ExtentMap::End() const {

@@ -16,8 +16,11 @@ class ExtentMap {
     void Append(Unit start, uint64_t units);
     //! Gives up everything from file unit `units` on; returns the pieces that were cut off.
     std::vector<Extent> Truncate(uint64_t units);
-    //! Lets a range of file units, which the map covers, lie elsewhere; returns the pieces where it was.
-    std::vector<Extent> Remap(const Extent &moved);
+    //! Lets a range of file units, which the map covers, lie elsewhere. Does not throw when both of its ends
+    //! were Split before.
+    void Remap(const Extent &moved);
+    //! Prepares a Remap that begins or ends with this file unit.
+    void Split(uint64_t file_unit);
 
     //! Device offset of a byte, and how many bytes from there are contiguous. The offset must be covered.
     uint64_t Locate(uint64_t file_offset, uint64_t &contiguous) const;

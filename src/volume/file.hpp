@@ -20,6 +20,7 @@
 #include "volume/spill_buffer.hpp"
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
@@ -49,7 +50,7 @@ class File {
     FileKind Kind() const { return kind_; }
     bool IsTemp() const { return kind_ == FileKind::TEMP; }
     std::string Name() const;
-    void Rename(const std::string &name);
+    void Rename(std::string name);
     uint64_t Size() const { return size_.load(std::memory_order_acquire); }
     FileInfo Info() const;
 
@@ -64,13 +65,15 @@ class File {
     //! Gives back space behind the size that was only reserved. For the last writer's close.
     void ReleaseReservation();
 
-    //! Marks the file as removed and returns what it covers, for the caller to free with the record that
-    //! removes it, or, when it is still open, with its last close. Nothing is published afterwards.
-    void MarkRemoved();
     //! Whether the log knows of the file. A new one is told with its first publish, so that a power cut
-    //! before it leaves no empty file behind, which DuckDB would refuse to open. Settled by MarkRemoved.
+    //! before it leaves no empty file behind, which DuckDB would refuse to open. True only once the item
+    //! that creates it is queued: whoever sees it may queue items about the file.
     bool Published() const { return published_.load(std::memory_order_acquire); }
     bool Removed() const { return removed_.load(std::memory_order_acquire); }
+    //! Calls `queue`, which tells the log that the file is gone (or replaced), with Published(), when no
+    //! publish is under way. Nothing is published afterwards; when it throws, nothing has changed.
+    void Retire(const std::function<void(bool published)> &queue);
+    //! Gives up what the file covers, for the caller to free once the record that removes it is durable.
     std::vector<Extent> TakeExtents();
 
     // Guarded by the volume's names mutex.
@@ -109,14 +112,14 @@ class File {
     void EnsureUnits(uint64_t units);
 
     // file_publish.cpp
-    uint64_t QueuePublish(std::vector<Extent> freed);
-    uint64_t QueuePublishItems(std::vector<Extent> freed);
-    std::vector<Segment> PublishTail(std::vector<Item> &items);
+    uint64_t QueuePublish();
+    std::vector<Segment> TailWrites(std::vector<Item> &items, uint64_t whole);
     void CommitGated(uint64_t ticket);
-    bool PublishMoved(std::vector<Item> &items, std::vector<Extent> &freed);
-    void PublishExtents(std::vector<Item> &items);
-    void PublishSize(std::vector<Item> &items);
+    bool AddMoved(std::vector<Item> &items) const;
+    void AddExtents(std::vector<Item> &items) const;
+    bool AddSize(std::vector<Item> &items, const std::string &tail) const;
     void CutTail(uint64_t size);
+    void PublishCut(uint64_t size);
     std::vector<Extent> CutUnits(uint64_t units);
 
     const FileContext context_;
@@ -139,9 +142,10 @@ class File {
     uint64_t tail_start_ = 0;         //!< guarded by gate_
     AlignedBuffer tail_;              //!< guarded by gate_
     uint64_t tail_queued_ = 0;        //!< guarded by gate_: bytes of the tail that the log is to write
-    bool tail_dirty_ = false;         //!< guarded by gate_: bytes of the durable tail were changed
     std::map<uint64_t, Moved> moved_; //!< by file unit
-    std::vector<Extent> replaced_;    //!< where moved units lay: free with the next publish
+    //! What the log still refers to and the file does not: where moved units lay, and what was cut off. Free
+    //! with the next publish.
+    std::vector<Extent> replaced_;
     //! Data on the target that no flush and no VERIFY covers. Set before anything else tells of that data.
     std::atomic<bool> unflushed_{false};
 
@@ -149,6 +153,7 @@ class File {
     std::atomic<bool> published_;
     std::atomic<uint64_t> durable_size_{0};
     uint64_t durable_units_ = 0;
+    std::string durable_tail_; //!< compared with, since bytes behind the last whole LBA change in many ways
     std::atomic<bool> removed_{false};
 };
 

@@ -34,6 +34,7 @@ File::File(const FileContext &context, uint64_t id, std::string name, FileKind k
     size_ = durable_size_ = entry->size;
     durable_units_ = map_.Units();
     modified_us_ = entry->modified_us;
+    durable_tail_ = entry->tail;
     tail_.Append(entry->tail.data(), entry->tail.size());
     tail_start_ = entry->size - entry->tail.size();
 }
@@ -43,9 +44,9 @@ std::string File::Name() const {
     return name_;
 }
 
-void File::Rename(const std::string &name) {
+void File::Rename(std::string name) {
     std::lock_guard<std::mutex> guard(name_mutex_);
-    name_ = name;
+    name_ = std::move(name);
 }
 
 FileInfo File::Info() const {
@@ -81,7 +82,7 @@ void File::Sync() {
             shared.unlock();
             exclusive.lock();
         }
-        ticket = QueuePublish({});
+        ticket = QueuePublish();
         if (tail_queued_ > 0) {
             CommitGated(ticket);
             return;
@@ -99,51 +100,56 @@ void File::CommitGated(uint64_t ticket) {
     tail_queued_ = 0;
 }
 
-// A publish that fails half way has already forgotten what was pending. It must never pass for durable later,
-// so no further write is taken.
-uint64_t File::QueuePublish(std::vector<Extent> freed) {
-    try {
-        return QueuePublishItems(std::move(freed));
-    } catch (const std::exception &error) {
-        context_.log.Poison(error.what());
-        throw;
+// Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty. What is pending is forgotten,
+// and the file passes for published, only when the log has taken the items: until then a failure leaves
+// everything to the next publish, and nobody queues anything about a file before the item that creates it.
+uint64_t File::QueuePublish() {
+    if (AlignDown(tail_.Size(), context_.lba_size) > VERIFY_BYTES_MAX) {
+        DrainTail(); // too much to vouch for: flushed before the record
     }
-}
-
-// Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty.
-uint64_t File::QueuePublishItems(std::vector<Extent> freed) {
+    const uint64_t whole = AlignDown(tail_.Size(), context_.lba_size);
     std::vector<Item> items;
     if (!Published()) {
         items.push_back(CreateItem(id_, kind_, Name()));
-        published_ = true;
     }
-    std::vector<Segment> writes = PublishTail(items);
+    std::vector<Segment> writes = TailWrites(items, whole);
+    std::string tail(tail_.Data() + whole, tail_.Size() - whole);
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
-    auto cached = PublishMoved(items, freed) ? MetadataLog::Cached::VERIFIED : MetadataLog::Cached::NOTHING;
-    PublishExtents(items);
-    PublishSize(items);
+    RemoveHoles(tail_start_, whole); // where the file was cut inside a hole
+    auto cached = AddMoved(items) ? MetadataLog::Cached::VERIFIED : MetadataLog::Cached::NOTHING;
+    AddExtents(items);
+    const bool sized = AddSize(items, tail);
     if (holes_dirty_) {
         Item holes(ItemType::HOLES, id_);
         holes.holes = holes_.List();
         items.push_back(std::move(holes));
-        holes_dirty_ = false;
     }
     // Last: whatever was seen above had set it before.
-    if (unflushed_.exchange(false)) {
-        cached = MetadataLog::Cached::UNVERIFIED;
+    const bool unflushed = unflushed_.exchange(false);
+    uint64_t ticket = 0;
+    try {
+        cached = unflushed ? MetadataLog::Cached::UNVERIFIED : cached;
+        ticket = context_.log.Queue(std::move(items), replaced_, cached, std::move(writes));
+    } catch (...) {
+        unflushed_ = unflushed_ || unflushed;
+        throw;
     }
-    return context_.log.Queue(std::move(items), std::move(freed), cached, std::move(writes));
+    published_ = true;
+    tail_queued_ = whole;
+    moved_.clear();
+    replaced_.clear();
+    holes_dirty_ = false;
+    if (sized) {
+        durable_size_ = Size();
+        durable_units_ = AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE;
+        durable_tail_.swap(tail);
+    }
+    return ticket;
 }
 
-// Returns what the log is to write: the whole LBAs of the tail, unless they are so many that they are written
-// now and flushed before the record.
-std::vector<Segment> File::PublishTail(std::vector<Item> &items) {
-    const uint64_t whole = AlignDown(tail_.Size(), context_.lba_size);
+// Returns what the log is to write: the whole LBAs of the tail.
+std::vector<Segment> File::TailWrites(std::vector<Item> &items, uint64_t whole) {
     if (whole == 0) {
-        return {};
-    }
-    if (whole > VERIFY_BYTES_MAX) {
-        DrainTail();
         return {};
     }
     std::vector<Segment> writes = Segments(tail_.Data(), whole, tail_start_);
@@ -154,14 +160,11 @@ std::vector<Segment> File::PublishTail(std::vector<Item> &items) {
                                        Crc32c(0, segment.data, segment.length)});
     }
     items.push_back(std::move(verify));
-    std::unique_lock<std::shared_mutex> guard(map_mutex_);
-    RemoveHoles(tail_start_, whole); // where the file was cut inside a hole
-    tail_queued_ = whole;
     return writes;
 }
 
 // Returns whether there are VERIFY items among what it adds.
-bool File::PublishMoved(std::vector<Item> &items, std::vector<Extent> &freed) {
+bool File::AddMoved(std::vector<Item> &items) const {
     if (moved_.empty()) {
         return false;
     }
@@ -181,13 +184,10 @@ bool File::PublishMoved(std::vector<Item> &items, std::vector<Extent> &freed) {
     if (verified) {
         items.push_back(std::move(verify));
     }
-    freed.insert(freed.end(), replaced_.begin(), replaced_.end());
-    moved_.clear();
-    replaced_.clear();
     return verified;
 }
 
-void File::PublishExtents(std::vector<Item> &items) {
+void File::AddExtents(std::vector<Item> &items) const {
     const uint64_t needed = AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE;
     if (needed > durable_units_) {
         Item extents(ItemType::EXTENTS, id_);
@@ -196,19 +196,18 @@ void File::PublishExtents(std::vector<Item> &items) {
     }
 }
 
-void File::PublishSize(std::vector<Item> &items) {
+// Returns whether there is anything to say. `tail`: the bytes behind the last whole LBA.
+bool File::AddSize(std::vector<Item> &items, const std::string &tail) const {
     const uint64_t size = Size();
-    if (size == durable_size_ && !tail_dirty_) {
-        return;
+    if (size == durable_size_ && tail == durable_tail_) {
+        return false;
     }
     Item item(size < durable_size_ ? ItemType::TRUNCATE : ItemType::SIZE, id_);
     item.size = size;
     item.time_us = modified_us_;
-    item.tail.assign(tail_.Data() + tail_queued_, tail_.Size() - tail_queued_);
+    item.tail = tail;
     items.push_back(std::move(item));
-    durable_size_ = size;
-    durable_units_ = AlignUp(size, UNIT_SIZE) / UNIT_SIZE;
-    tail_dirty_ = false;
+    return true;
 }
 
 void File::Truncate(uint64_t size) {
@@ -220,6 +219,19 @@ void File::Truncate(uint64_t size) {
                                             std::to_string(Size()));
     }
     CutTail(size);
+    try {
+        PublishCut(size);
+    } catch (const std::exception &error) {
+        if (!IsTemp() && !Removed()) {
+            // Later appends would overwrite in place what the log still counts among the file's bytes.
+            context_.log.Poison(error.what());
+        }
+        throw;
+    }
+}
+
+// What lies behind `size`, where the tail ends already, is given up.
+void File::PublishCut(uint64_t size) {
     {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
         RemoveHoles(size, UINT64_MAX - size);
@@ -236,9 +248,13 @@ void File::Truncate(uint64_t size) {
         context_.log.Commit(context_.log.Queue({}, std::move(freed)));
         return;
     }
+    {
+        std::unique_lock<std::shared_mutex> guard(map_mutex_);
+        replaced_ = std::move(freed);
+    }
     // The gate stays closed until the record is durable: later appends reuse LBAs that a mount before it
     // reads.
-    CommitGated(QueuePublish(std::move(freed)));
+    CommitGated(QueuePublish());
 }
 
 // Lets the tail end at `size`: cut off, or read back from the target when the file now ends inside an LBA
@@ -291,8 +307,9 @@ void File::ReleaseReservation() {
     context_.space.Free(map_.Truncate(AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE));
 }
 
-void File::MarkRemoved() {
+void File::Retire(const std::function<void(bool published)> &queue) {
     std::lock_guard<std::mutex> publish(publish_mutex_);
+    queue(Published());
     removed_ = true;
 }
 

@@ -192,27 +192,31 @@ std::vector<Extent> File::AllocateElsewhere(uint64_t first_unit, uint64_t units)
     return fresh;
 }
 
-// Under the exclusive map mutex.
+// Under the exclusive map mutex. All or nothing.
 void File::SwitchTo(const std::vector<Extent> &fresh, const Moved &moved) {
-    for (const Extent &extent : fresh) {
-        const std::vector<Extent> old = map_.Remap(extent);
-        replaced_.insert(replaced_.end(), old.begin(), old.end());
-    }
     const uint64_t first = fresh.front().file_unit;
-    // What is covered whole, and its checksum with it, counts no more.
-    for (auto entry = moved_.lower_bound(first);
-         entry != moved_.end() && entry->first + entry->second.units <= first + moved.units;) {
-        entry = moved_.erase(entry);
-    }
+    const std::vector<Extent> old = map_.Slice(first, first + moved.units);
     Moved &entry = moved_[first];
+    map_.Split(first);
+    for (const Extent &extent : fresh) {
+        map_.Split(extent.file_unit + extent.units);
+    }
+    replaced_.insert(replaced_.end(), old.begin(), old.end());
+    for (const Extent &extent : fresh) {
+        map_.Remap(extent);
+    }
     entry.units = std::max(entry.units, moved.units);
     entry.verify = moved.verify;
+    // What is covered whole, and its checksum with it, counts no more.
+    for (auto covered = moved_.upper_bound(first);
+         covered != moved_.end() && covered->first + covered->second.units <= first + moved.units;) {
+        covered = moved_.erase(covered);
+    }
 }
 
 // Under the exclusive map mutex.
 void File::RemoveHoles(uint64_t offset, uint64_t length) {
-    if (!holes_.Empty()) {
-        holes_.Remove(offset, length);
+    if (holes_.Remove(offset, length)) {
         has_holes_ = !holes_.Empty();
         holes_dirty_ = true;
     }
@@ -257,7 +261,6 @@ void File::WriteGated(const char *data, uint64_t length, uint64_t offset) {
         const uint64_t from = std::max(offset, tail_start_);
         const uint64_t to = std::min(end, Size());
         memcpy(tail_.Data() + (from - tail_start_), data + (from - offset), to - from);
-        tail_dirty_ = true;
     }
     if (end > Size()) {
         const uint64_t size = Size();

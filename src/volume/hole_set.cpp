@@ -5,6 +5,48 @@
 
 namespace rawduck {
 
+void HoleSet::Add(uint64_t offset, uint64_t length) {
+    if (length == 0) {
+        return;
+    }
+    const auto next = holes_.lower_bound(offset);
+    if (next != holes_.begin() && std::prev(next)->second == offset) {
+        std::prev(next)->second = offset + length;
+    } else {
+        holes_[offset] = offset + length;
+    }
+}
+
+bool HoleSet::Remove(uint64_t offset, uint64_t length) {
+    if (length == 0) {
+        return false;
+    }
+    const uint64_t end = offset + length;
+    auto entry = holes_.lower_bound(offset);
+    bool changed = false;
+    if (entry != holes_.begin() && std::prev(entry)->second > offset) {
+        const auto before = std::prev(entry);
+        if (before->second > end) {
+            holes_.emplace_hint(entry, end, before->second);
+            before->second = offset;
+            return true;
+        }
+        before->second = offset;
+        changed = true;
+    }
+    while (entry != holes_.end() && entry->first < end) {
+        changed = true;
+        if (entry->second > end) {
+            auto rest = holes_.extract(entry); // its memory serves what is left of it
+            rest.key() = end;
+            holes_.insert(std::move(rest));
+            break;
+        }
+        entry = holes_.erase(entry);
+    }
+    return changed;
+}
+
 void HoleSet::ZeroFill(char *data, uint64_t offset, uint64_t length) const {
     const uint64_t end = offset + length;
     auto entry = holes_.lower_bound(offset);

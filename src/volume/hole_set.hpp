@@ -20,36 +20,9 @@ class HoleSet {
     bool Empty() const { return holes_.empty(); }
 
     //! The range must not touch a hole that is there, except at its ends.
-    void Add(uint64_t offset, uint64_t length) {
-        if (length == 0) {
-            return;
-        }
-        auto next = holes_.lower_bound(offset);
-        if (next != holes_.begin() && std::prev(next)->second == offset) {
-            std::prev(next)->second = offset + length;
-        } else {
-            holes_[offset] = offset + length;
-        }
-    }
-
-    void Remove(uint64_t offset, uint64_t length) {
-        const uint64_t end = offset + length;
-        auto entry = holes_.lower_bound(offset);
-        if (entry != holes_.begin() && std::prev(entry)->second > offset) {
-            entry = std::prev(entry);
-        }
-        while (entry != holes_.end() && entry->first < end) {
-            const uint64_t hole_begin = entry->first;
-            const uint64_t hole_end = entry->second;
-            entry = holes_.erase(entry);
-            if (hole_begin < offset) {
-                holes_[hole_begin] = offset;
-            }
-            if (hole_end > end) {
-                holes_[end] = hole_end;
-            }
-        }
-    }
+    void Add(uint64_t offset, uint64_t length);
+    //! Returns whether there was a hole in the range. When it throws, nothing has changed.
+    bool Remove(uint64_t offset, uint64_t length);
 
     //! Clears the parts of `data`, which holds the file's bytes from `offset`, that lie in holes.
     void ZeroFill(char *data, uint64_t offset, uint64_t length) const;

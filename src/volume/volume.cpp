@@ -181,7 +181,8 @@ void Volume::Move(const std::string &from, const std::string &to) {
         const bool same_nature =
             file->Kind() != FileKind::DIRECTORY && !file->IsTemp() &&
             KindFromName(to, FileKind::OTHER) != FileKind::TEMP &&
-            (target == state_->names.end() || target->second->Kind() != FileKind::DIRECTORY);
+            (target == state_->names.end() ||
+             (target->second->Kind() != FileKind::DIRECTORY && !target->second->IsTemp()));
         if (!same_nature) {
             throw Error(ErrorCode::UNSUPPORTED, state_->target.name + ": cannot move \"" + from + "\" to \"" +
                                                     to +
@@ -190,19 +191,7 @@ void Volume::Move(const std::string &from, const std::string &to) {
         if (from == to) {
             return;
         }
-        state_->CheckCreatable(to);
-        Item item(ItemType::MOVE, file->Id());
-        item.name = to;
-        std::vector<Extent> freed;
-        if (target != state_->names.end()) {
-            const std::shared_ptr<File> replaced = target->second;
-            freed = state_->Detach(target);
-            item.replaced_id = replaced->Published() ? replaced->Id() : 0;
-        }
-        state_->names.erase(from);
-        state_->names[to] = file;
-        file->Rename(to);
-        ticket = state_->log.Queue({std::move(item)}, std::move(freed));
+        ticket = state_->QueueMove(file, from, to);
     }
     if (!IsRecoveredLog(from, to)) {
         state_->log.Commit(ticket);

@@ -124,45 +124,78 @@ void VolumeState::CheckCreatable(const std::string &name) const {
 std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind) {
     CheckCreatable(name);
     auto file = std::make_shared<File>(context, next_file_id, name, kind, nullptr);
-    if (kind == FileKind::TEMP) {
-        temp_files++;
-    } else {
-        const std::vector<Item> items{CreateItem(next_file_id, kind, name)};
-        log.RequireRoom(items);
-        if (kind == FileKind::DIRECTORY) {
-            log.Queue(items);
+    const auto entry = names.emplace(name, file).first;
+    try {
+        if (kind != FileKind::TEMP) {
+            const std::vector<Item> items{CreateItem(next_file_id, kind, name)};
+            log.RequireRoom(items);
+            if (kind == FileKind::DIRECTORY) {
+                log.Queue(items);
+            }
         }
+    } catch (...) {
+        names.erase(entry);
+        throw;
     }
+    temp_files += kind == FileKind::TEMP ? 1 : 0;
     next_file_id++;
-    names[name] = file;
     return file;
 }
 
-std::vector<Extent> VolumeState::Detach(Names::iterator entry) {
-    std::shared_ptr<File> file = entry->second;
-    names.erase(entry);
-    file->MarkRemoved();
-    if (file->IsTemp()) {
-        temp_files--;
+uint64_t VolumeState::QueueFreed(File &file) {
+    return log.Queue({}, file.handles == 0 ? file.TakeExtents() : std::vector<Extent>());
+}
+
+uint64_t VolumeState::QueueMove(const std::shared_ptr<File> &file, const std::string &from,
+                                const std::string &to) {
+    CheckCreatable(to);
+    std::string name = to;
+    const auto [place, is_new] = names.emplace(to, nullptr);
+    const std::shared_ptr<File> replaced = place->second;
+    Item item(ItemType::MOVE, file->Id());
+    uint64_t ticket = 0;
+    try {
+        item.name = to;
+        const auto queue = [&](bool published) {
+            item.replaced_id = replaced && published ? replaced->Id() : 0;
+            ticket = log.Queue({std::move(item)});
+        };
+        replaced ? replaced->Retire(queue) : queue(false);
+    } catch (...) {
+        if (is_new) {
+            names.erase(place);
+        }
+        throw;
     }
-    return file->handles == 0 ? file->TakeExtents() : std::vector<Extent>();
+    place->second = file;
+    names.erase(from);
+    file->Rename(std::move(name));
+    return replaced ? QueueFreed(*replaced) : ticket;
 }
 
 uint64_t VolumeState::QueueRemove(Names::iterator entry) {
     const std::shared_ptr<File> file = entry->second;
-    std::vector<Extent> freed = Detach(entry);
-    if (file->IsTemp()) {
-        context.FreeTemporary(freed);
-        if (temp_files == 0) {
-            spill.Shrink();
+    bool known = false;
+    file->Retire([&](bool published) {
+        known = published && !file->IsTemp();
+        if (known) {
+            log.Queue({Item(ItemType::REMOVE, file->Id())});
         }
+    });
+    names.erase(entry);
+    if (known) {
+        return QueueFreed(*file);
+    }
+    const std::vector<Extent> freed = file->handles == 0 ? file->TakeExtents() : std::vector<Extent>();
+    if (!file->IsTemp()) {
+        space.Discard(freed);
         return 0;
     }
-    if (!file->Published()) {
-        space.Free(freed);
-        return 0;
+    context.FreeTemporary(freed);
+    if (--temp_files == 0) {
+        spill.Shrink();
     }
-    return log.Queue({Item(ItemType::REMOVE, file->Id())}, std::move(freed));
+    return 0;
 }
 
 } // namespace rawduck

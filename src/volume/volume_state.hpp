@@ -28,11 +28,14 @@ class VolumeState {
     bool HasChildren(const std::string &directory) const;
     void CheckCreatable(const std::string &name) const;
     std::shared_ptr<File> Create(const std::string &name, FileKind kind);
-    //! Takes a file out of the namespace. Returns its extents when nobody has it open.
-    std::vector<Extent> Detach(Names::iterator entry);
+    //! For a file that the log was just told is gone: what it covers is free with the next record when nobody
+    //! has it open, otherwise with its last close. Returns the ticket of that record.
+    uint64_t QueueFreed(File &file);
     //! Removes a file or a directory entry; returns the ticket to commit, 0 for one that the log does not
     //! know of.
     uint64_t QueueRemove(Names::iterator entry);
+    //! Gives a published file another name, replacing the file that has it; returns the ticket to commit.
+    uint64_t QueueMove(const std::shared_ptr<File> &file, const std::string &from, const std::string &to);
 
     const Target target;
     std::unique_ptr<TargetLock> lock;
