@@ -77,10 +77,8 @@ MUTATIONS = (
         "second-superblock",
         "the second superblock",
         "metadata_log.cpp",
-        "    WriteSuperblock(spare_superblock_);\n"
-        "    io_.Flush(); // one copy is durable before the other one is touched\n"
-        "    WriteSuperblock(1 - spare_superblock_);",
-        "    WriteSuperblock(0);\n    io_.Flush();",
+        "    WriteSuperblock(spare_superblock_);\n    WriteSuperblock(1 - spare_superblock_);",
+        "    WriteSuperblock(0);",
     ),
     Mutation(
         "superblock-order",

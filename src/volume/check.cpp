@@ -1,10 +1,10 @@
 #include "volume/check.hpp"
 
-#include "common/aligned_buffer.hpp"
 #include "common/error.hpp"
 #include "device/target_lock.hpp"
 #include "volume/metadata_log.hpp"
 #include "volume/registry.hpp"
+#include "volume/salvage_read.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -24,16 +24,26 @@ constexpr const char *DROP_TAIL_TEXT = "drop the unfinished record at the end of
 
 std::string RewriteSuperblockText(const VolumeImage &image) {
     return "write superblock " + std::to_string(1 - image.superblock_copy) + " anew from superblock " +
-           std::to_string(image.superblock_copy);
+           std::to_string(image.superblock_copy) + ", in a new epoch";
+}
+
+std::string SuperblockText(const VolumeImage &image, int number) {
+    const SuperblockState &copy = image.copies[number];
+    if (!copy.valid) {
+        return copy.problem + "; the other one is used" +
+               (image.damage.empty() ? ", the next write repairs it" : "");
+    }
+    return copy.epoch < image.superblock.epoch
+               ? "valid, of epoch " + std::to_string(copy.epoch) + "; the other one is newer and is used"
+               : "valid";
 }
 
 void ReportSuperblocks(const VolumeImage &image, std::vector<CheckFinding> &findings) {
+    const bool repairable = image.damage.empty() && !image.copies_agree;
     for (int i = 0; i < 2; i++) {
-        const SuperblockState &copy = image.copies[i];
-        findings.push_back(
-            {copy.valid ? Severity::OK : Severity::WARNING, "superblock " + std::to_string(i),
-             copy.valid ? "valid" : copy.problem + "; the other one is used, the next write repairs it",
-             i != image.superblock_copy && !image.copies_agree ? RewriteSuperblockText(image) : ""});
+        findings.push_back({image.copies[i].valid ? Severity::OK : Severity::WARNING,
+                            "superblock " + std::to_string(i), SuperblockText(image, i),
+                            i != image.superblock_copy && repairable ? RewriteSuperblockText(image) : ""});
     }
 }
 
@@ -43,8 +53,8 @@ void ReportLog(const VolumeImage &image, std::vector<CheckFinding> &findings) {
                         "epoch " + std::to_string(sb.epoch) + ", " + Count(sb.snapshot_bytes, "byte"), ""});
     if (!image.damage.empty()) {
         findings.push_back(
-            {Severity::ERROR, "log",
-             image.damage + "; what follows are the files as they were before it. They can be read: copy "
+            {Severity::ERROR, image.damage_place,
+             image.damage + ". What follows are the files as they were before that. They can be read: copy "
                             "what you need (rawduck cp), then format the volume anew. Nobody can tell what "
                             "the damaged part said, so it is not repaired",
              ""});
@@ -56,11 +66,16 @@ void ReportLog(const VolumeImage &image, std::vector<CheckFinding> &findings) {
                         image.torn_tail ? DROP_TAIL_TEXT : ""});
 }
 
-//! The main header of a DuckDB database file: "DUCK" behind the checksum of the first page.
-bool HasDatabaseHeader(BlockIo &io, const CatalogEntry &entry) {
+//! Of a database file's first page, which starts with DuckDB's main header: "DUCK" behind the page's
+//! checksum. Empty when all is well.
+std::string HeaderProblem(BlockIo &io, const CatalogEntry &entry) {
     char page[UNIT_SIZE];
-    io.Read(entry.extents.front().start * UNIT_SIZE, page, UNIT_SIZE);
-    return memcmp(page + 8, "DUCK", 4) == 0;
+    UnreadableLbas unreadable;
+    ReadAround(io, entry.extents.front().start * UNIT_SIZE, page, UNIT_SIZE, unreadable);
+    if (!unreadable.empty()) {
+        return "its first page cannot be read: " + unreadable.begin()->second;
+    }
+    return memcmp(page + 8, "DUCK", 4) == 0 ? "" : "its first page is not the header of a DuckDB database";
 }
 
 void ReportFiles(BlockIo &io, const VolumeImage &image, std::vector<CheckFinding> &findings) {
@@ -69,10 +84,11 @@ void ReportFiles(BlockIo &io, const VolumeImage &image, std::vector<CheckFinding
             continue;
         }
         const bool is_database = entry.kind == FileKind::DATABASE && entry.size >= UNIT_SIZE;
-        const bool sound = !is_database || HasDatabaseHeader(io, entry);
-        findings.push_back({sound ? Severity::OK : Severity::ERROR, "file " + entry.name,
-                            sound ? Count(entry.size, "byte") + " in " + Count(entry.extents.size(), "extent")
-                                  : "its first page is not the header of a DuckDB database",
+        const std::string problem = is_database ? HeaderProblem(io, entry) : "";
+        findings.push_back({problem.empty() ? Severity::OK : Severity::ERROR, "file " + entry.name,
+                            problem.empty()
+                                ? Count(entry.size, "byte") + " in " + Count(entry.extents.size(), "extent")
+                                : problem,
                             ""});
     }
 }
@@ -102,17 +118,9 @@ void RequireIdle(const Target &target, const char *what, const std::function<boo
     }
 }
 
-void RewriteSuperblock(BlockIo &io, const VolumeImage &image) {
-    AlignedBuffer buffer(UNIT_SIZE);
-    memcpy(buffer.Data(), &image.superblock, sizeof(image.superblock));
-    const uint64_t unit = image.superblock_copy == 1 ? 0 : image.superblock.capacity_units - 1;
-    io.Flush(); // the one that counts is durable before the other one is touched
-    io.Write(unit * UNIT_SIZE, buffer.Data(), buffer.Size(), PlacementClass::METADATA);
-    io.Flush();
-}
-
-//! A new epoch with the state as it is: the log behind it is empty.
-void DropTail(BlockIo &io, const VolumeImage &image) {
+// As a mount that writes would: everything that is written is a new epoch, with the state as it is and an
+// empty log. Superblocks change in no other way, so that what a damaged one may have begun stays invalid.
+void BeginEpoch(BlockIo &io, const VolumeImage &image) {
     MetadataLog log(io, image, [](const std::vector<Extent> &) {});
     log.Commit(log.Queue({Item(ItemType::VERIFY, 0)}));
 }
@@ -132,13 +140,17 @@ std::vector<std::string> RepairVolume(const std::string &target_name) {
                                                           "only read; repair it with a newer rawduck");
     }
     std::vector<std::string> done;
+    if (!image.damage.empty()) {
+        return done;
+    }
     if (!image.copies_agree) {
-        RewriteSuperblock(io, image);
         done.push_back(RewriteSuperblockText(image));
     }
-    if (image.damage.empty() && image.torn_tail) {
-        DropTail(io, image);
+    if (image.torn_tail) {
         done.push_back(DROP_TAIL_TEXT);
+    }
+    if (!done.empty()) {
+        BeginEpoch(io, image);
     }
     return done;
 }

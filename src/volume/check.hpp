@@ -20,11 +20,12 @@ struct CheckFinding {
 //! reported as findings.
 std::vector<CheckFinding> CheckVolume(const std::string &target_name);
 
-//! Does what the findings say under `repair`, and nothing that needs a guess about user data: a damaged or
-//! outdated superblock is written anew from the one that counts, and an unfinished record at the end of the
-//! log, which was never acknowledged, is dropped. A snapshot or a record in the middle of the log that is
-//! damaged stays as it is. There is no space to give back: what no file covers is free. Takes the exclusive
-//! lock; returns what was done. Throws Error as CheckVolume, and PERMISSION, READ_ONLY, CORRUPT, UNSUPPORTED.
+//! Does what the findings say under `repair`, and nothing that needs a guess about user data: it begins a new
+//! epoch, as a mount that writes does, which writes a damaged or outdated superblock anew from the one that
+//! counts and leaves behind an unfinished record at the end of the log, which was never acknowledged. A
+//! volume with anything else damaged stays as it is. There is no space to give back: what no file covers is
+//! free. Takes the exclusive lock; returns what was done. Throws Error as CheckVolume, and PERMISSION,
+//! READ_ONLY, CORRUPT, UNSUPPORTED.
 std::vector<std::string> RepairVolume(const std::string &target_name);
 
 } // namespace rawduck

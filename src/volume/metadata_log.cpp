@@ -173,6 +173,8 @@ void MetadataLog::WriteDurably(std::vector<Segment> segments, bool flush) {
 // The area that is overwritten here is the one that the superblock in use does not name. The other copy may
 // still name it: it was not flushed before the power went, or is damaged. So the first copy that is written
 // here is that one, and the copy that a mount relies on is touched only when there is another to rely on.
+// Both are durable when this returns, before anything of the epoch is acknowledged: a copy that is damaged
+// later takes nothing with it (choose_superblock.cpp).
 void MetadataLog::StartEpoch() {
     const std::string snapshot = catalog_->Snapshot();
     if (snapshot.size() > superblock_.metadata_units * UNIT_SIZE) {
@@ -183,6 +185,7 @@ void MetadataLog::StartEpoch() {
         io_.Flush();
         // A copy that is lost now may have begun the next epoch: the records of that must stay invalid.
         superblock_.epoch += superblocks_agree_ ? 0 : 1;
+        superblock_.generation += superblocks_agree_ ? 0 : 1;
     }
     superblock_.active_area ^= 1;
     superblock_.epoch++;
@@ -199,7 +202,6 @@ void MetadataLog::StartEpoch() {
     }
     io_.Flush(); // the snapshot, and all data that it publishes
     WriteSuperblock(spare_superblock_);
-    io_.Flush(); // one copy is durable before the other one is touched
     WriteSuperblock(1 - spare_superblock_);
     started_ = true;
     position_ = 0;
@@ -208,11 +210,12 @@ void MetadataLog::StartEpoch() {
     log_records_ = 0;
 }
 
+// Durable on return.
 void MetadataLog::WriteSuperblock(int copy) {
     AlignedBuffer buffer(UNIT_SIZE);
     memcpy(buffer.Data(), &superblock_, sizeof(superblock_));
     const uint64_t unit = copy == 0 ? 0 : superblock_.capacity_units - 1;
-    io_.Write(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE, PlacementClass::METADATA);
+    WriteDurably({{unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE, PlacementClass::METADATA}}, false);
 }
 
 void MetadataLog::ApplyToCatalog(const std::vector<Item> &items) {

@@ -2,10 +2,11 @@
 
 #include "common/aligned_buffer.hpp"
 #include "common/error.hpp"
+#include "volume/choose_superblock.hpp"
 #include "volume/format/crc32c.hpp"
+#include "volume/log_reader.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace rawduck {
 
@@ -14,68 +15,11 @@ namespace {
 //! A mount reads at most this much log, so that it stays fast; a longer log is cut short by a new snapshot.
 constexpr uint64_t LOG_BYTES_MAX = 16 * MIB;
 
-SuperblockState ReadSuperblock(BlockIo &io, uint64_t device_offset, Superblock &superblock,
-                               bool &unsupported) {
-    AlignedBuffer buffer(UNIT_SIZE);
-    io.Read(device_offset, buffer.Data(), UNIT_SIZE);
-    memcpy(&superblock, buffer.Data(), sizeof(superblock));
-    SuperblockState state;
-    state.problem = ExamineSuperblock(superblock, io.Caps().capacity_bytes, unsupported);
-    state.valid = state.problem.empty();
-    return state;
-}
-
-[[noreturn]] void ThrowUnreadable(const VolumeImage &image, bool unsupported,
-                                  const std::string &target_name) {
-    const std::string &first = image.copies[0].problem;
-    const std::string &second = image.copies[1].problem;
-    if (unsupported) {
-        throw Error(ErrorCode::UNSUPPORTED, target_name + ": cannot mount this volume: " + first);
-    }
-    if (first == "no rawduck superblock" && second == first) {
-        throw Error(ErrorCode::INVALID, target_name +
-                                            " is not a rawduck volume; make it one with `rawduck format " +
-                                            target_name + "` or nvme_format('" + target_name + "')");
-    }
-    throw Error(ErrorCode::CORRUPT, target_name + ": both superblocks are damaged (superblock 0: " + first +
-                                        "; superblock 1: " + second +
-                                        "); nothing was changed. Restore the volume from a backup");
-}
-
-void ChooseSuperblock(BlockIo &io, const std::string &target_name, VolumeImage &image) {
-    const uint64_t capacity = io.Caps().capacity_bytes;
-    if (capacity < MIN_VOLUME_BYTES) {
-        throw Error(ErrorCode::INVALID, target_name + " is not a rawduck volume: it has only " +
-                                            std::to_string(capacity) +
-                                            " bytes, and a volume has at least 16 MiB");
-    }
-    Superblock copies[2];
-    bool unsupported[2] = {false, false};
-    image.copies[0] = ReadSuperblock(io, 0, copies[0], unsupported[0]);
-    const uint64_t units = image.copies[0].valid ? copies[0].capacity_units : capacity / UNIT_SIZE;
-    image.copies[1] = ReadSuperblock(io, (units - 1) * UNIT_SIZE, copies[1], unsupported[1]);
-    if (!image.copies[0].valid && !image.copies[1].valid) {
-        ThrowUnreadable(image, unsupported[0], target_name);
-    }
-    int chosen = image.copies[0].valid ? 0 : 1;
-    if (image.copies[0].valid && image.copies[1].valid) {
-        if (copies[0].uuid != copies[1].uuid) {
-            // Left by formatting that was interrupted after superblock 0 was written.
-            image.copies[1] = {false, "it belongs to another volume"};
-        } else if (copies[1].generation > copies[0].generation) {
-            chosen = 1;
-        }
-    }
-    image.superblock = copies[chosen];
-    image.superblock_copy = chosen;
-    image.copies_agree =
-        image.copies[0].valid && image.copies[1].valid && copies[0].generation == copies[1].generation;
-    for (int i = 0; i < 2; i++) {
-        if (!image.copies[i].valid) {
-            image.warning = "superblock " + std::to_string(i) + " is damaged (" + image.copies[i].problem +
-                            "); the other one is in use, and the next write repairs it";
-        }
-    }
+[[noreturn]] void ThrowSnapshot(const Superblock &sb, const std::string &target_name,
+                                const std::string &problem) {
+    throw Error(ErrorCode::CORRUPT, target_name + ": the metadata snapshot of epoch " +
+                                        std::to_string(sb.epoch) + " " + problem +
+                                        "; nothing was changed. Restore the volume from a backup");
 }
 
 void LoadSnapshot(BlockIo &io, const std::string &target_name, VolumeImage &image) {
@@ -85,9 +29,15 @@ void LoadSnapshot(BlockIo &io, const std::string &target_name, VolumeImage &imag
         return;
     }
     AlignedBuffer buffer(AlignUp(sb.snapshot_bytes, UNIT_SIZE));
-    io.Read(sb.metadata_start[sb.active_area] * UNIT_SIZE, buffer.Data(), buffer.Size());
+    const uint64_t start = sb.metadata_start[sb.active_area] * UNIT_SIZE;
+    UnreadableLbas unreadable;
+    ReadAround(io, start, buffer.Data(), buffer.Size(), unreadable);
+    std::string problem = ErrorWithin(unreadable, start, sb.snapshot_bytes);
+    if (!problem.empty()) {
+        ThrowSnapshot(sb, target_name,
+                      "cannot be read (" + problem + "). Try again, the device may only have been disturbed");
+    }
     std::vector<Item> items;
-    std::string problem;
     bool whole = Crc32c(0, buffer.Data(), sb.snapshot_bytes) == sb.snapshot_crc;
     if (!whole) {
         problem = "its checksum is wrong";
@@ -97,78 +47,17 @@ void LoadSnapshot(BlockIo &io, const std::string &target_name, VolumeImage &imag
         whole = image.catalog->Apply(items[i], problem);
     }
     if (!whole) {
-        throw Error(ErrorCode::CORRUPT, target_name + ": the metadata snapshot of epoch " +
-                                            std::to_string(sb.epoch) + " is damaged (" + problem +
-                                            "); nothing was changed. Restore the volume from a backup");
+        ThrowSnapshot(sb, target_name, "is damaged (" + problem + ")");
     }
 }
 
-//! Walks the log through a window that slides forward, so that mounting reads little more than the log is
-//! long and needs memory for one read and one record.
-class LogReader {
-  public:
-    LogReader(BlockIo &io, const Superblock &sb)
-        : io_(io), sb_(sb), start_(LogStart(sb)), bytes_(LogEnd(sb) - start_) {}
+//! The data that a record vouches for. TORN counts more than UNREADABLE: then the record was never durable,
+//! whatever else became of its data.
+enum class DataState { WHOLE, TORN, UNREADABLE };
 
-    //! Is there a whole record of this epoch at `position`, in bytes from the start of the log? If so,
-    //! `header` is filled and `payload` is valid until the next call. Positions never decrease.
-    bool RecordAt(uint64_t position, RecordHeader &header, const char *&payload) {
-        const char *data = Load(position, sizeof(RecordHeader));
-        const uint64_t claimed = ClaimedRecordBytes(sb_.epoch, data, Available(position));
-        if (claimed == 0 || claimed > RECORD_BYTES_MAX) {
-            return false;
-        }
-        data = Load(position, claimed);
-        payload = data + sizeof(RecordHeader);
-        return CheckRecord(sb_.uuid, sb_.epoch, data, Available(position), header);
-    }
-
-    //! Does a whole record of this epoch lie behind the one, damaged or torn, at `position`? That one is
-    //! never longer than RECORD_BYTES_MAX, so the search ends there.
-    bool RecordBehind(uint64_t position) {
-        const uint64_t limit = std::min(bytes_, position + RECORD_BYTES_MAX + 1);
-        RecordHeader header;
-        const char *payload = nullptr;
-        for (uint64_t at = position + sb_.lba_size; at < limit; at += sb_.lba_size) {
-            if (RecordAt(at, header, payload)) {
-                return true;
-            }
-        }
-        return false;
-    }
-
-  private:
-    uint64_t Available(uint64_t position) const { return position < filled_ ? filled_ - position : 0; }
-
-    //! Moves the window so that it holds `length` bytes at `position`, or what the log has of them.
-    const char *Load(uint64_t position, uint64_t length) {
-        const uint64_t wanted = std::min(bytes_, position + length);
-        if (wanted > filled_) {
-            const uint64_t keep_from = std::min(AlignDown(position, UNIT_SIZE), filled_);
-            window_.DropFront(keep_from - window_start_);
-            window_start_ = keep_from;
-            const uint64_t until =
-                std::min(bytes_, std::max(AlignUp(wanted, UNIT_SIZE), filled_ + read_bytes_));
-            const uint64_t kept = window_.Size();
-            window_.Resize(until - window_start_);
-            io_.Read(start_ + filled_, window_.Data() + kept, until - filled_);
-            filled_ = until;
-            read_bytes_ = std::min(2 * read_bytes_, READ_BYTES_MAX);
-        }
-        return window_.Data() + (position - window_start_);
-    }
-
-    //! A short log costs one short read, a long one is read in pieces that keep a device busy.
-    static constexpr uint64_t READ_BYTES_FIRST = 128 * KIB, READ_BYTES_MAX = 4 * MIB;
-
-    BlockIo &io_;
-    const Superblock &sb_;
-    const uint64_t start_, bytes_; //!< of the log: where it begins on the target, and its greatest length
-    uint64_t window_start_ = 0, filled_ = 0, read_bytes_ = READ_BYTES_FIRST;
-    AlignedBuffer window_;
-};
-
-bool DataMatches(BlockIo &io, const Superblock &sb, const std::vector<Item> &items) {
+//! `unreadable` says what cannot be read.
+DataState ExamineData(BlockIo &io, const Superblock &sb, const std::vector<Item> &items,
+                      UnreadableLbas &unreadable) {
     for (const Item &item : items) {
         for (const Verify &range : item.verify) {
             const bool sane =
@@ -176,16 +65,17 @@ bool DataMatches(BlockIo &io, const Superblock &sb, const std::vector<Item> &ite
                 range.device_offset >= sb.data_start * UNIT_SIZE && range.length <= RECORD_BYTES_MAX &&
                 range.device_offset + range.length <= sb.data_end * UNIT_SIZE;
             if (!sane) {
-                return false;
+                return DataState::TORN;
             }
             AlignedBuffer buffer(range.length);
-            io.Read(range.device_offset, buffer.Data(), range.length);
-            if (Crc32c(0, buffer.Data(), range.length) != range.crc) {
-                return false;
+            ReadAround(io, range.device_offset, buffer.Data(), range.length, unreadable);
+            const bool readable = ErrorWithin(unreadable, range.device_offset, range.length).empty();
+            if (readable && Crc32c(0, buffer.Data(), range.length) != range.crc) {
+                return DataState::TORN;
             }
         }
     }
-    return true;
+    return unreadable.empty() ? DataState::WHOLE : DataState::UNREADABLE;
 }
 
 bool ApplyAll(Catalog &catalog, const std::vector<Item> &items, std::string &problem) {
@@ -197,58 +87,113 @@ bool ApplyAll(Catalog &catalog, const std::vector<Item> &items, std::string &pro
     return true;
 }
 
-// A record that has a successor was durable, with the data it publishes, before the successor was written.
-// Only the last one has to show that its data arrived.
-void ReplayLog(BlockIo &io, VolumeImage &image) {
-    const Superblock &sb = image.superblock;
-    LogReader log(io, sb);
-    std::vector<Item> previous;
-    uint64_t previous_bytes = 0, position = 0;
-    const auto accept = [&]() {
-        std::string problem;
-        if (!ApplyAll(*image.catalog, previous, problem)) {
-            image.damage = "log record " + std::to_string(image.log_records + 1) + ": " + problem;
-            return false;
+//! The file that has this byte of the target once the items are applied.
+std::string FileAt(const VolumeImage &image, const std::vector<Item> &items, uint64_t device_offset) {
+    Catalog catalog = *image.catalog;
+    std::string problem;
+    ApplyAll(catalog, items, problem);
+    const uint64_t unit = device_offset / UNIT_SIZE;
+    for (const auto &[id, entry] : catalog.Entries()) {
+        for (const Extent &extent : entry.extents) {
+            if (unit >= extent.start && unit - extent.start < extent.units) {
+                return entry.name;
+            }
         }
-        image.log_records += previous_bytes > 0 ? 1 : 0;
-        image.log_bytes += previous_bytes;
-        return true;
-    };
-    for (;;) {
+    }
+    return "that no longer exists";
+}
+
+constexpr const char *UNDECIDED = ", so nobody can tell whether it was finished and acknowledged. When the "
+                                  "device can read it again, the volume is sound";
+
+//! Applies one record after the other to the image, each once it is known to have been durable.
+class LogReplay {
+  public:
+    LogReplay(BlockIo &io, VolumeImage &image)
+        : io_(io), image_(image), sb_(image.superblock),
+          log_(io, sb_, LogStart(sb_), LogEnd(sb_) - LogStart(sb_)) {}
+
+    // A record that has a successor was durable, with the data it publishes, before the successor was
+    // written. Only the last one has to show that its data arrived.
+    void Run() {
         RecordHeader header;
         const char *payload = nullptr;
-        if (!log.RecordAt(position, header, payload)) {
-            break;
+        while (log_.RecordAt(position_, sb_.epoch, header, payload)) {
+            if (!AcceptPrevious() || !Take(header, payload)) {
+                return;
+            }
         }
-        if (!accept()) {
+        const std::string error = log_.ErrorAt(position_, sb_.epoch);
+        if (log_.RecordBehind(position_, sb_.epoch)) {
+            image_.damage = Name(true) + (error.empty() ? " is damaged" : " cannot be read (" + error + ")") +
+                            ", and whole records lie behind it";
+            AcceptPrevious();
             return;
         }
-        previous.clear();
-        previous_bytes = 0;
+        if (!error.empty()) {
+            image_.damage = Name(true) + ", if there was one, cannot be read (" + error + ")" + UNDECIDED;
+        }
+        AcceptLast();
+    }
+
+  private:
+    bool AcceptPrevious() {
         std::string problem;
-        const bool in_order = header.sequence == image.log_records + 1;
-        if (!in_order || !ParseItems(payload, header.payload_bytes, previous, problem)) {
-            image.damage = "log record " + std::to_string(image.log_records + 1) +
-                           (in_order ? ": " + problem : " is out of order");
-            return;
+        if (!ApplyAll(*image_.catalog, previous_, problem)) {
+            image_.damage = Name(false) + ": " + problem;
+            return false;
         }
-        previous_bytes = RecordFootprint(header.payload_bytes, sb.lba_size);
-        position += previous_bytes;
+        image_.log_records += previous_bytes_ > 0 ? 1 : 0;
+        image_.log_bytes += previous_bytes_;
+        return true;
     }
-    if (log.RecordBehind(position)) {
-        image.damage = "log record " + std::to_string(image.log_records + 1 + (previous_bytes > 0 ? 1 : 0)) +
-                       " is damaged, and whole records lie behind it";
+
+    bool Take(const RecordHeader &header, const char *payload) {
+        previous_.clear();
+        previous_bytes_ = 0;
+        std::string problem;
+        const bool in_order = header.sequence == image_.log_records + 1;
+        if (!in_order || !ParseItems(payload, header.payload_bytes, previous_, problem)) {
+            image_.damage = "log record " + std::to_string(image_.log_records + 1) +
+                            (in_order ? ": " + problem : " is out of order");
+            return false;
+        }
+        previous_bytes_ = RecordFootprint(header.payload_bytes, sb_.lba_size);
+        position_ += previous_bytes_;
+        return true;
     }
-    if (image.damage.empty() && !DataMatches(io, sb, previous)) {
-        image.torn_tail = true;
-        return;
+
+    //! "log record 5": the one that was read last, or the one behind it.
+    std::string Name(bool behind) const {
+        const uint64_t last = image_.log_records + (previous_bytes_ > 0 ? 1 : 0);
+        return "log record " + std::to_string(last + (behind ? 1 : 0));
     }
-    if (accept()) {
-        for (const Item &item : previous) {
-            image.last_verify.insert(image.last_verify.end(), item.verify.begin(), item.verify.end());
+
+    // Behind the last record the log may also be unreadable: then the record counts if its data is there.
+    void AcceptLast() {
+        UnreadableLbas unreadable;
+        const DataState state = ExamineData(io_, sb_, previous_, unreadable);
+        if (state == DataState::WHOLE && AcceptPrevious()) {
+            for (const Item &item : previous_) {
+                image_.last_verify.insert(image_.last_verify.end(), item.verify.begin(), item.verify.end());
+            }
+        }
+        image_.torn_tail = state == DataState::TORN;
+        if (state == DataState::UNREADABLE && image_.damage.empty()) {
+            const auto &[offset, error] = *unreadable.begin();
+            image_.damage = Name(false) + ", the last one, vouches for data of file " +
+                            FileAt(image_, previous_, offset) + " that cannot be read (" + error + ")" +
+                            UNDECIDED;
         }
     }
-}
+
+    BlockIo &io_;
+    VolumeImage &image_;
+    const Superblock &sb_;
+    LogReader log_;
+    std::vector<Item> previous_;
+    uint64_t previous_bytes_ = 0, position_ = 0;
+};
 
 } // namespace
 
@@ -263,7 +208,7 @@ uint64_t LogEnd(const Superblock &sb) {
 
 VolumeImage LoadVolumeImage(BlockIo &io, const std::string &target_name) {
     VolumeImage image;
-    ChooseSuperblock(io, target_name, image);
+    const std::string contradiction = ChooseSuperblock(io, target_name, image);
     if (image.superblock.lba_size % io.Caps().lba_size != 0) {
         throw Error(ErrorCode::UNSUPPORTED, target_name + ": the volume has LBAs of " +
                                                 std::to_string(image.superblock.lba_size) +
@@ -272,10 +217,21 @@ VolumeImage LoadVolumeImage(BlockIo &io, const std::string &target_name) {
                                                 "; move the image to a target with LBAs of 512 bytes");
     }
     LoadSnapshot(io, target_name, image);
-    ReplayLog(io, image);
+    LogReplay(io, image).Run();
     const std::vector<std::string> problems = image.catalog->Verify();
     if (!problems.empty() && image.damage.empty()) {
         image.damage = problems.front();
+    }
+    if (!contradiction.empty()) { // whatever the log says, it may be that of the wrong epoch
+        image.damage = contradiction;
+        image.damage_place = "superblocks";
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!image.copies[i].valid) {
+            image.warning = "superblock " + std::to_string(i) + " is damaged (" + image.copies[i].problem +
+                            "); the other one is in use" +
+                            (image.damage.empty() ? ", and the next write repairs it" : "");
+        }
     }
     return image;
 }

@@ -11,6 +11,7 @@ from support import SUPERBLOCK_BYTES, Image, attach, crc32c, one, run_cli
 
 UNIT = 4096
 SNAPSHOT_BYTES_OFFSET, ACTIVE_AREA_OFFSET, METADATA_START_OFFSET = 136, 128, 80
+EPOCH_OFFSET = 120
 RECORD_BYTES = 4096
 
 
@@ -43,6 +44,12 @@ def log_start(image):
     return start * UNIT + -(-snapshot // UNIT) * UNIT
 
 
+def epoch_of(image, number):
+    """By superblock 0 or 1."""
+    offset = image.superblock_offsets[number]
+    return struct.unpack_from("<Q", image.read(offset, SUPERBLOCK_BYTES), EPOCH_OFFSET)[0]
+
+
 def rows_of(target):
     with rawduck.connect() as con:
         attach(con, target, "x.duckdb", "(READ_ONLY)")
@@ -51,15 +58,41 @@ def rows_of(target):
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_damaged_superblock_is_written_anew(file_target, image, con, number):
-    whole = image.read(image.superblock_offsets[number], SUPERBLOCK_BYTES)
+    epoch = epoch_of(image, 1 - number)
     image.damage_superblock(number)
     before = check(con, file_target)
-    assert planned(before) == [f"write superblock {number} anew from superblock {1 - number}"]
+    step = f"write superblock {number} anew from superblock {1 - number}, in a new epoch"
+    assert planned(before) == [step]
     done = check(con, file_target, repair=True)
-    assert done[0]["detail"] == f"done: write superblock {number} anew from superblock {1 - number}"
+    assert done[0]["detail"] == f"done: {step}"
     assert {finding["severity"] for finding in done} == {"ok"}
     assert not planned(done)
-    assert image.read(image.superblock_offsets[number], SUPERBLOCK_BYTES) == whole
+    copies = [image.read(offset, SUPERBLOCK_BYTES) for offset in image.superblock_offsets]
+    assert copies[0] == copies[1]
+    assert epoch_of(image, number) == epoch + 2  # the damaged copy may have begun one
+    assert rows_of(file_target) == 1003
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_old_superblock_beside_a_damaged_one_is_not_repaired(file_target, image, con, number):
+    """The damaged one was the newer: commits were acknowledged in its epoch, and would be lost."""
+    old = image.read(0, SUPERBLOCK_BYTES)
+    attach(con, file_target, "x.duckdb")
+    for value in range(3):
+        con.execute(f"INSERT INTO x.t VALUES ({value})")
+    con.execute("DETACH x")
+    image.write(image.superblock_offsets[1 - number], old)
+    image.damage_superblock(number)
+    before = image.read(0, 4 << 20)
+    for repair in (False, True):
+        findings = check(con, file_target, repair)
+        errors = [finding for finding in findings if finding["severity"] == "error"]
+        assert [finding["what"] for finding in errors] == ["superblocks"]
+        assert "not repaired" in errors[0]["detail"]
+        assert not planned(findings)
+    with pytest.raises(duckdb.Error, match=r"takes no writes.*What was committed in that is lost"):
+        attach(con, file_target, "x.duckdb")
+    assert image.read(0, 4 << 20) == before
     assert rows_of(file_target) == 1003
 
 
@@ -76,9 +109,8 @@ def test_unfinished_record_is_dropped(file_target, image, con):
         "<QII", image.superblock_offsets[1] - UNIT * 512, UNIT, 1
     )
     header = bytearray(64)
-    struct.pack_into(
-        "<4sIQQIIq", header, 0, b"RDLG", 0, *struct.unpack_from("<Q", block, 120), sequence + 1, 32, 1, 1
-    )
+    (epoch,) = struct.unpack_from("<Q", block, EPOCH_OFFSET)
+    struct.pack_into("<4sIQQIIq", header, 0, b"RDLG", 0, epoch, sequence + 1, 32, 1, 1)
     struct.pack_into("<I", header, 4, crc32c(block[40:56] + bytes(header) + verify))
     image.write(at, bytes(header) + verify)
     before = check(con, file_target)

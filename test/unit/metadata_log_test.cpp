@@ -1,7 +1,6 @@
 //! What the log promises beyond ordering: freed space rests, failures stay contained, damage is told from a
 //! torn tail, commits are shared.
 
-#include "common/error.hpp"
 #include "io/engines/simulated.hpp"
 #include "volume/metadata_log.hpp"
 #include "volume_fixture.hpp"
@@ -70,16 +69,6 @@ class MetadataLogTest : public ::testing::Test {
     std::shared_ptr<SimulatedMedium> medium = NewMedium();
     std::shared_ptr<FlushCounter::Flushes> flushes = std::make_shared<FlushCounter::Flushes>();
 };
-
-ErrorCode FailureOf(const std::function<void()> &action) {
-    try {
-        action();
-    } catch (const Error &error) {
-        return error.Code();
-    }
-    ADD_FAILURE() << "no error";
-    return ErrorCode::INVALID;
-}
 
 } // namespace
 
@@ -203,28 +192,6 @@ TEST_F(MetadataLogTest, DamageInsideTheLogIsToldFromATornTail) {
     auto volume = Mount();
     EXPECT_EQ(ReadAll(*volume, "f").size(), 10u) << "what verifies can be read";
     EXPECT_EQ(FailureOf([&] { volume->Open("f", WriteMode()); }), ErrorCode::POISONED);
-}
-
-TEST_F(MetadataLogTest, RecordsOfAnEpochThatDidNotSurviveStayInvalid) {
-    const auto commit = [](Volume &volume, const char *bytes, int times) {
-        auto file = volume.Open("f", WriteMode());
-        for (int i = 0; i < times; i++) {
-            file->Append(bytes, 5);
-            file->Sync();
-        }
-    };
-    const std::unique_ptr<BlockIo> device = OpenIo();
-    std::string older(UNIT_SIZE, 0);
-    commit(*Mount(), "first", 1);
-    device->Read(0, &older[0], UNIT_SIZE);
-    commit(*Mount(), "later", 4);
-    // Superblock 0, written last, never left the cache, and superblock 1 has become unreadable: back to the
-    // epoch before.
-    device->Write(0, older.data(), UNIT_SIZE);
-    device->Write(CAPACITY - UNIT_SIZE, std::string(UNIT_SIZE, 'x').data(), UNIT_SIZE);
-    EXPECT_EQ(ReadAll(*Mount(), "f"), "first");
-    commit(*Mount(), "again", 2);
-    EXPECT_EQ(ReadAll(*Mount(), "f"), "firstagainagain");
 }
 
 TEST_F(MetadataLogTest, CommitsThatArriveTogetherShareFlushes) {

@@ -1,10 +1,12 @@
 //! A volume in memory that demands what a strict device would, for tests.
 #pragma once
 
+#include "common/error.hpp"
 #include "volume/registry.hpp"
 #include "volume/volume.hpp"
 
 #include <atomic>
+#include <functional>
 #include <gtest/gtest.h>
 #include <random>
 #include <string>
@@ -50,6 +52,20 @@ inline std::string ReadAll(Volume &volume, const std::string &name) {
     std::string content(file->Size(), '?');
     EXPECT_EQ(file->Read(&content[0], content.size(), 0), content.size());
     return content;
+}
+
+//! Of the error that is thrown, and its text; a failure of the test when there is none.
+inline ErrorCode FailureOf(const std::function<void()> &action, std::string *text = nullptr) {
+    try {
+        action();
+    } catch (const Error &error) {
+        if (text) {
+            *text = error.what();
+        }
+        return error.Code();
+    }
+    ADD_FAILURE() << "no error";
+    return ErrorCode::INVALID;
 }
 
 } // namespace rawduck

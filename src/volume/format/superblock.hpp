@@ -1,8 +1,9 @@
 //! The superblock: where everything is, and which snapshot is the current one. Two copies, in the first and
 //! in the last unit of the target; the valid one with the higher generation counts.
 //!
-//! Invariant: a superblock is written only after the snapshot that it names is durable, and copy 1 only after
-//! copy 0 is durable, so at every moment at least one copy on the device is whole and names a whole snapshot.
+//! Invariant: a superblock is written only after the snapshot that it names is durable, and one copy only
+//! after the other is durable, so at every moment at least one copy on the device is whole and names a whole
+//! snapshot. Nothing of an epoch is acknowledged before both copies name it.
 #pragma once
 
 #include "common/units.hpp"
