@@ -3,34 +3,29 @@
 //! name it, and only then its first log record is written (MetadataLog::StartEpoch). Repair does the same and
 //! nothing else. Hence what a mount concludes from the two copies, in either order:
 //!
-//!     copies                     how that came about            goes by     lost          writing
-//!     -------------------------  -----------------------------  ----------  ------------ -------------------
-//!     both valid, the same       nothing special                both        nothing       yes
-//!     both valid, one is newer   the power went between the     the newer   nothing       yes, in a new
-//!     epoch
-//!                                two writes, or after the
-//!                                first of them failed
-//!     valid + damaged, no        the power went in the write    the valid   nothing that  yes, in a new
-//!     epoch: record of a later epoch    of the damaged one, or it      one         was           one number
-//!     is left
-//!                                was damaged since; then the                acknowledged  out, which the
-//!                                valid one is as new                                      damaged copy may
-//!                                                                                         have begun
-//!     valid + damaged, records   the valid one is old, which    the valid   what the      no, an error:
-//!     commits of a later epoch lie in    takes a device that lost a     one         later epoch   of that
-//!     epoch were the other metadata area    durable write, and the newer                acknowledged
-//!     acknowledged
-//!                                one was damaged
-//!     both valid, of one         never written like that        the later   unknown       no, an error
-//!     generation, and differ                                    epoch
-//!     both valid, of two         copying one volume over        copy 0      unknown       no, an error
-//!     volumes                    another was cut short
-//!     one by a newer rawduck     an upgrade was cut short       none        nothing       refused
-//!     both damaged               more than one thing failed     none        everything    refused
+// clang-format off
+//!     copies                       how that came about              goes by    lost               writing
+//!     ---------------------------  -------------------------------  ---------  -----------------  ----------------
+//!     valid, valid: the same       nothing special                  both       nothing            yes
+//!     valid, valid: one is newer   the power went between the two   the newer  nothing            yes
+//!                                  writes, or the second failed
+//!     valid, damaged: no record    the power went in the write of   the valid  nothing that was   yes, leaving out
+//!     of a later epoch             the damaged one, or it was                  acknowledged       the epoch that it
+//!                                  damaged since                                                  may have begun
+//!     valid, damaged: records of   the device lost a durable write  the valid  what that epoch    no: an error
+//!     a later epoch lie in the     of the one, and the other was               acknowledged
+//!     area it does not name        damaged
+//!     valid, valid: of one         never written like that          the later  unknown            no: an error
+//!     generation, and differ                                        epoch
+//!     valid, valid: two volumes    copying one volume over another  copy 0     unknown            no: an error
+//!                                  was cut short
+//!     any, newer format            an upgrade was cut short         none       nothing            refused
+//!     damaged, damaged             more than one thing failed       none       everything         refused
+// clang-format on
 //!
 //! Damaged is: cannot be read, a wrong checksum, or a layout that this target cannot have. Formatting zeros
 //! copy 1, writes copy 0 and writes copy 1, each durable before the next: what it leaves when the power goes
-//! is valid + damaged. What is in the newer of two copies that differ was not acknowledged, so it may be
+//! is valid and damaged. What is in the newer of two copies that differ was not acknowledged, so it may be
 //! there or not: damage to that copy before the next write goes back to the older one.
 #include "volume/choose_superblock.hpp"
 
