@@ -73,6 +73,16 @@ Item CreateItem(uint64_t file_id, FileKind kind, const std::string &name) {
     return CreateItem(file_id, entry);
 }
 
+// Items are padded to 8 bytes, of which everything but names and tails is a multiple.
+uint64_t EntryBytes(uint64_t name_bytes, uint64_t tail_bytes, uint64_t extents, uint64_t holes) {
+    static const uint64_t create = ItemBytes(Item(ItemType::CREATE, 0));
+    static const uint64_t size = ItemBytes(Item(ItemType::SIZE, 0));
+    uint64_t bytes = create + AlignUp(name_bytes, 8) + size + AlignUp(tail_bytes, 8);
+    bytes += extents > 0 ? ITEM_HEADER_BYTES + sizeof(Extent) * extents : 0;
+    bytes += holes > 0 ? ITEM_HEADER_BYTES + sizeof(Hole) * holes : 0;
+    return bytes;
+}
+
 uint64_t CatalogEntry::Units() const {
     return extents.empty() ? 0 : extents.back().file_unit + extents.back().units;
 }
@@ -86,15 +96,7 @@ bool Catalog::Inside(const Extent &extent) const {
 }
 
 uint64_t Catalog::EncodedBytes(const CatalogEntry &entry) {
-    uint64_t bytes = ItemBytes(CreateItem(0, entry)) + ItemBytes(SizeItem(0, entry));
-    // Extents and holes are counted without copying them: this runs for every record.
-    if (!entry.extents.empty()) {
-        bytes += ITEM_HEADER_BYTES + sizeof(Extent) * entry.extents.size();
-    }
-    if (!entry.holes.empty()) {
-        bytes += ITEM_HEADER_BYTES + sizeof(Hole) * entry.holes.size();
-    }
-    return bytes;
+    return EntryBytes(entry.name.size(), entry.tail.size(), entry.extents.size(), entry.holes.size());
 }
 
 bool Catalog::Apply(const Item &item, std::string &problem) {

@@ -23,6 +23,9 @@ struct CatalogEntry {
     uint64_t Units() const;      //!< covered by the extents
 };
 
+//! What a file takes in a snapshot, in bytes.
+uint64_t EntryBytes(uint64_t name_bytes, uint64_t tail_bytes, uint64_t extents, uint64_t holes);
+
 //! The item that creates a file now.
 Item CreateItem(uint64_t file_id, FileKind kind, const std::string &name);
 

@@ -29,6 +29,7 @@ class ExtentMap {
     std::vector<Extent> Slice(uint64_t from, uint64_t to) const;
 
     uint64_t Units() const { return units_; }
+    size_t Count() const { return places_.size(); }
     //! The unit behind the last extent on the target: where growing contiguously would continue.
     Unit End() const;
     //! All of them, copied.

@@ -16,6 +16,7 @@
 #include "volume/extent_map.hpp"
 #include "volume/hole_set.hpp"
 #include "volume/metadata_log.hpp"
+#include "volume/metadata_room.hpp"
 #include "volume/space.hpp"
 #include "volume/spill_buffer.hpp"
 
@@ -32,6 +33,7 @@ struct FileContext {
     BlockIo &io;
     Space &space;
     MetadataLog &log;
+    MetadataRoom &room;
     SpillBuffer &spill;
     Deallocator &deallocator;
     uint32_t lba_size;
@@ -43,14 +45,17 @@ struct FileContext {
 //! Thread-safe, except that the members marked so are guarded by the volume's names mutex.
 class File {
   public:
-    //! `entry` is null for a file that is being created.
+    //! `entry` is null for a file that is being created, which throws Error NO_SPACE when there is no room
+    //! for its metadata.
     File(const FileContext &context, uint64_t id, std::string name, FileKind kind, const CatalogEntry *entry);
 
     uint64_t Id() const { return id_; }
     FileKind Kind() const { return kind_; }
     bool IsTemp() const { return kind_ == FileKind::TEMP; }
     std::string Name() const;
-    void Rename(std::string name);
+    //! Calls `queue`, which tells the log that the file has this name now; when it throws, or there is no
+    //! room for the name, nothing has changed.
+    void Rename(std::string name, const std::function<void()> &queue);
     uint64_t Size() const { return size_.load(std::memory_order_acquire); }
     FileInfo Info() const;
 
@@ -62,8 +67,11 @@ class File {
 
     //! Data, size and everything queued before become durable.
     void Sync();
-    //! Gives back space behind the size that was only reserved. For the last writer's close.
+    //! Writes what can be written and gives back space behind the size that was only reserved. For the last
+    //! writer's close.
     void ReleaseReservation();
+    //! Gives back the space only. For when others need it.
+    void GiveBackReservation();
 
     //! Whether the log knows of the file. A new one is told with its first publish, so that a power cut
     //! before it leaves no empty file behind, which DuckDB would refuse to open. True only once the item
@@ -87,6 +95,24 @@ class File {
         Verify verify; //!< of a header page: its content, so that it needs no flush of its own
     };
 
+    //! Room for what a change may add to the file's entry in a snapshot. Made under the gate, before the
+    //! locks of the map, and gone before the gate is opened.
+    class Growth {
+      public:
+        explicit Growth(File &file) : file_(file) {}
+        ~Growth();
+        Growth(const Growth &) = delete;
+        Growth &operator=(const Growth &) = delete;
+        //! Throws Error NO_SPACE.
+        void Take(uint64_t bytes, MetadataUse use);
+
+      private:
+        File &file_;
+        uint64_t taken_ = 0;
+    };
+    uint64_t EntryLength() const;
+    uint64_t TailRoom(uint64_t size) const;
+
     // file_read.cpp
     void ReadDevice(char *data, uint64_t length, uint64_t offset) const;
     void ReadUnaligned(char *data, uint64_t length, uint64_t offset) const;
@@ -94,22 +120,23 @@ class File {
 
     // file_write.cpp
     void WriteOnce(const char *data, uint64_t length, uint64_t offset);
-    bool HasReplaced() const;
+    void MakeSpace();
+    void TakeForWrite(Growth &growth, uint64_t offset, uint64_t end);
     bool TryWriteAligned(const char *data, uint64_t length, uint64_t offset);
     void WriteGated(const char *data, uint64_t length, uint64_t offset);
     void WriteDevice(const char *data, uint64_t length, uint64_t offset);
     uint64_t DurableBytes(uint64_t offset, uint64_t length) const;
-    void WriteElsewhere(const char *data, uint64_t length, uint64_t offset);
-    std::vector<Extent> AllocateElsewhere(uint64_t first_unit, uint64_t units);
+    void WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Growth &growth);
+    std::vector<Extent> AllocateElsewhere(uint64_t first_unit, uint64_t units, Growth &growth);
     void SwitchTo(const std::vector<Extent> &fresh, const Moved &moved);
     void RemoveHoles(uint64_t offset, uint64_t length);
-    void OverwriteDevice(const char *data, uint64_t length, uint64_t offset);
+    void OverwriteDevice(const char *data, uint64_t length, uint64_t offset, Growth &growth);
     void MergeUnaligned(const char *data, uint64_t length, uint64_t offset);
-    void ReplacePart(const char *data, uint64_t length, uint64_t offset);
+    void ReplacePart(const char *data, uint64_t length, uint64_t offset, Growth &growth);
     void AppendGated(const char *data, uint64_t length);
     void ExtendTo(uint64_t offset);
     void DrainTail();
-    void EnsureUnits(uint64_t units);
+    void EnsureUnits(uint64_t units, Growth &growth);
 
     // file_publish.cpp
     uint64_t QueuePublish();
@@ -128,6 +155,8 @@ class File {
 
     mutable std::mutex name_mutex_;
     std::string name_;
+    FileMetadata metadata_;
+    bool any_tail_fits_ = false; //!< there is room for the longest tail, whatever the size
 
     std::mutex publish_mutex_;
     mutable Gate gate_;

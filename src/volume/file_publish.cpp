@@ -21,22 +21,54 @@ void FileContext::FreeTemporary(const std::vector<Extent> &extents) const {
 
 File::File(const FileContext &context, uint64_t id, std::string name, FileKind kind,
            const CatalogEntry *entry)
-    : context_(context), id_(id), kind_(kind), name_(std::move(name)), modified_us_(NowUs()),
-      published_(entry != nullptr || kind == FileKind::DIRECTORY) {
-    if (!entry) {
+    : context_(context), id_(id), kind_(kind), name_(std::move(name)), metadata_(context.room),
+      modified_us_(NowUs()), published_(entry != nullptr || kind == FileKind::DIRECTORY) {
+    // Commits end anywhere in an LBA: a log that is there always has room for them.
+    const bool is_log = kind_ == FileKind::WAL;
+    if (entry) {
+        for (const Extent &extent : entry->extents) {
+            map_.Append(static_cast<Unit>(extent.start), extent.units);
+        }
+        holes_ = HoleSet(entry->holes);
+        has_holes_ = !holes_.Empty();
+        size_ = durable_size_ = entry->size;
+        durable_units_ = map_.Units();
+        modified_us_ = entry->modified_us;
+        durable_tail_ = entry->tail;
+        tail_.Append(entry->tail.data(), entry->tail.size());
+        tail_start_ = entry->size - entry->tail.size();
+        const uint64_t length = EntryLength();
+        metadata_.BeginFound(length);
+        any_tail_fits_ = is_log;
+        any_tail_fits_ = is_log && metadata_.TryKeep(EntryLength() - length, MetadataUse::LOG);
+    } else if (!IsTemp()) {
+        any_tail_fits_ = is_log;
+        metadata_.Begin(EntryLength(), is_log ? MetadataUse::LOG : MetadataUse::CREATE);
+    }
+}
+
+// What the file takes in a snapshot as it is now.
+uint64_t File::EntryLength() const {
+    return IsTemp() ? 0 : EntryBytes(name_.size(), TailRoom(Size()), map_.Count(), holes_.Count());
+}
+
+uint64_t File::TailRoom(uint64_t size) const {
+    return any_tail_fits_ ? context_.lba_size - 1 : size % context_.lba_size;
+}
+
+void File::Growth::Take(uint64_t bytes, MetadataUse use) {
+    if (file_.IsTemp()) {
         return;
     }
-    for (const Extent &extent : entry->extents) {
-        map_.Append(static_cast<Unit>(extent.start), extent.units);
+    file_.metadata_.Take(bytes, file_.kind_ == FileKind::WAL ? MetadataUse::LOG : use);
+    taken_ += bytes;
+}
+
+File::Growth::~Growth() {
+    if (taken_ > 0) {
+        std::unique_lock<std::shared_mutex> guard(file_.map_mutex_);
+        file_.metadata_.Settle(taken_, file_.EntryLength());
     }
-    holes_ = HoleSet(entry->holes);
-    has_holes_ = !holes_.Empty();
-    size_ = durable_size_ = entry->size;
-    durable_units_ = map_.Units();
-    modified_us_ = entry->modified_us;
-    durable_tail_ = entry->tail;
-    tail_.Append(entry->tail.data(), entry->tail.size());
-    tail_start_ = entry->size - entry->tail.size();
 }
 
 std::string File::Name() const {
@@ -44,9 +76,20 @@ std::string File::Name() const {
     return name_;
 }
 
-void File::Rename(std::string name) {
-    std::lock_guard<std::mutex> guard(name_mutex_);
-    name_ = std::move(name);
+void File::Rename(std::string name, const std::function<void()> &queue) {
+    const uint64_t before = EntryBytes(Name().size(), 0, 0, 0), after = EntryBytes(name.size(), 0, 0, 0);
+    const uint64_t more = after - std::min(before, after);
+    metadata_.Take(more, MetadataUse::LOG);
+    try {
+        queue();
+    } catch (...) {
+        metadata_.GiveBack(more);
+        throw;
+    }
+    std::unique_lock<std::shared_mutex> guard(map_mutex_);
+    std::lock_guard<std::mutex> name_guard(name_mutex_);
+    name_.swap(name);
+    metadata_.Renamed(more, before, after);
 }
 
 FileInfo File::Info() const {
@@ -100,9 +143,10 @@ void File::CommitGated(uint64_t ticket) {
     tail_queued_ = 0;
 }
 
-// Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty. What is pending is forgotten,
-// and the file passes for published, only when the log has taken the items: until then a failure leaves
-// everything to the next publish, and nobody queues anything about a file before the item that creates it.
+// Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty. What is pending is
+// forgotten, and the file passes for published, only when the log has taken the items: until then a failure
+// leaves everything to the next publish, and nobody queues anything about a file before the item that creates
+// it.
 uint64_t File::QueuePublish() {
     if (AlignDown(tail_.Size(), context_.lba_size) > VERIFY_BYTES_MAX) {
         DrainTail(); // too much to vouch for: flushed before the record
@@ -135,6 +179,7 @@ uint64_t File::QueuePublish() {
         throw;
     }
     published_ = true;
+    metadata_.Published(EntryLength());
     tail_queued_ = whole;
     moved_.clear();
     replaced_.clear();
@@ -218,6 +263,8 @@ void File::Truncate(uint64_t size) {
                                             std::to_string(size) + " bytes, the file has only " +
                                             std::to_string(Size()));
     }
+    Growth growth(*this);
+    growth.Take(TailRoom(size) > TailRoom(Size()) ? context_.lba_size : 0, MetadataUse::LOG);
     CutTail(size);
     try {
         PublishCut(size);
@@ -307,10 +354,18 @@ void File::ReleaseReservation() {
     context_.space.Free(map_.Truncate(AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE));
 }
 
+void File::GiveBackReservation() {
+    // Whoever writes into what is reserved has closed the gate, or has made it part of the file.
+    std::shared_lock<Gate> gate(gate_);
+    std::unique_lock<std::shared_mutex> guard(map_mutex_);
+    context_.space.Free(map_.Truncate(AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE));
+}
+
 void File::Retire(const std::function<void(bool published)> &queue) {
     std::lock_guard<std::mutex> publish(publish_mutex_);
     queue(Published());
     removed_ = true;
+    metadata_.Retire();
 }
 
 std::vector<Extent> File::TakeExtents() {

@@ -37,11 +37,10 @@ void File::Write(const char *data, uint64_t length, uint64_t offset) {
     try {
         WriteOnce(data, length, offset);
     } catch (const Error &error) {
-        // A full volume has room to replace a few blocks; a publish gives back where they lay before.
-        if (error.Code() != ErrorCode::NO_SPACE || !HasReplaced()) {
+        if (error.Code() != ErrorCode::NO_SPACE) {
             throw;
         }
-        Sync();
+        MakeSpace();
         WriteOnce(data, length, offset);
     }
     modified_us_ = NowUs();
@@ -54,17 +53,48 @@ void File::WriteOnce(const char *data, uint64_t length, uint64_t offset) {
     }
 }
 
-bool File::HasReplaced() const {
-    std::shared_lock<std::shared_mutex> guard(map_mutex_);
-    return !replaced_.empty();
+// A full volume has room to replace a few blocks; a publish gives back where they lay before. And files
+// reserve more than they have.
+void File::MakeSpace() {
+    bool replaced = false;
+    {
+        std::shared_lock<std::shared_mutex> guard(map_mutex_);
+        replaced = !replaced_.empty();
+    }
+    if (replaced) {
+        Sync();
+    }
+    context_.space.TakeBack();
+}
+
+// What the write may add to the file's entry, but for new extents: its tail, the ends of holes that it cuts,
+// and the hole that it leaves, or that covers what is not written yet. Under the gate.
+void File::TakeForWrite(Growth &growth, uint64_t offset, uint64_t end) {
+    const uint64_t size = Size();
+    const uint64_t tail = TailRoom(std::max(end, size)), tail_before = TailRoom(size);
+    const bool holes = end > size || has_holes_;
+    growth.Take((tail > tail_before ? AlignUp(tail - tail_before, 8) + 8 : 0) +
+                    (holes ? ITEM_HEADER_BYTES + 3 * sizeof(Hole) : 0),
+                MetadataUse::GROW);
 }
 
 uint64_t File::Append(const char *data, uint64_t length) {
-    std::unique_lock<Gate> gate(gate_);
-    const uint64_t offset = Size();
-    WriteGated(data, length, offset);
-    modified_us_ = NowUs();
-    return offset;
+    const auto append = [&] {
+        std::unique_lock<Gate> gate(gate_);
+        const uint64_t offset = Size();
+        WriteGated(data, length, offset);
+        modified_us_ = NowUs();
+        return offset;
+    };
+    try {
+        return append();
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::NO_SPACE) {
+            throw;
+        }
+    }
+    MakeSpace();
+    return append();
 }
 
 // The path of database blocks and spilled blocks: aligned, many threads at once.
@@ -84,9 +114,11 @@ bool File::TryWriteAligned(const char *data, uint64_t length, uint64_t offset) {
     if (log_like && end > Size() && length < DIRECT_APPEND_BYTES_MIN) {
         return false;
     }
+    Growth growth(*this);
+    TakeForWrite(growth, offset, end);
     if (end > Size()) {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
-        EnsureUnits(AlignUp(end, UNIT_SIZE) / UNIT_SIZE);
+        EnsureUnits(AlignUp(end, UNIT_SIZE) / UNIT_SIZE, growth);
         const uint64_t size = Size();
         if (end > size) {
             // A hole until the data is there: a Sync of another thread may publish this size before.
@@ -96,7 +128,7 @@ bool File::TryWriteAligned(const char *data, uint64_t length, uint64_t offset) {
         }
     }
     if (durable > 0) {
-        WriteElsewhere(data, durable, offset);
+        WriteElsewhere(data, durable, offset, growth);
     }
     if (length > durable) {
         WriteDevice(data + durable, length - durable, offset + durable);
@@ -134,10 +166,10 @@ uint64_t File::DurableBytes(uint64_t offset, uint64_t length) const {
 // Replaces durable units, the last one perhaps in part. What a mount would read now stays as it is until the
 // next publish switches to the new place: DuckDB rewrites blocks of metadata that its durable header refers
 // to, and a torn write would leave neither the old content nor the new. Under the gate.
-void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset) {
+void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Growth &growth) {
     Moved moved;
     moved.units = AlignUp(length, UNIT_SIZE) / UNIT_SIZE;
-    const std::vector<Extent> fresh = AllocateElsewhere(offset / UNIT_SIZE, moved.units);
+    const std::vector<Extent> fresh = AllocateElsewhere(offset / UNIT_SIZE, moved.units, growth);
     try {
         Request request;
         request.opcode = Opcode::WRITE;
@@ -166,7 +198,7 @@ void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset) {
     SwitchTo(fresh, moved);
 }
 
-std::vector<Extent> File::AllocateElsewhere(uint64_t first_unit, uint64_t units) {
+std::vector<Extent> File::AllocateElsewhere(uint64_t first_unit, uint64_t units, Growth &growth) {
     Unit hint{0};
     if (first_unit > 0) {
         std::shared_lock<std::shared_mutex> guard(map_mutex_);
@@ -176,18 +208,28 @@ std::vector<Extent> File::AllocateElsewhere(uint64_t first_unit, uint64_t units)
     }
     const SpaceUse use = first_unit * UNIT_SIZE < HEAD_BYTES ? SpaceUse::HEADER : SpaceUse::REPLACEMENT;
     std::vector<Extent> fresh;
-    for (uint64_t done = 0; done < units;) {
-        const Allocator::Result found = context_.space.Allocate(units - done, hint, false, use);
-        if (found.units == 0) {
-            context_.space.Free(fresh);
-            throw Error(ErrorCode::NO_SPACE, context_.io.TargetName() +
-                                                 ": the volume is full: no space to replace " +
-                                                 std::to_string(units * UNIT_SIZE) + " bytes of \"" + Name() +
-                                                 "\"; remove files from it, or use a larger volume");
+    try {
+        for (uint64_t done = 0; done < units;) {
+            growth.Take(2 * sizeof(Extent), MetadataUse::REPLACE); // one becomes three
+            fresh.emplace_back(Extent{first_unit + done, 0, 0});
+            const Allocator::Result found = context_.space.Allocate(units - done, hint, false, use);
+            if (found.units == 0) {
+                throw Error(ErrorCode::NO_SPACE,
+                            context_.io.TargetName() + ": the volume is full: no space to replace " +
+                                std::to_string(units * UNIT_SIZE) + " bytes of \"" + Name() +
+                                "\"; remove files from it, or use a larger volume");
+            }
+            fresh.back().start = Index(found.start);
+            fresh.back().units = found.units;
+            done += found.units;
+            hint = found.start + found.units;
         }
-        fresh.push_back(Extent{first_unit + done, Index(found.start), found.units});
-        done += found.units;
-        hint = found.start + found.units;
+    } catch (...) {
+        if (!fresh.empty() && fresh.back().units == 0) {
+            fresh.pop_back();
+        }
+        context_.space.Free(fresh);
+        throw;
     }
     return fresh;
 }
@@ -223,39 +265,46 @@ void File::RemoveHoles(uint64_t offset, uint64_t length) {
 }
 
 // Under the exclusive map mutex. All or nothing: a file that does not fit leaves the space to others.
-void File::EnsureUnits(uint64_t units) {
+void File::EnsureUnits(uint64_t units, Growth &growth) {
     const SpaceUse use = kind_ == FileKind::WAL ? SpaceUse::LOG : SpaceUse::CONTENT;
     const uint64_t units_before = map_.Units();
-    while (map_.Units() < units) {
-        const uint64_t missing = units - map_.Units();
-        const uint64_t growth = std::min(std::max(map_.Units(), GROWTH_UNITS_MIN), GROWTH_UNITS_MAX);
-        const uint64_t fair = context_.space.FreeUnits() / GROWTH_FREE_SHARE;
-        const uint64_t wanted = std::max(missing, std::min(growth, fair));
-        const Allocator::Result found = context_.space.Allocate(wanted, map_.End(), IsTemp(), use);
-        if (found.units == 0) {
-            context_.space.Free(map_.Truncate(units_before));
-            throw Error(ErrorCode::NO_SPACE, context_.io.TargetName() +
-                                                 ": the volume is full: cannot grow \"" + Name() + "\" by " +
-                                                 std::to_string(missing * UNIT_SIZE) +
-                                                 " bytes; remove files from it, or use a larger volume");
+    try {
+        while (map_.Units() < units) {
+            growth.Take(ITEM_HEADER_BYTES + sizeof(Extent), MetadataUse::GROW);
+            const uint64_t missing = units - map_.Units();
+            const uint64_t most = std::min(std::max(map_.Units(), GROWTH_UNITS_MIN), GROWTH_UNITS_MAX);
+            const uint64_t fair = context_.space.FreeUnits() / GROWTH_FREE_SHARE;
+            const uint64_t wanted = std::max(missing, std::min(most, fair));
+            const Allocator::Result found = context_.space.Allocate(wanted, map_.End(), IsTemp(), use);
+            if (found.units == 0) {
+                throw Error(ErrorCode::NO_SPACE, context_.io.TargetName() +
+                                                     ": the volume is full: cannot grow \"" + Name() +
+                                                     "\" by " + std::to_string(missing * UNIT_SIZE) +
+                                                     " bytes; remove files from it, or use a larger volume");
+            }
+            map_.Append(found.start, found.units);
         }
-        map_.Append(found.start, found.units);
+    } catch (...) {
+        context_.space.Free(map_.Truncate(units_before));
+        throw;
     }
 }
 
 // Everything that is not an aligned write in place, under the exclusive gate.
 void File::WriteGated(const char *data, uint64_t length, uint64_t offset) {
     const uint64_t end = offset + length;
+    Growth growth(*this);
+    TakeForWrite(growth, offset, end);
     {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
-        EnsureUnits(AlignUp(std::max(end, Size()), UNIT_SIZE) / UNIT_SIZE);
+        EnsureUnits(AlignUp(std::max(end, Size()), UNIT_SIZE) / UNIT_SIZE, growth);
     }
     if (offset > Size()) {
         ExtendTo(offset);
     }
     const uint64_t device_end = std::min(end, tail_.Empty() ? Size() : tail_start_);
     if (offset < device_end) {
-        OverwriteDevice(data, device_end - offset, offset);
+        OverwriteDevice(data, device_end - offset, offset, growth);
     }
     if (!tail_.Empty() && end > tail_start_ && offset < Size()) {
         const uint64_t from = std::max(offset, tail_start_);
@@ -320,15 +369,15 @@ void File::DrainTail() {
     tail_start_ += whole;
 }
 
-void File::OverwriteDevice(const char *data, uint64_t length, uint64_t offset) {
+void File::OverwriteDevice(const char *data, uint64_t length, uint64_t offset, Growth &growth) {
     while (const uint64_t durable = DurableBytes(offset, length)) {
         const uint64_t into = offset % UNIT_SIZE;
         const bool whole = into == 0 && durable >= UNIT_SIZE && offset >= HEAD_BYTES;
         const uint64_t piece = whole ? AlignDown(durable, UNIT_SIZE) : std::min(durable, UNIT_SIZE - into);
         if (whole) {
-            WriteElsewhere(data, piece, offset);
+            WriteElsewhere(data, piece, offset, growth);
         } else {
-            ReplacePart(data, piece, offset);
+            ReplacePart(data, piece, offset, growth);
         }
         data += piece;
         offset += piece;
@@ -359,7 +408,7 @@ void File::MergeUnaligned(const char *data, uint64_t length, uint64_t offset) {
 }
 
 // Bytes within one durable unit: the rest of it goes along.
-void File::ReplacePart(const char *data, uint64_t length, uint64_t offset) {
+void File::ReplacePart(const char *data, uint64_t length, uint64_t offset, Growth &growth) {
     const uint64_t begin = AlignDown(offset, UNIT_SIZE);
     const uint64_t device_end = tail_.Empty() ? Size() : tail_start_;
     const uint64_t valid = std::min(UNIT_SIZE, device_end - begin);
@@ -368,7 +417,7 @@ void File::ReplacePart(const char *data, uint64_t length, uint64_t offset) {
         ReadDevice(content.Data(), valid, begin);
     }
     memcpy(content.Data() + (offset - begin), data, length);
-    WriteElsewhere(content.Data(), valid, begin);
+    WriteElsewhere(content.Data(), valid, begin, growth);
 }
 
 } // namespace rawduck

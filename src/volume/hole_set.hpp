@@ -18,6 +18,7 @@ class HoleSet {
         }
     }
     bool Empty() const { return holes_.empty(); }
+    size_t Count() const { return holes_.size(); }
 
     //! The range must not touch a hole that is there, except at its ends.
     void Add(uint64_t offset, uint64_t length);

@@ -15,50 +15,30 @@ namespace {
 //! A record and its data up to this length are written with FUA, more is flushed.
 constexpr uint64_t FUA_BYTES_MAX = 64 * KIB;
 
-//! What items can add to a snapshot at most; removals and sizes are taken to add nothing but a tail.
-uint64_t SnapshotGrowth(const std::vector<Item> &items) {
-    uint64_t bytes = 0;
-    for (const Item &item : items) {
-        const bool grows = item.type == ItemType::CREATE || item.type == ItemType::EXTENTS ||
-                           item.type == ItemType::REMAP || item.type == ItemType::HOLES ||
-                           item.type == ItemType::MOVE || !item.tail.empty();
-        // A remapped page splits an extent in three; a created file also gets a SIZE item.
-        bytes += grows ? 2 * ItemBytes(item) + 64 : 0;
+//! For elements that are about to be added one by one. Grows as adding them would.
+template <class T> void MakeRoom(std::vector<T> &vector, size_t more) {
+    const size_t needed = vector.size() + more;
+    if (needed > vector.capacity()) {
+        vector.reserve(std::max(needed, 2 * vector.capacity()));
     }
-    return bytes;
 }
 
 } // namespace
 
 MetadataLog::MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction free_extents)
     : io_(io), superblock_(image.superblock), catalog_(std::make_unique<Catalog>(*image.catalog)),
-      free_extents_(std::move(free_extents)), snapshot_limit_(superblock_.metadata_units * UNIT_SIZE / 4 * 3),
-      spare_superblock_(1 - image.superblock_copy), superblocks_agree_(image.copies_agree),
-      snapshot_bytes_(catalog_->SnapshotBytes()), epoch_(superblock_.epoch),
+      free_extents_(std::move(free_extents)), spare_superblock_(1 - image.superblock_copy),
+      superblocks_agree_(image.copies_agree), epoch_(superblock_.epoch),
       has_verify_(!image.last_verify.empty()), last_verify_(image.last_verify) {}
-
-// Under the mutex. What the items can add to a snapshot.
-uint64_t MetadataLog::GrowthWithin(uint64_t limit, const std::vector<Item> &items) const {
-    ThrowIfPoisoned();
-    const uint64_t growth = SnapshotGrowth(items);
-    if (growth > 0 && snapshot_bytes_ + pending_growth_ + growth > limit) {
-        throw Error(ErrorCode::NO_SPACE,
-                    io_.TargetName() + ": the metadata area is full (" + std::to_string(snapshot_bytes_) +
-                        " of " + std::to_string(limit) + " bytes); remove files, or format a larger volume");
-    }
-    return growth;
-}
-
-// New files leave room for those that are there: a Sync that cannot say what it wrote poisons the volume.
-void MetadataLog::RequireRoom(const std::vector<Item> &items) const {
-    std::lock_guard<std::mutex> guard(mutex_);
-    GrowthWithin(snapshot_limit_ / 4 * 3, items);
-}
 
 uint64_t MetadataLog::Queue(std::vector<Item> items, std::vector<Extent> freed, Cached cached,
                             std::vector<Segment> writes) {
     std::lock_guard<std::mutex> guard(mutex_);
-    pending_growth_ += GrowthWithin(snapshot_limit_, items);
+    ThrowIfPoisoned();
+    // All or nothing: what may throw comes first.
+    MakeRoom(pending_.items, items.size());
+    MakeRoom(pending_.freed, freed.size());
+    MakeRoom(pending_.writes, writes.size());
     for (Item &item : items) {
         pending_.items.push_back(std::move(item));
     }
@@ -79,7 +59,6 @@ void MetadataLog::Commit(uint64_t ticket) {
         writing_ = true;
         Group group = std::move(pending_);
         pending_ = Group();
-        pending_growth_ = 0;
         const uint64_t group_ticket = next_ticket_++;
         lock.unlock();
         std::string failure;
@@ -95,7 +74,6 @@ void MetadataLog::Commit(uint64_t ticket) {
         writing_ = false;
         if (failure.empty()) {
             durable_ticket_ = group_ticket;
-            snapshot_bytes_ = catalog_->SnapshotBytes();
         } else if (poisoned_.empty()) {
             poisoned_ = failure;
         }

@@ -42,14 +42,11 @@ class MetadataLog {
 
     //! Adds items to the pending record and returns the ticket to commit. `freed` becomes free with the
     //! record. `writes`: data that VERIFY items cover, not written yet; it goes out together with the record,
-    //! from the caller's memory, which stays as it is until Commit has returned or thrown. Throws Error
-    //! NO_SPACE (the metadata area is full; nothing was queued) or POISONED.
+    //! from the caller's memory, which stays as it is until Commit has returned or thrown. Room for what the
+    //! items add to a snapshot has been taken before (MetadataRoom). When it throws (POISONED, or memory is
+    //! out), nothing was queued.
     uint64_t Queue(std::vector<Item> items, std::vector<Extent> freed = {}, Cached cached = Cached::NOTHING,
                    std::vector<Segment> writes = {});
-
-    //! Before a file is created with these items: throws Error NO_SPACE when the metadata area is three
-    //! quarters full, or POISONED.
-    void RequireRoom(const std::vector<Item> &items) const;
 
     //! Returns once everything up to the ticket is durable. Throws Error POISONED.
     void Commit(uint64_t ticket);
@@ -81,25 +78,21 @@ class MetadataLog {
     void ApplyToCatalog(const std::vector<Item> &items);
     void RememberVerify(const std::vector<Item> &items);
     void ThrowIfPoisoned() const;
-    uint64_t GrowthWithin(uint64_t limit, const std::vector<Item> &items) const;
 
     BlockIo &io_;
     Superblock superblock_;
     std::unique_ptr<Catalog> catalog_; //!< touched only by the thread that writes
     FreeFunction free_extents_;
-    const uint64_t snapshot_limit_; //!< bytes
-    const int spare_superblock_;    //!< the copy that this mount did not read: it is written first
-    const bool superblocks_agree_;  //!< at mount
-    bool started_ = false;          //!< this mount has begun an epoch
-    uint64_t position_ = 0;         //!< bytes behind LogStart
+    const int spare_superblock_;   //!< the copy that this mount did not read: it is written first
+    const bool superblocks_agree_; //!< at mount
+    bool started_ = false;         //!< this mount has begun an epoch
+    uint64_t position_ = 0;        //!< bytes behind LogStart
 
     mutable std::mutex mutex_;
     //! Who waits for a ticket, by whether it is even: the group that is being written, and the one behind it.
     std::condition_variable written_[2];
     Group pending_;
-    uint64_t pending_growth_ = 0; //!< upper bound of what pending items add to a snapshot, bytes
-    uint64_t snapshot_bytes_ = 0; //!< of the catalog, as of the last record
-    uint64_t next_ticket_ = 1;    //!< of the pending group
+    uint64_t next_ticket_ = 1; //!< of the pending group
     uint64_t durable_ticket_ = 0;
     bool writing_ = false;
     std::string poisoned_;

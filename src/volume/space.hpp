@@ -55,6 +55,15 @@ class Space {
         on_discard_ = std::move(function);
     }
 
+    //! Before the first TakeBack; it is called without a lock.
+    void OnScarce(std::function<void()> function) { on_scarce_ = std::move(function); }
+    //! Lets all files give back what they hold and do not use. Call it without any lock.
+    void TakeBack() {
+        if (on_scarce_) {
+            on_scarce_();
+        }
+    }
+
     //! Takes those parts of an extent that are free and have at least `units_min` units out of the free
     //! space, for a while: whoever finds no other space waits for them.
     std::vector<Extent> ClaimFree(const Extent &extent, uint64_t units_min) {
@@ -106,6 +115,7 @@ class Space {
     Allocator allocator_;
     uint64_t claimed_units_ = 0;
     std::function<void(const std::vector<Extent> &)> on_discard_;
+    std::function<void()> on_scarce_;
 };
 
 } // namespace rawduck

@@ -12,9 +12,6 @@ namespace rawduck {
 
 namespace {
 
-//! A mount reads at most this much log, so that it stays fast; a longer log is cut short by a new snapshot.
-constexpr uint64_t LOG_BYTES_MAX = 16 * MIB;
-
 [[noreturn]] void ThrowSnapshot(const Superblock &sb, const std::string &target_name,
                                 const std::string &problem) {
     throw Error(ErrorCode::CORRUPT, target_name + ": the metadata snapshot of epoch " +

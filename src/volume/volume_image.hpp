@@ -40,6 +40,9 @@ struct VolumeImage {
 //! damaged), IO (no superblock can be read, or more than some LBAs). `target_name` is for messages.
 VolumeImage LoadVolumeImage(BlockIo &io, const std::string &target_name);
 
+//! A mount reads at most this much log, so that it stays fast; a longer log is cut short by a new snapshot.
+constexpr uint64_t LOG_BYTES_MAX = 16 * MIB;
+
 //! Where the log of the active area starts and ends, in bytes on the target.
 uint64_t LogStart(const Superblock &superblock);
 uint64_t LogEnd(const Superblock &superblock);

@@ -41,12 +41,13 @@ std::string WhyNotDeallocated(const Target &target, const Capabilities &caps, De
 VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> lock_p,
                          std::unique_ptr<BlockIo> io_p, VolumeImage image, const MountOptions &options)
     : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)), superblock(image.superblock),
-      warning(image.warning), space(BuildAllocator(image)),
+      warning(image.warning), space(BuildAllocator(image)), room(image.superblock, target.name),
       log(*io, image, [this](const std::vector<Extent> &extents) { space.Discard(extents); }),
       spill(*io, options.spill_buffer_bytes),
       deallocator(*io, space, log, WhyNotDeallocated(target, io->Caps(), options.deallocate),
                   options.deallocate_delay),
-      context{*io, space, log, spill, deallocator, image.superblock.lba_size} {
+      context{*io, space, log, room, spill, deallocator, image.superblock.lba_size} {
+    space.OnScarce([this] { TakeBackReservations(); });
     space.OnDiscard([this](const std::vector<Extent> &extents) { deallocator.Add(extents); });
     for (const auto &[id, entry] : image.catalog->Entries()) {
         names[entry.name] = std::make_shared<File>(context, id, entry.name, entry.kind, &entry);
@@ -125,21 +126,32 @@ std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind
     CheckCreatable(name);
     auto file = std::make_shared<File>(context, next_file_id, name, kind, nullptr);
     const auto entry = names.emplace(name, file).first;
-    try {
-        if (kind != FileKind::TEMP) {
-            const std::vector<Item> items{CreateItem(next_file_id, kind, name)};
-            log.RequireRoom(items);
-            if (kind == FileKind::DIRECTORY) {
-                log.Queue(items);
-            }
+    if (kind == FileKind::DIRECTORY) {
+        try {
+            log.Queue({CreateItem(next_file_id, kind, name)});
+        } catch (...) {
+            names.erase(entry);
+            throw;
         }
-    } catch (...) {
-        names.erase(entry);
-        throw;
     }
     temp_files += kind == FileKind::TEMP ? 1 : 0;
     next_file_id++;
     return file;
+}
+
+void VolumeState::TakeBackReservations() {
+    std::vector<std::shared_ptr<File>> files;
+    {
+        std::shared_lock<std::shared_mutex> guard(names_mutex);
+        for (const auto &[name, file] : names) {
+            if (file->writers > 0) {
+                files.push_back(file);
+            }
+        }
+    }
+    for (const std::shared_ptr<File> &file : files) {
+        file->GiveBackReservation();
+    }
 }
 
 uint64_t VolumeState::QueueFreed(File &file) {
@@ -149,7 +161,6 @@ uint64_t VolumeState::QueueFreed(File &file) {
 uint64_t VolumeState::QueueMove(const std::shared_ptr<File> &file, const std::string &from,
                                 const std::string &to) {
     CheckCreatable(to);
-    std::string name = to;
     const auto [place, is_new] = names.emplace(to, nullptr);
     const std::shared_ptr<File> replaced = place->second;
     Item item(ItemType::MOVE, file->Id());
@@ -160,7 +171,7 @@ uint64_t VolumeState::QueueMove(const std::shared_ptr<File> &file, const std::st
             item.replaced_id = replaced && published ? replaced->Id() : 0;
             ticket = log.Queue({std::move(item)});
         };
-        replaced ? replaced->Retire(queue) : queue(false);
+        file->Rename(to, [&] { replaced ? replaced->Retire(queue) : queue(false); });
     } catch (...) {
         if (is_new) {
             names.erase(place);
@@ -169,7 +180,6 @@ uint64_t VolumeState::QueueMove(const std::shared_ptr<File> &file, const std::st
     }
     place->second = file;
     names.erase(from);
-    file->Rename(std::move(name));
     return replaced ? QueueFreed(*replaced) : ticket;
 }
 

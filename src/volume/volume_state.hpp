@@ -31,6 +31,8 @@ class VolumeState {
     //! For a file that the log was just told is gone: what it covers is free with the next record when nobody
     //! has it open, otherwise with its last close. Returns the ticket of that record.
     uint64_t QueueFreed(File &file);
+    //! When space is scarce. Takes names_mutex.
+    void TakeBackReservations();
     //! Removes a file or a directory entry; returns the ticket to commit, 0 for one that the log does not
     //! know of.
     uint64_t QueueRemove(Names::iterator entry);
@@ -43,6 +45,7 @@ class VolumeState {
     const Superblock superblock; //!< as found at mount
     const std::string warning;
     Space space;
+    MetadataRoom room;
     MetadataLog log;
     SpillBuffer spill;
     Deallocator deallocator; //!< after what it uses
