@@ -28,10 +28,6 @@ std::string AbsolutePath(const std::string &path, DirectFileSystem::Opener opene
     return expanded[0] == '/' ? expanded : FileSystem::GetWorkingDirectory() + "/" + expanded;
 }
 
-bool IsTemporary(const std::string &path) {
-    return KindFromName(path.substr(path.rfind('/') + 1), FileKind::OTHER) == FileKind::TEMP;
-}
-
 DirectFileOptions OptionsOf(const OpenIntent &intent, const std::string &path, FileOpenFlags flags,
                             DirectFileSystem::Opener opener) {
     DirectFileOptions options;
@@ -44,8 +40,7 @@ DirectFileOptions OptionsOf(const OpenIntent &intent, const std::string &path, F
     options.lock = intent.lock_exclusive ? OpenMode::Lock::EXCLUSIVE
                    : intent.lock_shared  ? OpenMode::Lock::SHARED
                                          : OpenMode::Lock::NONE;
-    options.kind = KindFromName(path.substr(path.rfind('/') + 1),
-                                intent.is_database ? FileKind::DATABASE : FileKind::OTHER);
+    options.kind = intent.KindOf(path);
     options.io = MountOptionsOf(opener);
     options.io.io.placement = PlacementRequest(); // a file system decides for itself where it puts a file
     return options;
@@ -99,7 +94,7 @@ bool DirectFileSystem::FileExists(const std::string &path, Opener opener) {
 void DirectFileSystem::RemoveFile(const std::string &path, Opener opener) {
     local_->RemoveFile(LocalPath(path), opener);
     // DuckDB does not sync after removing a write-ahead log, and relies on its not coming back.
-    if (!IsTemporary(path)) {
+    if (TemporaryNameOf(path) == TemporaryName::NONE) {
         Translated([&] { SyncDirectoryOf(AbsolutePath(path, opener)); });
     }
 }

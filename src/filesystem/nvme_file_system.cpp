@@ -39,7 +39,7 @@ OpenMode ModeOf(const OpenIntent &intent, const std::string &name) {
     mode.lock = intent.lock_exclusive ? OpenMode::Lock::EXCLUSIVE
                 : intent.lock_shared  ? OpenMode::Lock::SHARED
                                       : OpenMode::Lock::NONE;
-    mode.kind = KindFromName(name, intent.is_database ? FileKind::DATABASE : FileKind::OTHER);
+    mode.kind = intent.KindOf(name);
     return mode;
 }
 

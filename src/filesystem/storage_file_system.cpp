@@ -226,4 +226,15 @@ OpenIntent::OpenIntent(FileOpenFlags flags) {
     lock_exclusive = flags.Lock() == duckdb::FileLockType::WRITE_LOCK;
 }
 
+FileKind OpenIntent::KindOf(const std::string &name) const {
+    const bool plain = !lock_shared && !lock_exclusive && !must_create && !append && create;
+    const TemporaryName temporary = plain ? TemporaryNameOf(name) : TemporaryName::NONE;
+    if ((temporary == TemporaryName::BLOCKS && read && !truncate) ||
+        (temporary == TemporaryName::BLOCK && !read && !truncate) ||
+        (temporary == TemporaryName::OWNER && !read && truncate)) {
+        return FileKind::TEMP;
+    }
+    return KindFromName(name, is_database ? FileKind::DATABASE : FileKind::OTHER);
+}
+
 } // namespace rawduck

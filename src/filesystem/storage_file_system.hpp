@@ -3,6 +3,7 @@
 
 #include "filesystem/reader_threads.hpp"
 #include "filesystem/storage_file.hpp"
+#include "volume/volume.hpp"
 
 #include "duckdb/common/file_system.hpp"
 
@@ -81,6 +82,11 @@ struct OpenIntent {
     bool must_create; //!< fail when it is there
     bool is_database; //!< opened the way DuckDB opens a database file
     bool lock_shared = false, lock_exclusive = false;
+
+    //! What a file with this name is. Temporary is only what has the name and is opened in the way in which
+    //! DuckDB opens that: ATTACH and COPY take locks, COPY empties what is there, and either may choose any
+    //! name.
+    FileKind KindOf(const std::string &name) const;
 };
 
 } // namespace rawduck

@@ -1,6 +1,9 @@
 #include "common/error.hpp"
 #include "volume/volume.hpp"
 
+#include <cctype>
+#include <unistd.h>
+
 namespace rawduck {
 
 namespace {
@@ -10,6 +13,31 @@ constexpr size_t NAME_BYTES_MAX = 255;
 bool EndsWith(const std::string &text, const std::string &end) {
     return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
+
+//! Takes a name apart from its start. What does not match is not taken.
+class NameReader {
+  public:
+    explicit NameReader(std::string name) : name_(std::move(name)) {}
+    bool AtEnd() const { return at_ == name_.size(); }
+    bool Take(const std::string &text) {
+        const bool there = name_.compare(at_, text.size(), text) == 0;
+        at_ += there ? text.size() : 0;
+        return there;
+    }
+    bool TakeNumber() { return TakeAll(isdigit); }
+    bool TakeWord() { return TakeAll(isalnum); }
+
+  private:
+    bool TakeAll(int (*fits)(int)) {
+        const size_t begin = at_;
+        while (at_ < name_.size() && fits(static_cast<unsigned char>(name_[at_])) != 0) {
+            at_++;
+        }
+        return at_ > begin;
+    }
+    const std::string name_;
+    size_t at_ = 0;
+};
 
 } // namespace
 
@@ -45,13 +73,28 @@ PlacementClass PlacementOf(FileKind kind) {
 
 FileKind KindFromName(const std::string &name, FileKind otherwise) {
     const std::string base = name.substr(name.rfind('/') + 1);
-    if (base.rfind("duckdb_temp_", 0) == 0) {
-        return FileKind::TEMP;
-    }
     if (EndsWith(base, ".wal") || EndsWith(base, ".wal.checkpoint") || EndsWith(base, ".wal.recovery")) {
         return FileKind::WAL;
     }
     return otherwise;
+}
+
+TemporaryName TemporaryNameOf(const std::string &name) {
+    NameReader rest(name.substr(name.rfind('/') + 1));
+    if (!rest.Take("duckdb_temp_" + std::to_string(getpid()) + "_") || !rest.TakeNumber() ||
+        !rest.Take("_")) {
+        return TemporaryName::NONE;
+    }
+    TemporaryName found = TemporaryName::NONE;
+    if (rest.Take("owner")) {
+        found = TemporaryName::OWNER;
+    } else if (rest.Take("block-") && rest.TakeNumber() && rest.Take(".block")) {
+        found = TemporaryName::BLOCK;
+    } else if (rest.Take("storage_") && rest.TakeWord() && rest.Take("-") && rest.TakeNumber() &&
+               rest.Take(".tmp")) {
+        found = TemporaryName::BLOCKS;
+    }
+    return rest.AtEnd() ? found : TemporaryName::NONE;
 }
 
 void CheckFileName(const std::string &name) {

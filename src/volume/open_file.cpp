@@ -41,6 +41,12 @@ void OpenFile::RequireWrite() const {
         throw Error(ErrorCode::READ_ONLY,
                     volume_->state_->target.name + ": \"" + file_->Name() + "\" is open for reading only");
     }
+    if (file_->IsTemp() && TemporaryNameOf(file_->Name()) == TemporaryName::OWNER) {
+        throw Error(ErrorCode::UNSUPPORTED,
+                    volume_->state_->target.name + ": \"" + file_->Name() +
+                        "\" is the name of the mark that DuckDB sets beside its temporary "
+                        "files, which stays empty; write to another name");
+    }
     const std::string poisoned = volume_->state_->log.Poisoned();
     if (!poisoned.empty()) {
         throw Error(ErrorCode::POISONED,

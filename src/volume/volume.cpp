@@ -116,8 +116,14 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
         if (file && file->Kind() == FileKind::DIRECTORY) {
             throw Error(ErrorCode::INVALID, state_->target.name + ": \"" + name + "\" is a directory");
         }
+        if (file && file->IsTemp() && mode.write && mode.kind != FileKind::TEMP) {
+            throw Error(ErrorCode::EXISTS, state_->target.name + ": \"" + name +
+                                               "\" is a temporary file of DuckDB's that is in use; choose "
+                                               "another name");
+        }
         if (!file && mode.write && (mode.create || mode.truncate || mode.must_create)) {
-            file = state_->Create(name, KindFromName(name, mode.kind));
+            file = state_->Create(name, mode.kind == FileKind::TEMP ? FileKind::TEMP
+                                                                    : KindFromName(name, mode.kind));
         }
         if (!file) {
             ThrowNotFound(*state_, name);
@@ -180,7 +186,6 @@ void Volume::Move(const std::string &from, const std::string &to) {
         auto target = state_->names.find(to);
         const bool same_nature =
             file->Kind() != FileKind::DIRECTORY && !file->IsTemp() &&
-            KindFromName(to, FileKind::OTHER) != FileKind::TEMP &&
             (target == state_->names.end() ||
              (target->second->Kind() != FileKind::DIRECTORY && !target->second->IsTemp()));
         if (!same_nature) {

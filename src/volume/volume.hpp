@@ -41,9 +41,20 @@ const char *FileKindName(FileKind kind);
 
 PlacementClass PlacementOf(FileKind kind);
 
-//! What a name says of a file's kind: ".wal", ".wal.checkpoint", ".wal.recovery" and "duckdb_temp_*".
-//! Anything else is `otherwise`.
+//! Whether a name is that of a log: ".wal", ".wal.checkpoint" or ".wal.recovery". Then it is written where
+//! logs are and may use space that is kept for them; its bytes are as durable as any. Otherwise `otherwise`.
 FileKind KindFromName(const std::string &name, FileKind otherwise);
+
+//! What the name says that a file is for when DuckDB spills: it calls its temporary files
+//! duckdb_temp_<process>_<instance>_ and then storage_<size>-<number>.tmp, block-<number>.block, or owner. A
+//! name says nothing of how the file was opened: anybody may choose it.
+enum class TemporaryName {
+    NONE,   //!< of no temporary file of this process
+    BLOCKS, //!< many blocks of one size
+    BLOCK,  //!< one long block
+    OWNER   //!< marks the instance as running; always empty
+};
+TemporaryName TemporaryNameOf(const std::string &name);
 
 struct FormatOptions {
     uint64_t size_bytes =
@@ -106,7 +117,8 @@ struct OpenMode {
     bool truncate = false;    //!< FILE_CREATE_NEW: create when missing, empty what is there
     bool must_create = false; //!< throw EXISTS when it is there
     enum class Lock { NONE, SHARED, EXCLUSIVE } lock = Lock::NONE;
-    FileKind kind = FileKind::OTHER; //!< for a new file
+    //! For a new file. TEMP for what DuckDB opens as temporary only; never guessed from the name.
+    FileKind kind = FileKind::OTHER;
 };
 
 //! A handle on an open file. Thread-safe except that the file must not be used after Close. Closing the last

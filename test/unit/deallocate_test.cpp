@@ -74,8 +74,8 @@ class DeallocateTest : public ::testing::Test {
         return Volume::MountDevice(target, std::make_unique<ForgetfulDevice>(state_, told_), options, stats_);
     }
     static std::vector<ExtentInfo> Fill(Volume &volume, const std::string &name, uint64_t length,
-                                        char byte = 'x') {
-        auto file = volume.Open(name, WriteMode());
+                                        char byte = 'x', FileKind kind = FileKind::OTHER) {
+        auto file = volume.Open(name, WriteMode(kind));
         const std::string data(length, byte);
         file->Write(data.data(), data.size(), 0);
         file->Close();
@@ -151,7 +151,7 @@ TEST_F(DeallocateTest, SpaceThatWasGivenOutAgainIsLeftAlone) {
 
 TEST_F(DeallocateTest, TemporaryFilesAreForgottenToo) {
     auto volume = Mount();
-    Fill(*volume, "duckdb_temp_1", 1 * MIB);
+    Fill(*volume, "duckdb_temp_1", 1 * MIB, 'x', FileKind::TEMP);
     volume->Remove("duckdb_temp_1");
     EXPECT_EQ(ToldBytes(), 1 * MIB);
 }

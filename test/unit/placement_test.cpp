@@ -183,7 +183,7 @@ TEST_F(VolumePlacementTest, EveryWriteCarriesTheIdentifierOfItsClass) {
         PlacementId id;
     } files[] = {{"a.duckdb", FileKind::DATABASE, Id(10)},
                  {"a.duckdb.wal", FileKind::OTHER, Id(11)},
-                 {"duckdb_temp_0", FileKind::OTHER, Id(12)},
+                 {"duckdb_temp_0", FileKind::TEMP, Id(12)},
                  {"a.parquet", FileKind::OTHER, Id(10)}};
     for (const auto &file : files) {
         state_.log.clear(); // the next file may get what the last one gave back
@@ -206,7 +206,7 @@ TEST_F(VolumePlacementTest, OffSendsNoIdentifier) {
     auto volume = Mount();
     EXPECT_EQ(volume->Info().placement.find("off: "), 0u) << volume->Info().placement;
     state_.log.clear();
-    const auto extents = Fill(*volume, "duckdb_temp_0", FileKind::OTHER);
+    const auto extents = Fill(*volume, "duckdb_temp_0", FileKind::TEMP);
     EXPECT_EQ(Placements(extents, true), std::set<PlacementId>{PlacementId::NONE});
 }
 

@@ -71,7 +71,7 @@ TEST_P(VolumeTest, BlocksWrittenOutOfOrderLeaveZerosWhereNothingWasWritten) {
 TEST_P(VolumeTest, TemporaryFilesAreGoneAtTheNextMountAndCostNoRecords) {
     auto volume = memory.Mount();
     const uint64_t free_before = volume->Info().free_bytes;
-    auto file = volume->Open("tmp/duckdb_temp_1_0_storage_DEFAULT-0.tmp", WriteMode());
+    auto file = volume->Open("tmp/duckdb_temp_1_0_storage_DEFAULT-0.tmp", WriteMode(FileKind::TEMP));
     const std::string bytes(3 * MIB, 't');
     file->Write(bytes.data(), bytes.size(), 0);
     file->Close();
@@ -80,9 +80,40 @@ TEST_P(VolumeTest, TemporaryFilesAreGoneAtTheNextMountAndCostNoRecords) {
     EXPECT_EQ(ReadAll(*volume, "tmp/duckdb_temp_1_0_storage_DEFAULT-0.tmp"), bytes);
     volume->Remove("tmp/duckdb_temp_1_0_storage_DEFAULT-0.tmp");
     EXPECT_EQ(volume->Info().free_bytes, free_before);
-    volume->Open("duckdb_temp_storage_DEFAULT-1.tmp", WriteMode())->Append("x", 1);
+    volume->Open("duckdb_temp_storage_DEFAULT-1.tmp", WriteMode(FileKind::TEMP))->Append("x", 1);
     volume.reset();
     EXPECT_EQ(memory.Mount()->Files().size(), 0u);
+}
+
+TEST_P(VolumeTest, ANameAloneMakesNoFileTemporary) {
+    auto volume = memory.Mount();
+    const std::string blocks = "duckdb_temp_" + std::to_string(getpid()) + "_0_storage_DEFAULT-0.tmp";
+    volume->Open(blocks, WriteMode())->Append("durable", 7);
+    volume->Open("plain", WriteMode())->Append("moved", 5);
+    volume->Move("plain", "duckdb_temp_1");
+    volume->Open("spilled", WriteMode(FileKind::TEMP))->Append("x", 1);
+    EXPECT_EQ(CodeOf([&] { volume->Open("spilled", WriteMode()); }), ErrorCode::EXISTS);
+    EXPECT_EQ(CodeOf([&] { volume->Move("duckdb_temp_1", "spilled"); }), ErrorCode::UNSUPPORTED);
+    volume.reset();
+    volume = memory.Mount();
+    EXPECT_EQ(volume->Files().size(), 2u);
+    EXPECT_EQ(ReadAll(*volume, blocks), "durable");
+    EXPECT_EQ(ReadAll(*volume, "duckdb_temp_1"), "moved");
+}
+
+TEST(TemporaryNameTest, OnlyNamesOfThisProcessInDuckDBsForm) {
+    const std::string own = "duckdb_temp_" + std::to_string(getpid()) + "_";
+    EXPECT_EQ(TemporaryNameOf(own + "0_storage_DEFAULT-0.tmp"), TemporaryName::BLOCKS);
+    EXPECT_EQ(TemporaryNameOf("a/b/" + own + "12_storage_S32K-7.tmp"), TemporaryName::BLOCKS);
+    EXPECT_EQ(TemporaryNameOf(own + "0_block-77.block"), TemporaryName::BLOCK);
+    EXPECT_EQ(TemporaryNameOf(own + "0_owner"), TemporaryName::OWNER);
+    for (const std::string &name :
+         {std::string("duckdb_temp_"), std::string("duckdb_temp_1.duckdb"),
+          own + "0_storage_DEFAULT-0.tmp.wal", own + "0", own + "_owner", own + "0_storage_DEFAULT-0",
+          own + "0_block-.block", "duckdb_temp_" + std::to_string(getpid() + 1) + "_0_owner",
+          own + "0_owner/file"}) {
+        EXPECT_EQ(TemporaryNameOf(name), TemporaryName::NONE) << name;
+    }
 }
 
 TEST_P(VolumeTest, RemovedAndReplacedFilesStayReadableUntilClosed) {
