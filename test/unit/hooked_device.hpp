@@ -70,15 +70,14 @@ class SimulatedVolume {
         return MountMedium(medium->PowerCut(medium->Events(), seed, report));
     }
 
-    const Target target = ResolveTarget("simulated:hooked");
-    std::shared_ptr<SimulatedMedium> medium;
-    std::shared_ptr<CommandHook> hook = std::make_shared<CommandHook>();
-
-  private:
     std::shared_ptr<Volume> MountMedium(const std::shared_ptr<SimulatedMedium> &which) const {
         auto device = std::make_unique<HookedDevice>(OpenSimulatedDevice(which, target, {}), hook);
         return Volume::MountDevice(target, std::move(device), MountOptions(), std::make_shared<IoStats>());
     }
+
+    const Target target = ResolveTarget("simulated:hooked");
+    std::shared_ptr<SimulatedMedium> medium;
+    std::shared_ptr<CommandHook> hook = std::make_shared<CommandHook>();
 };
 
 } // namespace rawduck
