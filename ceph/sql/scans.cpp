@@ -1,5 +1,6 @@
 //! rados_scans(): what was decided for the last scans of rados:// objects, why, and what came of it.
 #include "ceph/sql/functions.hpp"
+#include "ceph/sql/visible.hpp"
 
 #include "ceph/pushdown/offload_log.hpp"
 #include "sql/row_function.hpp"
@@ -10,9 +11,12 @@ namespace {
 using duckdb::LogicalType;
 using duckdb::Value;
 
-Rows ScanRows(duckdb::ClientContext &, const Arguments &) {
+Rows ScanRows(duckdb::ClientContext &context, const Arguments &) {
     Rows rows;
     for (auto &scan : ScanRecords()) {
+        if (!IsVisible(context, scan->path, duckdb::FileType::FILE_TYPE_REGULAR)) {
+            continue;
+        }
         std::string fallbacks;
         for (auto &reason : scan->Fallbacks()) {
             fallbacks +=

@@ -4,6 +4,8 @@
 #include "ceph/client/rados_path.hpp"
 #include "ceph/filesystem/rados_connections.hpp"
 
+#include "duckdb/common/file_system.hpp"
+#include "duckdb/common/string_util.hpp"
 #include "duckdb/main/config.hpp"
 #include "duckdb/main/database.hpp"
 #include "duckdb/main/secret/secret.hpp"
@@ -17,8 +19,23 @@ using duckdb::Value;
 
 constexpr const char *PARAMETERS[] = {"conf", "cluster", "user", "keyring", "key", "mon_host"};
 
-duckdb::unique_ptr<duckdb::BaseSecret> CreateRadosSecret(duckdb::ClientContext &,
+//! librados reads these files by itself. Asking whether they are there makes DuckDB refuse those that its
+//! settings forbid.
+void RequireAccessToFiles(duckdb::ClientContext &context, const duckdb::CreateSecretInput &input) {
+    for (auto *parameter : {"conf", "keyring"}) {
+        const auto named = input.options.find(parameter);
+        if (named == input.options.end()) {
+            continue;
+        }
+        for (auto &path : duckdb::StringUtil::Split(named->second.ToString(), ",")) {
+            duckdb::FileSystem::GetFileSystem(context).FileExists(path);
+        }
+    }
+}
+
+duckdb::unique_ptr<duckdb::BaseSecret> CreateRadosSecret(duckdb::ClientContext &context,
                                                          duckdb::CreateSecretInput &input) {
+    RequireAccessToFiles(context, input);
     auto scope = input.scope;
     if (scope.empty()) {
         scope.push_back(RADOS_SCHEME);

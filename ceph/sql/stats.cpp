@@ -1,8 +1,12 @@
 //! rados_stats() and rados_reset_stats(): what this process has asked of Ceph.
 #include "ceph/sql/functions.hpp"
+#include "ceph/sql/visible.hpp"
 
+#include "ceph/client/rados_path.hpp"
 #include "ceph/client/rados_stats.hpp"
 #include "sql/row_function.hpp"
+
+#include <algorithm>
 
 namespace rawduck {
 namespace {
@@ -20,9 +24,18 @@ Value BytesPerSecond(RadosStats &stats, RadosOperation operation) {
                                              : Value(LogicalType::UBIGINT);
 }
 
-Rows StatsRows(duckdb::ClientContext &, const Arguments &) {
+auto VisibleStats(duckdb::ClientContext &context) {
+    auto pools = AllRadosStats();
+    auto hidden = [&](const auto &pool) {
+        return !IsVisible(context, RADOS_SCHEME + pool.pool, duckdb::FileType::FILE_TYPE_DIR);
+    };
+    pools.erase(std::remove_if(pools.begin(), pools.end(), hidden), pools.end());
+    return pools;
+}
+
+Rows StatsRows(duckdb::ClientContext &context, const Arguments &) {
     Rows rows;
-    for (auto &pool : AllRadosStats()) {
+    for (auto &pool : VisibleStats(context)) {
         for (int i = 0; i < RADOS_OPERATION_COUNT; i++) {
             const auto operation = static_cast<RadosOperation>(i);
             auto &counters = pool.stats->Of(operation);
@@ -34,8 +47,8 @@ Rows StatsRows(duckdb::ClientContext &, const Arguments &) {
     return rows;
 }
 
-Rows ResetRow(duckdb::ClientContext &, const Arguments &) {
-    for (auto &pool : AllRadosStats()) {
+Rows ResetRow(duckdb::ClientContext &context, const Arguments &) {
+    for (auto &pool : VisibleStats(context)) {
         pool.stats->Reset();
     }
     return {{Value::BOOLEAN(true)}};

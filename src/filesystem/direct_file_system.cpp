@@ -2,6 +2,7 @@
 
 #include "filesystem/direct_file.hpp"
 #include "filesystem/duckdb_errors.hpp"
+#include "filesystem/duckdb_sandbox.hpp"
 #include "filesystem/duckdb_settings.hpp"
 #include "filesystem/path.hpp"
 
@@ -26,6 +27,19 @@ std::string LocalPath(const std::string &path) {
 std::string AbsolutePath(const std::string &path, DirectFileSystem::Opener opener) {
     const std::string expanded = FileSystem::ExpandPath(LocalPath(path), opener);
     return expanded[0] == '/' ? expanded : FileSystem::GetWorkingDirectory() + "/" + expanded;
+}
+
+//! The absolute path of a file, once DuckDB's settings are found to allow what it leads to.
+std::string FilePath(const std::string &path, DirectFileSystem::Opener opener) {
+    std::string absolute = AbsolutePath(path, opener);
+    Sandbox(opener).RequireFile(DIRECT_SCHEME + absolute);
+    return absolute;
+}
+
+std::string DirectoryPath(const std::string &path, DirectFileSystem::Opener opener) {
+    std::string absolute = AbsolutePath(path, opener);
+    Sandbox(opener).RequireDirectory(DIRECT_SCHEME + absolute);
+    return absolute;
 }
 
 DirectFileOptions OptionsOf(const OpenIntent &intent, const std::string &path, FileOpenFlags flags,
@@ -55,13 +69,13 @@ bool DirectFileSystem::CanHandleFile(const std::string &path) {
 }
 
 std::string DirectFileSystem::CanonicalizePath(const std::string &path, Opener opener) {
-    return DIRECT_SCHEME + local_->CanonicalizePath(AbsolutePath(path, opener), opener);
+    return DIRECT_SCHEME + ResolvedPath(AbsolutePath(path, opener));
 }
 
 duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::string &path,
                                                                   FileOpenFlags flags, Opener opener) {
     const OpenIntent intent(flags);
-    const std::string absolute = AbsolutePath(path, opener);
+    const std::string absolute = FilePath(path, opener);
     auto file = Translated([&]() -> std::unique_ptr<StorageFile> {
         try {
             return DirectFile::Open(absolute, OptionsOf(intent, absolute, flags, opener));
@@ -79,23 +93,25 @@ duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::str
 
 duckdb::optional<duckdb::FileMetadata> DirectFileSystem::GetStatsIfExists(const OpenFileInfo &file,
                                                                           Opener opener) {
-    auto metadata = local_->GetStatsIfExists(OpenFileInfo(LocalPath(file.path)), opener);
+    const std::string absolute = FilePath(file.path, opener);
+    auto metadata = local_->GetStatsIfExists(OpenFileInfo(absolute), opener);
     struct stat status;
-    if (metadata && stat(AbsolutePath(file.path, opener).c_str(), &status) == 0) {
+    if (metadata && stat(absolute.c_str(), &status) == 0) {
         metadata->version_tag = StatusOf(status).version; // as an open handle tells it
     }
     return metadata;
 }
 
 bool DirectFileSystem::FileExists(const std::string &path, Opener opener) {
-    return local_->FileExists(LocalPath(path), opener);
+    return local_->FileExists(FilePath(path, opener), opener);
 }
 
 void DirectFileSystem::RemoveFile(const std::string &path, Opener opener) {
-    local_->RemoveFile(LocalPath(path), opener);
+    const std::string absolute = FilePath(path, opener);
+    local_->RemoveFile(absolute, opener);
     // DuckDB does not sync after removing a write-ahead log, and relies on its not coming back.
     if (TemporaryNameOf(path) == TemporaryName::NONE) {
-        Translated([&] { SyncDirectoryOf(AbsolutePath(path, opener)); });
+        Translated([&] { SyncDirectoryOf(absolute); });
     }
 }
 
@@ -112,8 +128,8 @@ void DirectFileSystem::MoveFile(const std::string &source, const std::string &ta
         throw duckdb::InvalidInputException(
             "%s: cannot move it to %s; CALL nvme_copy(source, destination) instead", source, target);
     }
-    local_->MoveFile(LocalPath(source), LocalPath(target), opener);
-    const std::string from = AbsolutePath(source, opener), to = AbsolutePath(target, opener);
+    const std::string from = FilePath(source, opener), to = FilePath(target, opener);
+    local_->MoveFile(from, to, opener);
     Translated([&] {
         SyncDirectoryOf(to);
         if (from.substr(0, from.rfind('/')) != to.substr(0, to.rfind('/'))) {
@@ -123,37 +139,42 @@ void DirectFileSystem::MoveFile(const std::string &source, const std::string &ta
 }
 
 bool DirectFileSystem::DirectoryExists(const std::string &path, Opener opener) {
-    return local_->DirectoryExists(LocalPath(path), opener);
+    return local_->DirectoryExists(DirectoryPath(path, opener), opener);
 }
 
 void DirectFileSystem::CreateDirectory(const std::string &path, Opener opener) {
-    local_->CreateDirectory(LocalPath(path), opener);
+    local_->CreateDirectory(DirectoryPath(path, opener), opener);
 }
 
 bool DirectFileSystem::CreateDirectoryExtended(const std::string &path,
                                                const duckdb::CreateDirectoryOptions &options, Opener opener) {
-    return local_->CreateDirectoryExtended(LocalPath(path), options, opener);
+    return local_->CreateDirectoryExtended(DirectoryPath(path, opener), options, opener);
 }
 
 void DirectFileSystem::RemoveDirectory(const std::string &path, Opener opener) {
-    local_->RemoveDirectory(LocalPath(path), opener);
+    local_->RemoveDirectory(DirectoryPath(path, opener), opener);
 }
 
 bool DirectFileSystem::RemoveDirectoryExtended(const std::string &path,
                                                const duckdb::RemoveDirectoryOptions &options, Opener opener) {
-    return local_->RemoveDirectoryExtended(LocalPath(path), options, opener);
+    return local_->RemoveDirectoryExtended(DirectoryPath(path, opener), options, opener);
 }
 
 bool DirectFileSystem::ListFiles(const std::string &path,
                                  const std::function<void(const std::string &, bool)> &callback,
                                  FileOpener *opener) {
-    return local_->ListFiles(LocalPath(path), callback, opener);
+    return local_->ListFiles(DirectoryPath(path, opener), callback, opener);
 }
 
 duckdb::vector<OpenFileInfo> DirectFileSystem::Glob(const std::string &pattern, FileOpener *opener) {
+    FilePath(pattern, opener);
     duckdb::vector<OpenFileInfo> result;
+    const Sandbox sandbox(opener);
     for (auto &found : local_->Glob(LocalPath(pattern), opener)) {
-        result.emplace_back(DIRECT_SCHEME + found.path);
+        const std::string path = DIRECT_SCHEME + found.path;
+        if (sandbox.MayReachFile(DIRECT_SCHEME + AbsolutePath(path, opener))) {
+            result.emplace_back(path);
+        }
     }
     return result;
 }

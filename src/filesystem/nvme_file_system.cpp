@@ -1,6 +1,7 @@
 #include "filesystem/nvme_file_system.hpp"
 
 #include "filesystem/duckdb_errors.hpp"
+#include "filesystem/duckdb_sandbox.hpp"
 #include "filesystem/duckdb_settings.hpp"
 #include "filesystem/path.hpp"
 #include "filesystem/pattern.hpp"
@@ -20,10 +21,20 @@ using duckdb::OpenFileInfo;
 
 namespace {
 
+//! What DuckDB's settings must allow before anybody looks where a path leads.
+enum class Wanted { FILE, DIRECTORY };
+
+const std::string &Allowed(const std::string &path, NvmeFileSystem::Opener opener, Wanted wanted) {
+    const Sandbox sandbox(opener);
+    wanted == Wanted::DIRECTORY ? sandbox.RequireDirectory(path) : sandbox.RequireFile(path);
+    return path;
+}
+
 //! A path and the volume that it leads to, which stays mounted meanwhile.
 struct Location {
-    Location(const std::string &path, NvmeFileSystem::Opener opener)
-        : path(SplitVolumePath(path)), volume(PinVolume(this->path.target, MountOptionsOf(opener))) {}
+    Location(const std::string &path, NvmeFileSystem::Opener opener, Wanted wanted = Wanted::FILE)
+        : path(SplitVolumePath(Allowed(path, opener, wanted))),
+          volume(PinVolume(this->path.target, MountOptionsOf(opener))) {}
 
     VolumePath path;
     VolumePin volume;
@@ -69,19 +80,7 @@ bool NvmeFileSystem::CanHandleFile(const std::string &path) {
 }
 
 std::string NvmeFileSystem::CanonicalizePath(const std::string &path, Opener) {
-    return Translated([&] {
-        VolumePath parts;
-        try {
-            parts = SplitVolumePath(path);
-        } catch (const Error &error) {
-            if (error.Code() != ErrorCode::NOT_FOUND) {
-                throw;
-            }
-            return path; // opening it explains what is missing
-        }
-        parts.target = CanonicalTarget(parts.target);
-        return parts.ToString();
-    });
+    return Translated([&] { return CanonicalVolumePath(path); });
 }
 
 duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::string &path, FileOpenFlags flags,
@@ -175,7 +174,7 @@ void NvmeFileSystem::MoveFile(const std::string &source, const std::string &targ
 
 bool NvmeFileSystem::DirectoryExists(const std::string &path, Opener opener) {
     return Translated([&] {
-        Location location(path, opener);
+        Location location(path, opener, Wanted::DIRECTORY);
         return location.volume->DirectoryExists(location.path.file);
     });
 }
@@ -188,7 +187,7 @@ bool NvmeFileSystem::CreateDirectoryExtended(const std::string &path, const duck
                                              Opener opener) {
     // A directory needs no parent on a volume, so both modes do the same.
     return Translated([&] {
-        Location location(path, opener);
+        Location location(path, opener, Wanted::DIRECTORY);
         if (location.volume->DirectoryExists(location.path.file)) {
             return false;
         }
@@ -204,7 +203,7 @@ void NvmeFileSystem::RemoveDirectory(const std::string &path, Opener opener) {
 bool NvmeFileSystem::RemoveDirectoryExtended(const std::string &path,
                                              const duckdb::RemoveDirectoryOptions &options, Opener opener) {
     return Translated([&] {
-        Location location(path, opener);
+        Location location(path, opener, Wanted::DIRECTORY);
         return location.volume->RemoveDirectory(location.path.file,
                                                 options.mode == duckdb::RemoveDirectoryMode::RECURSIVE);
     });
@@ -216,7 +215,7 @@ bool NvmeFileSystem::ListFiles(const std::string &path,
     // Collected first: the callback may call back into this file system.
     std::vector<std::pair<std::string, bool>> entries;
     const bool exists = Translated([&] {
-        Location location(path, opener);
+        Location location(path, opener, Wanted::DIRECTORY);
         location.volume->List(location.path.file, [&](const std::string &name, bool is_directory) {
             entries.emplace_back(name, is_directory);
         });
@@ -248,10 +247,13 @@ duckdb::vector<OpenFileInfo> NvmeFileSystem::Glob(const std::string &pattern, Fi
             CollectFiles(*location.volume, directory, names);
         }
         std::sort(names.begin(), names.end());
+        const Sandbox sandbox(opener);
         for (auto &name : names) {
-            if (name == location.path.file ||
-                MatchesPattern(PathComponents(name), wanted, MatchesComponent)) {
-                result.emplace_back(VolumePath{location.path.target, name}.ToString());
+            const std::string path = VolumePath{location.path.target, name}.ToString();
+            const bool matches =
+                name == location.path.file || MatchesPattern(PathComponents(name), wanted, MatchesComponent);
+            if (matches && sandbox.MayReachFile(path)) {
+                result.emplace_back(path);
             }
         }
     });

@@ -5,12 +5,17 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <climits>
 #include <cstring>
+#include <deque>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace rawduck {
 namespace {
+
+//! As many as Linux follows. Behind that a path stays as it is, and opening it fails.
+constexpr size_t LINKS_MAX = 40;
 
 bool StartsWith(const std::string &text, const char *prefix) {
     return text.compare(0, std::strlen(prefix), prefix) == 0;
@@ -41,6 +46,31 @@ VolumePath SplitInProcessPath(const std::string &path, const std::vector<std::st
     return {components[0], JoinComponents(components, 1)};
 }
 
+//! Without empty components and ".".
+std::deque<std::string> SplitAtSlashes(const std::string &path) {
+    std::deque<std::string> result;
+    for (size_t begin = 0; begin <= path.size();) {
+        const size_t end = std::min(path.find('/', begin), path.size());
+        std::string component = path.substr(begin, end - begin);
+        if (!component.empty() && component != ".") {
+            result.push_back(std::move(component));
+        }
+        begin = end + 1;
+    }
+    return result;
+}
+
+//! Where a symbolic link leads. False when there is no link at the path.
+bool ReadLink(const std::string &path, std::string &link) {
+    char buffer[PATH_MAX];
+    const ssize_t length = readlink(path.c_str(), buffer, sizeof(buffer));
+    if (length <= 0) {
+        return false;
+    }
+    link.assign(buffer, static_cast<size_t>(length));
+    return true;
+}
+
 [[noreturn]] void ThrowNoTarget(const std::string &path, const std::string &candidate, int error_number) {
     if (error_number == EACCES) {
         throw Error(ErrorCode::PERMISSION, path + ": cannot look at " + candidate + ": " +
@@ -69,21 +99,11 @@ bool IsDirectPath(const std::string &path) {
 
 std::vector<std::string> PathComponents(const std::string &path) {
     RefuseNul(path);
-    std::vector<std::string> result;
-    size_t begin = 0;
-    while (begin <= path.size()) {
-        size_t end = std::min(path.find('/', begin), path.size());
-        std::string component = path.substr(begin, end - begin);
-        if (component == "..") {
-            throw Error(ErrorCode::INVALID,
-                        path + ": \"..\" is not allowed in the path of a file on a volume");
-        }
-        if (!component.empty() && component != ".") {
-            result.push_back(std::move(component));
-        }
-        begin = end + 1;
+    const auto components = SplitAtSlashes(path);
+    if (std::find(components.begin(), components.end(), "..") != components.end()) {
+        throw Error(ErrorCode::INVALID, path + ": \"..\" is not allowed in the path of a file on a volume");
     }
-    return result;
+    return {components.begin(), components.end()};
 }
 
 std::string VolumePath::ToString() const {
@@ -135,14 +155,49 @@ VolumePath SplitVolumePath(const std::string &path) {
             "size := '8G') makes a volume in a file.");
 }
 
-std::string CanonicalTarget(const std::string &target) {
-    if (IsInProcess(target)) {
-        return target;
+std::string ResolvedPath(const std::string &path) {
+    std::deque<std::string> ahead = SplitAtSlashes(path);
+    std::vector<std::string> resolved;
+    size_t links = 0;
+    while (!ahead.empty()) {
+        const std::string component = ahead.front();
+        ahead.pop_front();
+        if (component == "..") {
+            if (!resolved.empty()) {
+                resolved.pop_back();
+            }
+            continue;
+        }
+        resolved.push_back(component);
+        std::string link;
+        if (links < LINKS_MAX && ReadLink("/" + JoinComponents(resolved, 0), link)) {
+            links++;
+            resolved.pop_back();
+            if (link[0] == '/') {
+                resolved.clear();
+            }
+            const auto leads = SplitAtSlashes(link);
+            ahead.insert(ahead.begin(), leads.begin(), leads.end());
+        }
     }
-    char *resolved = realpath(target.c_str(), nullptr);
-    std::string result = resolved ? resolved : target;
-    std::free(resolved);
-    return result;
+    return "/" + JoinComponents(resolved, 0);
+}
+
+std::string CanonicalVolumePath(const std::string &path) {
+    VolumePath parts;
+    try {
+        parts = SplitVolumePath(path);
+    } catch (const Error &error) {
+        if (error.Code() == ErrorCode::INVALID) {
+            throw;
+        }
+        // Opening it explains what is missing.
+        return VOLUME_SCHEME + ResolvedPath(path.substr(std::strlen(VOLUME_SCHEME)));
+    }
+    if (!IsInProcess(parts.target)) {
+        parts.target = ResolvedPath(parts.target);
+    }
+    return parts.ToString();
 }
 
 std::string StripDirectScheme(const std::string &path) {

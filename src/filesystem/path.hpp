@@ -31,9 +31,14 @@ struct VolumePath {
 //! PERMISSION, or INVALID (not nvme://, relative, "..").
 VolumePath SplitVolumePath(const std::string &path);
 
-//! The target with symbolic links resolved where the operating system can; that of a target in this process
-//! as it is.
-std::string CanonicalTarget(const std::string &target);
+//! An absolute path without symbolic links, "." and "..", of what is there or of what would be made: a link
+//! is followed also where nothing is at its end, because that is where a file would be created. Where the
+//! operating system does not let us look, the rest stays as it is.
+std::string ResolvedPath(const std::string &path);
+
+//! nvme://<target>/<file> in the form in which DuckDB compares paths: without links in the part that leads
+//! to the target, whether or not there is one. Throws Error INVALID like SplitVolumePath.
+std::string CanonicalVolumePath(const std::string &path);
 
 //! direct://<path> without its scheme; "~" and relative paths are left as they are. Throws Error INVALID for
 //! anything else and for an empty path.

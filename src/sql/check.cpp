@@ -1,7 +1,7 @@
 //! nvme_check(target, repair := false): verifies a volume without mounting it, and repairs what leaves no
 //! doubt.
 #include "sql/functions.hpp"
-#include "sql/row_function.hpp"
+#include "sql/target_argument.hpp"
 
 #include "volume/check.hpp"
 
@@ -24,8 +24,7 @@ const char *SeverityName(CheckFinding::Severity severity) {
 }
 
 Rows CheckRows(duckdb::ClientContext &context, const Arguments &arguments) {
-    RequireExternalAccess(context, "nvme_check");
-    const std::string target = arguments.Text(0, "target");
+    const std::string target = AllowedTarget(context, arguments);
     Rows rows;
     if (arguments.NamedFlag("repair")) {
         for (auto &done : RepairVolume(target)) {

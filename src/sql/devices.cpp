@@ -1,4 +1,5 @@
 //! nvme_devices(): the block devices of the machine and whether they are free to use.
+#include "filesystem/duckdb_sandbox.hpp"
 #include "sql/functions.hpp"
 #include "sql/row_function.hpp"
 
@@ -43,7 +44,7 @@ Value NvmeValue(const TargetInfo &info) {
 }
 
 Rows DeviceRows(duckdb::ClientContext &context, const Arguments &) {
-    RequireExternalAccess(context, "nvme_devices");
+    Sandbox(context).RequireMachine("nvme_devices");
     Rows rows;
     for (auto &device : ListBlockDevices()) {
         auto &info = device.info;

@@ -1,7 +1,7 @@
 //! nvme_fdp(target): flexible data placement, as the device tells it and as a volume uses it.
 #include "filesystem/duckdb_settings.hpp"
 #include "sql/functions.hpp"
-#include "sql/row_function.hpp"
+#include "sql/target_argument.hpp"
 
 #include "device/nvme_fdp.hpp"
 #include "volume/registry.hpp"
@@ -42,8 +42,7 @@ Placed PlacedAt(PlacementId id, const PlacementMap &map, const IoStats &stats) {
 }
 
 Rows FdpRows(duckdb::ClientContext &context, const Arguments &arguments) {
-    RequireExternalAccess(context, "nvme_fdp");
-    const Target target = ResolveTarget(arguments.Text(0, "target"));
+    const Target target = ResolveTarget(AllowedTarget(context, arguments));
     const FdpState state = InspectFdp(target);
     const FdpStatistics &device = state.statistics;
     auto opener = duckdb::ClientData::Get(context).file_opener.get();

@@ -26,6 +26,7 @@ constexpr const char *TEMPORARY_SUFFIX = ".nvme_copy";
 //! DuckDB's own file system would not notice a database that is attached in this process, and drop its lock.
 void CheckNotAttachedHere(duckdb::FileSystem &files, const std::string &path) {
     if (!IsVolumePath(path) && !IsDirectPath(path)) {
+        files.FileExists(path); // throws when DuckDB's settings forbid the path: then nothing is told of it
         Translated([&] { CheckNoPosixLock(files.ExpandPath(path)); });
     }
 }

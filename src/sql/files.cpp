@@ -2,7 +2,7 @@
 #include "filesystem/duckdb_settings.hpp"
 #include "filesystem/path.hpp"
 #include "sql/functions.hpp"
-#include "sql/row_function.hpp"
+#include "sql/target_argument.hpp"
 
 #include "common/error.hpp"
 #include "volume/registry.hpp"
@@ -34,9 +34,8 @@ Value ExtentList(const FileInfo &file, uint64_t lba_size) {
 }
 
 Rows FileRows(duckdb::ClientContext &context, const Arguments &arguments) {
-    RequireExternalAccess(context, "nvme_files");
     auto opener = duckdb::ClientData::Get(context).file_opener.get();
-    auto volume = PinVolume(arguments.Text(0, "target"), MountOptionsOf(opener));
+    auto volume = PinVolume(AllowedTarget(context, arguments), MountOptionsOf(opener));
     const uint64_t lba_size = volume->Info().lba_size;
     Rows rows;
     for (auto &file : volume->Files()) {

@@ -2,7 +2,7 @@
 #include "filesystem/duckdb_settings.hpp"
 #include "filesystem/size.hpp"
 #include "sql/functions.hpp"
-#include "sql/row_function.hpp"
+#include "sql/target_argument.hpp"
 
 #include "volume/registry.hpp"
 
@@ -25,8 +25,7 @@ FormatOptions OptionsOf(const Arguments &arguments) {
 }
 
 Rows FormatRow(duckdb::ClientContext &context, const Arguments &arguments) {
-    RequireExternalAccess(context, "nvme_format");
-    const std::string target = arguments.Text(0, "target");
+    const std::string target = AllowedTarget(context, arguments);
     Volume::Format(target, OptionsOf(arguments));
     auto opener = duckdb::ClientData::Get(context).file_opener.get();
     const VolumeInfo info = PinVolume(target, MountOptionsOf(opener))->Info();

@@ -111,22 +111,8 @@ void RegisterRowFunction(duckdb::ExtensionLoader &loader, RowFunction function) 
     RegisterDescribed(loader, std::move(table_function), description, example);
 }
 
-void RequireExternalAccess(ClientContext &context, const char *function) {
-    Value allowed;
-    if (context.TryGetCurrentSetting("enable_external_access", allowed) && !allowed.GetValue<bool>()) {
-        throw duckdb::PermissionException("%s is disabled by configuration: enable_external_access is false",
-                                          function);
-    }
-}
-
 Value TextOrNull(const std::string &text) {
     return text.empty() ? Value(LogicalType::VARCHAR) : Value(text);
-}
-
-duckdb::FunctionSignature TargetSignature() {
-    duckdb::FunctionSignature signature;
-    signature.AddParameter("target", LogicalType::VARCHAR);
-    return signature;
 }
 
 } // namespace rawduck

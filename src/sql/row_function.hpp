@@ -51,14 +51,7 @@ void RegisterRowFunction(duckdb::ExtensionLoader &loader, RowFunction function);
 void RegisterDescribed(duckdb::ExtensionLoader &loader, duckdb::TableFunction function,
                        const char *description, const char *example);
 
-//! Throws PermissionException when enable_external_access is off. For functions that name a target, which no
-//! path of DuckDB's own checks covers.
-void RequireExternalAccess(duckdb::ClientContext &context, const char *function);
-
 //! NULL for an empty text: nothing to warn of, no label.
 duckdb::Value TextOrNull(const std::string &text);
-
-//! A signature with one argument, the target.
-duckdb::FunctionSignature TargetSignature();
 
 } // namespace rawduck

@@ -1,7 +1,8 @@
 //! nvme_simulate(target, ...): makes simulated devices, breaks them, and cuts their power.
+#include "filesystem/duckdb_sandbox.hpp"
 #include "filesystem/size.hpp"
 #include "sql/functions.hpp"
-#include "sql/row_function.hpp"
+#include "sql/target_argument.hpp"
 
 #include "common/error.hpp"
 #include "io/engines/simulated.hpp"
@@ -44,8 +45,7 @@ void Create(const std::string &name, const Arguments &arguments) {
 }
 
 Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
-    RequireExternalAccess(context, "nvme_simulate");
-    const std::string target = arguments.Text(0, "target");
+    const std::string target = AllowedTarget(context, arguments);
     const std::string name = SimulatedName(target, "the target");
     if (!arguments.Named("size").IsNull()) {
         Create(name, arguments);
@@ -54,6 +54,9 @@ Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
     const uint64_t at = Count(arguments, "at", medium->Events());
     const std::string fault = arguments.NamedText("fault", "");
     const std::string survivor_name = arguments.NamedText("survivor", "");
+    if (!survivor_name.empty()) {
+        Sandbox(context).RequireVolume(survivor_name);
+    }
     if (!fault.empty()) {
         medium->Inject(ParseSimulatedFault(fault), at);
     }

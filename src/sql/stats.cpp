@@ -1,4 +1,6 @@
 //! nvme_stats() and nvme_reset_stats(): what was asked of the devices and how long it took.
+#include "filesystem/duckdb_sandbox.hpp"
+#include "filesystem/path.hpp"
 #include "sql/functions.hpp"
 #include "sql/row_function.hpp"
 
@@ -15,9 +17,23 @@ Value Microseconds(uint64_t nanoseconds) {
     return Value::DOUBLE(static_cast<double>(nanoseconds) / 1000.0);
 }
 
-Rows StatsRows(duckdb::ClientContext &, const Arguments &) {
-    Rows rows;
+//! The counters are those of the process, and another database in it may reach what this one may not.
+std::vector<TargetStats> VisibleStats(duckdb::ClientContext &context) {
+    const Sandbox sandbox(context);
+    std::vector<TargetStats> visible;
     for (auto &target : AllStats()) {
+        const bool may_be_a_file = target.target[0] == '/';
+        if (sandbox.MaySeeVolume(target.target) ||
+            (may_be_a_file && sandbox.MayReachFile(DIRECT_SCHEME + target.target))) {
+            visible.push_back(target);
+        }
+    }
+    return visible;
+}
+
+Rows StatsRows(duckdb::ClientContext &context, const Arguments &) {
+    Rows rows;
+    for (auto &target : VisibleStats(context)) {
         for (int i = 0; i < IO_OPERATION_COUNT; i++) {
             const auto operation = static_cast<IoOperation>(i);
             const IoCounters counters = target.stats->Snapshot(operation);
@@ -36,8 +52,10 @@ Rows StatsRows(duckdb::ClientContext &, const Arguments &) {
     return rows;
 }
 
-Rows ResetRow(duckdb::ClientContext &, const Arguments &) {
-    ResetStats();
+Rows ResetRow(duckdb::ClientContext &context, const Arguments &) {
+    for (auto &target : VisibleStats(context)) {
+        target.stats->Reset();
+    }
     return {{Value::BOOLEAN(true)}};
 }
 

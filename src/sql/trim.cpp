@@ -1,7 +1,7 @@
 //! nvme_trim(target): tells the device of all space of a volume that is free.
 #include "filesystem/duckdb_settings.hpp"
 #include "sql/functions.hpp"
-#include "sql/row_function.hpp"
+#include "sql/target_argument.hpp"
 
 #include "volume/registry.hpp"
 
@@ -15,9 +15,8 @@ using duckdb::LogicalType;
 using duckdb::Value;
 
 Rows TrimRow(duckdb::ClientContext &context, const Arguments &arguments) {
-    RequireExternalAccess(context, "nvme_trim");
     auto opener = duckdb::ClientData::Get(context).file_opener.get();
-    auto volume = PinVolume(arguments.Text(0, "target"), MountOptionsOf(opener));
+    auto volume = PinVolume(AllowedTarget(context, arguments), MountOptionsOf(opener));
     const uint64_t bytes = volume->Trim();
     return {{Value(volume->Info().target), Value::UBIGINT(bytes)}};
 }

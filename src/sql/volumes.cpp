@@ -1,7 +1,8 @@
 //! nvme_volumes() and nvme_info(target): one row per volume.
+#include "filesystem/duckdb_sandbox.hpp"
 #include "filesystem/duckdb_settings.hpp"
 #include "sql/functions.hpp"
-#include "sql/row_function.hpp"
+#include "sql/target_argument.hpp"
 
 #include "volume/registry.hpp"
 
@@ -94,18 +95,21 @@ duckdb::vector<Value> VolumeRow(const VolumeInfo &info) {
             TextOrNull(info.poisoned)};
 }
 
-Rows MountedRows(duckdb::ClientContext &, const Arguments &) {
+Rows MountedRows(duckdb::ClientContext &context, const Arguments &) {
+    const Sandbox sandbox(context);
     Rows rows;
     for (auto &volume : MountedVolumes()) {
-        rows.push_back(VolumeRow(volume->Info()));
+        const VolumeInfo info = volume->Info();
+        if (sandbox.MaySeeVolume(info.target)) {
+            rows.push_back(VolumeRow(info));
+        }
     }
     return rows;
 }
 
 Rows InfoRow(duckdb::ClientContext &context, const Arguments &arguments) {
-    RequireExternalAccess(context, "nvme_info");
     auto opener = duckdb::ClientData::Get(context).file_opener.get();
-    auto volume = PinVolume(arguments.Text(0, "target"), MountOptionsOf(opener));
+    auto volume = PinVolume(AllowedTarget(context, arguments), MountOptionsOf(opener));
     return {VolumeRow(volume->Info())};
 }
 

@@ -240,10 +240,4 @@ std::vector<TargetStats> AllStats() {
     return all;
 }
 
-void ResetStats() {
-    for (const TargetStats &entry : AllStats()) {
-        entry.stats->Reset();
-    }
-}
-
 } // namespace rawduck

@@ -42,6 +42,5 @@ struct TargetStats {
 std::vector<TargetStats> AllStats();
 //! The statistics kept for one target, created on first use. `identity` as in Target.
 std::shared_ptr<IoStats> StatsFor(const std::string &identity, const std::string &target_name);
-void ResetStats();
 
 } // namespace rawduck

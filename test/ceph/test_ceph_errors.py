@@ -187,6 +187,32 @@ def test_external_access_can_be_switched_off(con, data_prefix):
     fails(con, f"COPY (SELECT 1) TO '{data_prefix}/x.csv'", duckdb.PermissionException, data_prefix)
 
 
+def test_counters_show_what_may_be_reached(con, cluster, data_prefix):
+    con.execute(f"COPY (SELECT 1 AS n) TO '{data_prefix}/x.parquet'; FROM '{data_prefix}/x.parquet'")
+    pools = "SELECT DISTINCT pool FROM rados_stats() WHERE requests > 0"
+    scans = f"SELECT count(*) FROM rados_scans() WHERE first_object LIKE '{data_prefix}%'"
+    before = con.execute(pools).fetchall()
+    assert ("data",) in before
+    assert con.execute(scans).fetchall() == [(1,)]
+    with connect(cluster) as locked:
+        locked.execute("SET allowed_directories = ['rados://coded']; SET enable_external_access = false")
+        assert set(locked.execute(pools).fetchall()) <= {("coded",)}
+        assert locked.execute(scans).fetchall() == [(0,)]
+        locked.execute("CALL rados_reset_stats()")
+    assert con.execute(pools).fetchall() >= [("data",)]
+
+
+@pytest.mark.parametrize("parameter", ["CONF '/etc/hostname'", "KEYRING 'a,/etc/hostname'"])
+@pytest.mark.parametrize(
+    "setting", ["enable_external_access = false", "disabled_filesystems = 'LocalFileSystem'"]
+)
+def test_a_secret_opens_no_forbidden_file(setting, parameter):
+    with rawduck.connect(ceph=True) as con:
+        con.execute(f"SET allow_persistent_secrets = false; SET {setting}")
+        fails(con, f"CREATE SECRET (TYPE rados, {parameter})", duckdb.PermissionException, "configuration")
+        con.execute("CREATE SECRET (TYPE rados, USER 'x')")
+
+
 def test_nothing_is_said_on_standard_error(cluster):
     """librados would print there; a library must not."""
     code = """

@@ -135,5 +135,62 @@ TEST(DirectPathTest, SchemeIsStripped) {
     EXPECT_THROW(StripDirectScheme("/data/x"), Error);
 }
 
+//! A folder with links in it.
+class ResolvedPathTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        char directory[] = "/tmp/rawduck_link_XXXXXX";
+        ASSERT_NE(mkdtemp(directory), nullptr);
+        directory_ = directory;
+    }
+    void TearDown() override {
+        for (auto &link : links_) {
+            unlink(link.c_str());
+        }
+        rmdir(directory_.c_str());
+    }
+
+    void Link(const std::string &name, const std::string &leads_to) {
+        links_.push_back(directory_ + "/" + name);
+        ASSERT_EQ(symlink(leads_to.c_str(), links_.back().c_str()), 0);
+    }
+    std::string Resolved(const std::string &name) { return ResolvedPath(directory_ + "/" + name); }
+
+    std::string directory_;
+    std::vector<std::string> links_;
+};
+
+TEST_F(ResolvedPathTest, NormalizesWhatIsNotThere) {
+    EXPECT_EQ(ResolvedPath("/"), "/");
+    EXPECT_EQ(ResolvedPath("/../.."), "/");
+    EXPECT_EQ(Resolved("a//./b/"), directory_ + "/a/b");
+    EXPECT_EQ(Resolved("a/../../x"), "/tmp/x");
+}
+
+TEST_F(ResolvedPathTest, FollowsLinksToWhatIsNotThere) {
+    Link("absolute", "/nowhere/x");
+    Link("relative", "../nothing");
+    Link("chain", "absolute");
+    EXPECT_EQ(Resolved("absolute"), "/nowhere/x");
+    EXPECT_EQ(Resolved("absolute/y"), "/nowhere/x/y");
+    EXPECT_EQ(Resolved("absolute/../y"), "/nowhere/y");
+    EXPECT_EQ(Resolved("relative/y"), "/tmp/nothing/y");
+    EXPECT_EQ(Resolved("chain"), "/nowhere/x");
+}
+
+TEST_F(ResolvedPathTest, LinksInACircleEnd) {
+    Link("a", "b");
+    Link("b", "a");
+    EXPECT_EQ(Resolved("a").rfind(directory_, 0), 0u);
+}
+
+TEST_F(ResolvedPathTest, BelongsToTheCanonicalFormOfAVolumesPath) {
+    Link("link", "/nowhere");
+    EXPECT_EQ(CanonicalVolumePath("nvme://" + directory_ + "/link/volume/x"), "nvme:///nowhere/volume/x");
+    EXPECT_EQ(CanonicalVolumePath("nvme://" + directory_), "nvme://" + directory_);
+    EXPECT_EQ(CanonicalVolumePath("nvme://memory:a//b"), "nvme://memory:a/b");
+    EXPECT_THROW(CanonicalVolumePath("nvme:///a/../b"), Error);
+}
+
 } // namespace
 } // namespace rawduck

@@ -1,0 +1,17 @@
+//! What functions may show of the process to a database that is locked down.
+#pragma once
+
+#include "duckdb/main/config.hpp"
+
+#include <string>
+
+namespace rawduck {
+
+//! Whether DuckDB's settings (enable_external_access, allowed_directories, allowed_paths and
+//! disabled_filesystems) let this database reach the path.
+inline bool IsVisible(duckdb::ClientContext &context, const std::string &path, duckdb::FileType type) {
+    auto &config = duckdb::DBConfig::GetConfig(context);
+    return !config.file_system->IsDisabledForPath(path) && config.CanAccessFile(path, type);
+}
+
+} // namespace rawduck
