@@ -41,7 +41,7 @@ $(INSTALLED): $(SOURCES) requirements.txt
 	@touch $@
 
 .PHONY: test
-test: build ## Everything: style, unit tests (also under sanitizers), a minute of fuzzing, SQL tests, emulated NVMe, Ceph
+test: build ## Everything: style, unit tests (also under sanitizers), types of one name, a minute of fuzzing, SQL tests, emulated NVMe, Ceph
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py all
 
@@ -59,6 +59,11 @@ test-unit: ## Unit tests of the core
 test-sanitize: ## Unit tests under ASan+UBSan and under TSan
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py asan tsan
+
+.PHONY: test-odr
+test-odr: build ## Links everything with -flto: no two types of one name (-Wodr)
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py odr
 
 .PHONY: fuzz
 fuzz: ## Mount mutated images; FUZZ_SECONDS=60
@@ -117,4 +122,4 @@ lint: test-style ## The same as test-style
 
 .PHONY: clean
 clean: ## Remove builds, and keep DuckDB's source, the static build and .venv
-	@rm -rf build/wheel build/core build/asan build/tsan build/fuzz build/demo build/bench build/reports
+	@rm -rf build/wheel build/core build/asan build/tsan build/odr build/fuzz build/demo build/bench build/reports

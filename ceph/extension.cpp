@@ -11,10 +11,10 @@ extern "C" __attribute__((visibility("default"))) void
 rawduck_ceph_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
     loader.SetDescription("DuckDB on objects of a Ceph cluster (rados://)");
     loader.GetDatabaseInstance().GetFileSystem().RegisterSubSystem(
-        duckdb::make_uniq<rawduck::RadosFileSystem>());
-    rawduck::RegisterRadosSecret(loader);
-    rawduck::RegisterRadosCopy(loader);
-    rawduck::RegisterRadosStats(loader);
-    rawduck::RegisterRadosScans(loader);
-    rawduck::RegisterOffload(loader);
+        duckdb::make_uniq<rawduck_ceph::RadosFileSystem>());
+    rawduck_ceph::RegisterRadosSecret(loader);
+    rawduck_ceph::RegisterRadosCopy(loader);
+    rawduck_ceph::RegisterRadosStats(loader);
+    rawduck_ceph::RegisterRadosScans(loader);
+    rawduck_ceph::RegisterOffload(loader);
 }

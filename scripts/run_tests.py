@@ -57,12 +57,14 @@ def at_least_one_failure(counts: Counts, status: int) -> Counts:
     return counts if status == 0 or counts.failed else counts + Counts(failed=1)
 
 
-def configure_and_build(name: str, target: str, *definitions: str) -> int:
+def configure_and_build(name: str, targets: str, *definitions: str) -> int:
     folder = str(BUILD / name)
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
     options = [f"-D{definition}" for definition in ("RAWDUCK_EXTENSION=OFF", *definitions)]
     configure = ["cmake", "-S", ".", "-B", folder, "-G", "Ninja", *launcher, *options]
-    return run(configure, stdout=subprocess.DEVNULL) or run(["cmake", "--build", folder, "--target", target])
+    return run(configure, stdout=subprocess.DEVNULL) or run(
+        ["cmake", "--build", folder, "--target", *targets.split()]
+    )
 
 
 def unit_tests(
@@ -152,6 +154,22 @@ def fuzz() -> Counts:
     return counts
 
 
+def odr() -> Counts:
+    """Links everything in a way that compares types: two of one name with different bodies are an error."""
+    if not shutil.which("g++"):
+        print("odr: skipped: no g++, which alone compares types when it links")
+        return Counts(skipped=1)
+    programs = f"{UNIT_TESTS} {ENGINE_TESTS} rawduck_nvme_tests rawduck_extensions"
+    definitions = ["RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", f"Python_EXECUTABLE={sys.executable}"]
+    # Not optimized: what is linked is not run.
+    definitions += [
+        "CMAKE_CXX_COMPILER=g++",
+        "CMAKE_BUILD_TYPE=None",
+        "CMAKE_CXX_FLAGS=-O0 -flto=auto -Werror=odr",
+    ]
+    return Counts(failed=1) if configure_and_build("odr", programs, *definitions) else Counts(passed=1)
+
+
 def nvme() -> Counts:
     """In a guest with emulated NVMe devices. The last line of its output sums it up."""
     process = subprocess.Popen(
@@ -194,6 +212,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "engine": lambda: unit_tests(
             "host", "RAWDUCK_EXTENSION=ON", f"Python_EXECUTABLE={sys.executable}", target=ENGINE_TESTS
         ),
+        "odr": odr,
         "fuzz": fuzz,
         "sql": lambda: pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
         "crash": lambda: pytest("test/crash", ["--numprocesses=auto", "--dist=worksteal", *arguments]),

@@ -15,7 +15,7 @@
 CLS_VER(1, 0)
 CLS_NAME(rawduck)
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 class ClsObject final : public ObjectSource {
@@ -106,12 +106,12 @@ int Query(cls_method_context_t context, ceph::bufferlist *in, ceph::bufferlist *
 }
 
 } // namespace
-} // namespace rawduck
+} // namespace rawduck_ceph
 
 CLS_INIT(rawduck) {
     cls_handle_t handle;
     cls_method_handle_t method;
     cls_register("rawduck", &handle);
-    cls_register_cxx_method(handle, "version", CLS_METHOD_RD, rawduck::Version, &method);
-    cls_register_cxx_method(handle, "query", CLS_METHOD_RD, rawduck::Query, &method);
+    cls_register_cxx_method(handle, "version", CLS_METHOD_RD, rawduck_ceph::Version, &method);
+    cls_register_cxx_method(handle, "query", CLS_METHOD_RD, rawduck_ceph::Query, &method);
 }

@@ -14,7 +14,7 @@
 #include <ctime>
 #include <new>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -221,4 +221,4 @@ void Engine::Execute(const Request &request, const PushedStatement &statement, O
     writer.Finish(request.format, reply);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -13,7 +13,7 @@
 #include <memory>
 #include <mutex>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 struct EngineLimits {
     uint64_t memory_bytes = 256ull * 1024 * 1024; //!< of DuckDB's buffers, for all requests together
@@ -60,4 +60,4 @@ class Engine {
     std::atomic<uint32_t> running_{0};
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -171,4 +171,4 @@ std::string CheckFooter(ObjectSource &object) {
     return CheckMetadata(footer.data(), length, start);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

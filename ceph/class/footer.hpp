@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Longer footers are refused.
 constexpr uint32_t FOOTER_BYTES_MAX = 8 * 1024 * 1024;
@@ -20,4 +20,4 @@ std::string CheckFooter(ObjectSource &object);
 //! its object.
 std::string CheckMetadata(const char *data, size_t length, uint64_t data_end);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

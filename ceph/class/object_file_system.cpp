@@ -1,6 +1,6 @@
 #include "ceph/class/object_file_system.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -87,4 +87,4 @@ duckdb::vector<duckdb::OpenFileInfo> ObjectFileSystem::Glob(const std::string &p
     return found;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -10,7 +10,7 @@
 #include <thread>
 #include <unordered_map>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 class ObjectFileSystem final : public duckdb::FileSystem {
   public:
@@ -60,4 +60,4 @@ class ObjectFileSystem final : public duckdb::FileSystem {
     std::unordered_map<std::string, Mounted> mounted_;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! No class can read here, whatever the object. Thrown by ObjectSource::Read.
 class CannotReadHere : public std::runtime_error {
@@ -25,4 +25,4 @@ class ObjectSource {
     virtual bool RecordedFooterCrc(uint32_t &crc) = 0;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 class ObjectWithTail final : public ObjectSource {
   public:
@@ -48,4 +48,4 @@ class ObjectWithTail final : public ObjectSource {
     uint64_t read_bytes_ = 0;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <mutex>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! librados does not say which OSD an object is on, but OSDs say when they have enough to do: the window
 //! narrows with every such answer and widens slowly with the others, so that about one call in three finds
@@ -50,4 +50,4 @@ class CallWindow {
     size_t in_flight_ = 0;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Of one pool and one connection. Thread-safe.
 class ClassAvailability {
@@ -37,4 +37,4 @@ class ClassAvailability {
     std::string why_;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

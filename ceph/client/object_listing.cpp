@@ -6,7 +6,7 @@
 #include <future>
 #include <mutex>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -85,4 +85,4 @@ int ListObjects(rados_ioctx_t io, const std::string &prefix, size_t most, std::v
     return listing.code;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

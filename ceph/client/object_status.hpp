@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 struct ObjectStatus {
     uint64_t size = 0;      //!< bytes
@@ -11,4 +11,4 @@ struct ObjectStatus {
     uint64_t version = 0;   //!< grows with every change of the object
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Says nothing about what an object is now. Thread-safe.
 class ObjectTails {
@@ -63,4 +63,4 @@ class ObjectTails {
     std::list<Tail> tails_; //!< the latest first
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

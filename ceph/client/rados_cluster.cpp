@@ -8,7 +8,7 @@
 #include <cstring>
 #include <unistd.h>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 //! The place of a connection. Its mutex is held while connecting, which may take long, and the registry's is
@@ -133,4 +133,4 @@ std::vector<std::string> RadosCluster::PoolNames() {
     return names;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! How to reach a cluster and as whom. What is empty is left to Ceph's own defaults.
 struct RadosCredentials {
@@ -53,4 +53,4 @@ class RadosCluster {
     std::map<std::string, std::shared_ptr<RadosPool>> pools_;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 struct Meaning {
@@ -61,4 +61,4 @@ void ThrowRadosError(int code, const std::string &target, const std::string &act
                 target + ": cannot " + action + ": " + ErrnoText(error_number) + "; " + meaning.advice);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -6,10 +6,14 @@
 
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
+
+using rawduck::ErrnoText;
+using rawduck::Error;
+using rawduck::ErrorCode;
 
 //! `code` is a negative errno from librados; `target` a path such as rados://tpch/lineitem/0, `action` what
 //! was tried, such as "read".
 [[noreturn]] void ThrowRadosError(int code, const std::string &target, const std::string &action);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -7,7 +7,7 @@
 #include <new>
 #include <unistd.h>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 std::string Monitors(rados_t cluster) {
@@ -132,4 +132,4 @@ int RadosCompletion::Wait() {
     return rados_aio_get_return_value(completion_);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -6,7 +6,7 @@
 #include <rados/librados.h>
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 struct RadosCredentials;
 
@@ -81,4 +81,4 @@ class RadosCompletion {
     bool started_ = false;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

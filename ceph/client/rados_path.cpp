@@ -4,7 +4,10 @@
 
 #include <cstring>
 
-namespace rawduck {
+namespace rawduck_ceph {
+
+using rawduck::Error;
+using rawduck::ErrorCode;
 
 bool IsRadosPath(const std::string &path) {
     return path.compare(0, std::strlen(RADOS_SCHEME), RADOS_SCHEME) == 0;
@@ -33,4 +36,4 @@ std::string RadosPath::ToString() const {
     return RADOS_SCHEME + pool + "/" + object;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

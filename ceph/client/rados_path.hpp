@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 constexpr const char *RADOS_SCHEME = "rados://";
 
@@ -21,4 +21,4 @@ struct RadosPath {
     std::string ToString() const;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 //! A piece of a large read. Pieces of one object wait for one another on its OSD, but cross the network side
@@ -241,4 +241,4 @@ void RadosPool::Exec(const std::string &object, uint64_t version, const std::str
     ThrowRadosError(code, PathOf(object), "call " + class_name + "." + method);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

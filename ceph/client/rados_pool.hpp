@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 class RadosHandle;
 
@@ -96,4 +96,4 @@ class RadosPool {
     std::shared_ptr<RadosStats> stats_;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -3,7 +3,7 @@
 #include <map>
 #include <mutex>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 struct Registry {
@@ -74,4 +74,4 @@ std::vector<PoolStats> AllRadosStats() {
     return result;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

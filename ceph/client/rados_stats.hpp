@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 enum class RadosOperation { READ, WRITE, STAT, LIST, REMOVE, EXEC };
 constexpr int RADOS_OPERATION_COUNT = 6;
@@ -52,4 +52,4 @@ struct PoolStats {
 std::shared_ptr<RadosStats> RadosStatsFor(const std::string &cluster, const std::string &pool);
 std::vector<PoolStats> AllRadosStats();
 
-} // namespace rawduck
+} // namespace rawduck_ceph

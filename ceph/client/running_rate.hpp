@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Bytes per second of time in which at least one operation was in flight: of operations side by side, the
 //! speed of all of them together. What is older than a minute does not count, so that a link or an OSD that
@@ -86,4 +86,4 @@ class RunningRate {
     Sums current_, last_;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -8,7 +8,7 @@
 #include <map>
 #include <mutex>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 constexpr size_t REMEMBERED_MAX = 100000;
@@ -64,4 +64,4 @@ std::vector<std::string> NamesForQuery(const std::shared_ptr<RadosPool> &pool, c
     return pool->List(prefix);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

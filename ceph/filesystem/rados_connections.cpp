@@ -8,7 +8,11 @@
 
 #include <set>
 
-namespace rawduck {
+namespace rawduck_ceph {
+
+using rawduck::Error;
+using rawduck::ErrorCode;
+
 namespace {
 
 using duckdb::FileOpener;
@@ -76,4 +80,4 @@ std::shared_ptr<RadosPool> PoolOf(const std::string &path, optional_ptr<FileOpen
     return cluster->Pool(pool);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -6,7 +6,7 @@
 
 #include "duckdb/common/file_opener.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! An extension setting: how many seconds to wait for the cluster.
 constexpr const char *SETTING_RADOS_TIMEOUT = "rados_timeout";
@@ -19,4 +19,4 @@ constexpr const char *RADOS_SECRET = "rados";
 //! open. Throws Error.
 std::shared_ptr<RadosPool> PoolOf(const std::string &path, duckdb::optional_ptr<duckdb::FileOpener> opener);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -8,7 +8,10 @@
 #include <algorithm>
 #include <cstring>
 
-namespace rawduck {
+namespace rawduck_ceph {
+
+using rawduck::Error;
+using rawduck::ErrorCode;
 
 using duckdb::FileOpenFlags;
 using duckdb::FileSystem;
@@ -104,4 +107,4 @@ ObjectStatus RadosFileHandle::Status() const {
     return status;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! An object opened for reading or for writing, never for both. Reading is thread-safe and sees the object as
 //! it was when it was opened. What is written is collected, and becomes the object, whole, at Close or Sync:
@@ -50,4 +50,4 @@ class RadosFileHandle final : public duckdb::FileHandle {
     bool published_ = false; //!< whether the object is what was written so far
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -17,7 +17,10 @@
 #include <algorithm>
 #include <set>
 
-namespace rawduck {
+namespace rawduck_ceph {
+
+using rawduck::MatchesPattern;
+using rawduck::Translated;
 
 using duckdb::FileHandle;
 using duckdb::FileOpenFlags;
@@ -323,4 +326,4 @@ RadosFileSystem::GlobFilesExtended(const std::string &pattern, const duckdb::Fil
     return duckdb::make_uniq<duckdb::SimpleMultiFileList>(std::move(result));
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

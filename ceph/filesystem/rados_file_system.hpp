@@ -5,7 +5,7 @@
 
 #include "duckdb/common/file_system.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 class RadosFileSystem final : public duckdb::FileSystem {
   public:
@@ -64,4 +64,4 @@ class RadosFileSystem final : public duckdb::FileSystem {
     GlobFilesExtended(const std::string &pattern, const duckdb::FileGlobInput &input, Opener opener) override;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -8,7 +8,7 @@
 #include <string>
 #include <type_traits>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "the wire format is little-endian, as these copies are");
@@ -74,4 +74,4 @@ class ByteReader {
     size_t left_;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

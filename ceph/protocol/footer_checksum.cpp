@@ -3,10 +3,10 @@
 #include "ceph/protocol/bytes.hpp"
 #include "volume/format/crc32c.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 uint32_t FooterCrc(const char *footer, size_t length) {
-    return Crc32c(0, footer, length);
+    return rawduck::Crc32c(0, footer, length);
 }
 
 std::string FooterAttributeOf(const char *object, uint64_t size) {
@@ -35,4 +35,4 @@ bool ReadFooterAttribute(const std::string &value, uint64_t size, uint32_t &crc)
     return reader.Integer<uint64_t>() == size;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

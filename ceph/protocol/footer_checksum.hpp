@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 constexpr const char *FOOTER_ATTRIBUTE = "rawduck.footer_crc32c";
 
@@ -25,4 +25,4 @@ std::string FooterAttributeOf(const char *object, uint64_t size);
 //! False when the value is not for an object of this size.
 bool ReadFooterAttribute(const std::string &value, uint64_t size, uint32_t &crc);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -3,7 +3,7 @@
 #include "ceph/protocol/bytes.hpp"
 #include "volume/format/crc32c.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -12,7 +12,7 @@ constexpr char REPLY_MAGIC[4] = {'R', 'D', 'Q', 'A'};
 
 uint32_t FrameCrc(Frame frame, const char *body) {
     frame.crc = 0;
-    return Crc32c(Crc32c(0, &frame, sizeof(frame)), body, frame.body_bytes);
+    return rawduck::Crc32c(rawduck::Crc32c(0, &frame, sizeof(frame)), body, frame.body_bytes);
 }
 
 std::string Seal(const char (&magic)[4], const std::string &body) {
@@ -216,4 +216,4 @@ Reply DecodeReply(const char *data, size_t length, uint16_t &version) {
     return reply;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 constexpr uint16_t PROTOCOL_VERSION = 1;
 
@@ -103,4 +103,4 @@ std::string EncodeReply(const Reply &reply);
 Request DecodeRequest(const char *data, size_t length, uint16_t &version);
 Reply DecodeReply(const char *data, size_t length, uint16_t &version);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

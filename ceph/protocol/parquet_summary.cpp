@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -116,4 +116,4 @@ size_t SummarizeParquet(const char *tail, size_t length, ParquetSummary &summary
     }
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 struct ParquetColumn {
     uint64_t stored_bytes = 0;
@@ -24,4 +24,4 @@ struct ParquetSummary {
 //! takes: more than `length` when the footer is longer, SIZE_MAX when this is no sound Parquet footer.
 size_t SummarizeParquet(const char *tail, size_t length, ParquetSummary &summary);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 constexpr int THRIFT_DEPTH_MAX = 24;
 
@@ -210,4 +210,4 @@ class ThriftReader {
     int depth_ = 0;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

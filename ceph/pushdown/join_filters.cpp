@@ -15,7 +15,7 @@
 
 #include <algorithm>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -118,4 +118,4 @@ void AddJoinFilters(duckdb::ClientContext &context, const duckdb::TableFilterSet
     }
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

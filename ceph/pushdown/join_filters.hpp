@@ -7,11 +7,11 @@
 
 #include <vector>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Adds to the request's filter what of `filters` has a form in SQL. The rest is left out: the join itself
 //! drops every row that does not match. `columns` are the scan's, in its order.
 void AddJoinFilters(duckdb::ClientContext &context, const duckdb::TableFilterSet &filters,
                     const std::vector<RequestColumn> &columns, Request &request);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -99,4 +99,4 @@ duckdb::AggregateFunction MergeAverages(const LogicalType &sum_type, bool narrow
     return function;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

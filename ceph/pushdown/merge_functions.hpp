@@ -4,7 +4,7 @@
 
 #include "duckdb/function/aggregate_function.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! BIGINT -> BIGINT: the sum of counts, 0 for none.
 duckdb::AggregateFunction MergeCounts();
@@ -13,4 +13,4 @@ duckdb::AggregateFunction MergeCounts();
 //! in double.
 duckdb::AggregateFunction MergeAverages(const duckdb::LogicalType &sum_type, bool narrow);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <chrono>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -189,4 +189,4 @@ CallAnswer ObjectCalls::Examine(size_t target, const ExecReply &reply) const {
     return answer;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 struct CallTarget {
     std::shared_ptr<RadosPool> pool;
@@ -80,4 +80,4 @@ class ObjectCalls {
     bool stopping_ = false;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

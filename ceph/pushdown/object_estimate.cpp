@@ -12,7 +12,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -386,4 +386,4 @@ ScanEstimate EstimateScan(const ObjectEstimate &object, size_t objects, const Pu
     return estimate;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

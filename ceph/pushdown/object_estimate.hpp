@@ -9,7 +9,7 @@
 
 #include "duckdb/planner/operator/logical_get.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 class ObjectEstimate {
   public:
@@ -58,4 +58,4 @@ class ObjectEstimate {
 ScanEstimate EstimateScan(const ObjectEstimate &object, size_t objects, const PushedQuery &query,
                           uint64_t rows_out, bool rows_known);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

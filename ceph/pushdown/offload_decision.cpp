@@ -5,7 +5,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -150,4 +150,4 @@ void LearnReplyBytes(const std::string &query, uint64_t bytes_per_object) {
     learned.bytes[query] = bytes_per_object;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -11,7 +11,7 @@
 
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! What is known before a scan starts. All sizes in bytes.
 struct ScanEstimate {
@@ -59,4 +59,4 @@ Decision Decide(const ScanEstimate &estimate, const MeasuredSpeeds &speeds, uint
 uint64_t LearnedReplyBytes(const std::string &query);
 void LearnReplyBytes(const std::string &query, uint64_t bytes_per_object);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -2,7 +2,7 @@
 
 #include <deque>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -52,4 +52,4 @@ std::vector<std::shared_ptr<ScanRecord>> ScanRecords() {
     return {log.records.begin(), log.records.end()};
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Counters are written while the scan runs. Thread-safe where not const.
 struct ScanRecord {
@@ -41,4 +41,4 @@ std::shared_ptr<ScanRecord> NewScanRecord(std::string path, uint64_t objects);
 //! The oldest first.
 std::vector<std::shared_ptr<ScanRecord>> ScanRecords();
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -19,7 +19,7 @@
 #include "duckdb/planner/operator/logical_limit.hpp"
 #include "duckdb/planner/operator/logical_top_n.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -477,4 +477,4 @@ void RegisterOffload(duckdb::ExtensionLoader &loader) {
     duckdb::OptimizerExtension::Register(config, std::move(extension));
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -4,9 +4,9 @@
 
 #include "duckdb/main/extension/extension_loader.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Registers the optimizer and its settings.
 void RegisterOffload(duckdb::ExtensionLoader &loader);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -11,7 +11,7 @@
 #include "duckdb/main/query_result_stream.hpp"
 #include "duckdb/parallel/task_scheduler.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -229,4 +229,4 @@ duckdb::TableFunction OffloadScan() {
     return function;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -8,7 +8,7 @@
 
 #include "duckdb/function/table_function.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Everything that the optimizer found out.
 struct OffloadBindData final : duckdb::TableFunctionData {
@@ -29,4 +29,4 @@ struct OffloadBindData final : duckdb::TableFunctionData {
 //! Not in the catalog: the optimizer puts it into plans.
 duckdb::TableFunction OffloadScan();
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -3,7 +3,7 @@
 #include "duckdb/common/exception.hpp"
 #include "duckdb/main/config.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -40,4 +40,4 @@ void AddOffloadSettings(duckdb::DBConfig &config) {
                               duckdb::Value::UINTEGER(RADOS_OFFLOAD_IN_FLIGHT_DEFAULT), CheckInFlight);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

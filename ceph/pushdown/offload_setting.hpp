@@ -5,7 +5,7 @@ namespace duckdb {
 struct DBConfig;
 }
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! 'auto', 'never', 'always', or 'filters': every scan, but only filters and the choice of columns, and LZ4,
 //! which is what Skyhook pushes. (It sends Arrow IPC; these are DuckDB's chunks.)
@@ -19,4 +19,4 @@ constexpr unsigned RADOS_OFFLOAD_IN_FLIGHT_DEFAULT = 16;
 
 void AddOffloadSettings(duckdb::DBConfig &config);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -13,7 +13,7 @@
 #include "duckdb/planner/expression_iterator.hpp"
 #include "duckdb/planner/filter/expression_filter.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -203,4 +203,4 @@ size_t PushedQuery::AddAggregate(const std::string &function,
     return AddOutputSql(sql, type);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -10,7 +10,7 @@
 
 #include <unordered_map>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Why something stays where it is. Never leaves the optimizer.
 struct NotPushable {
@@ -52,4 +52,4 @@ class PushedQuery {
     std::unordered_map<duckdb::idx_t, duckdb::LogicalProjection *> projections_;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

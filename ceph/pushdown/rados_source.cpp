@@ -7,7 +7,7 @@
 #include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/main/client_data.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -89,4 +89,4 @@ std::vector<CallTarget> TargetsOf(duckdb::ClientContext &context, const std::vec
     return targets;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -9,7 +9,7 @@
 
 #include <vector>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Projections and filters from the top down to a scan. `get` is null when something else is in between.
 struct ScanChain {
@@ -31,4 +31,4 @@ void ExplainReading(duckdb::LogicalGet &get, const std::string &why);
 //! Throws Error when the cluster cannot be reached.
 std::vector<CallTarget> TargetsOf(duckdb::ClientContext &context, const std::vector<std::string> &paths);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

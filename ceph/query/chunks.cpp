@@ -6,7 +6,7 @@
 #include "duckdb/common/serializer/binary_deserializer.hpp"
 #include "duckdb/common/serializer/binary_serializer.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 void ChunkWriter::Add(duckdb::DataChunk &chunk) {
     duckdb::BinarySerializer::Serialize(chunk, stream_);
@@ -70,4 +70,4 @@ bool ChunkReader::Next(duckdb::DataChunk &chunk) {
     return true;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 class ChunkWriter {
   public:
@@ -40,4 +40,4 @@ class ChunkReader {
     uint64_t rows_ = 0;
 };
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -14,7 +14,7 @@
 
 #include <unordered_set>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 namespace {
 
@@ -250,4 +250,4 @@ unique_ptr<duckdb::SelectStatement> PushedStatement::Over(const std::string &pat
     return statement;
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -8,7 +8,7 @@
 
 #include "duckdb/parser/statement/select_statement.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! A request, parsed once for all the objects that it is asked of. Thread-safe.
 class PushedStatement {
@@ -29,4 +29,4 @@ void CheckExpression(const duckdb::ParsedExpression &expression);
 //! Columns, outputs and casts have these types only: flat, and with one spelling.
 bool IsPushableType(const duckdb::LogicalType &type);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -9,7 +9,7 @@
 #include "duckdb/optimizer/optimizer_extension.hpp"
 #include "duckdb/planner/operator/logical_copy_to_file.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 using duckdb::idx_t;
@@ -64,4 +64,4 @@ void RegisterRadosCopy(duckdb::ExtensionLoader &loader) {
                                          extension);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

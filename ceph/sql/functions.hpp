@@ -3,7 +3,7 @@
 
 #include "duckdb/main/extension/extension_loader.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! CREATE SECRET (TYPE rados, ...), and the settings.
 void RegisterRadosSecret(duckdb::ExtensionLoader &loader);
@@ -14,4 +14,4 @@ void RegisterRadosStats(duckdb::ExtensionLoader &loader);
 //! rados_scans().
 void RegisterRadosScans(duckdb::ExtensionLoader &loader);
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -5,7 +5,14 @@
 #include "ceph/pushdown/offload_log.hpp"
 #include "sql/row_function.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
+
+using rawduck::Arguments;
+using rawduck::Column;
+using rawduck::RegisterRowFunction;
+using rawduck::Rows;
+using rawduck::TextOrNull;
+
 namespace {
 
 using duckdb::LogicalType;
@@ -54,4 +61,4 @@ void RegisterRadosScans(duckdb::ExtensionLoader &loader) {
                  ScanRows});
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

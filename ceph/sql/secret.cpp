@@ -10,7 +10,7 @@
 #include "duckdb/main/database.hpp"
 #include "duckdb/main/secret/secret.hpp"
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 using duckdb::Identifier;
@@ -87,4 +87,4 @@ void RegisterRadosSecret(duckdb::ExtensionLoader &loader) {
                               duckdb::SetScope::GLOBAL);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -8,7 +8,12 @@
 
 #include <algorithm>
 
-namespace rawduck {
+namespace rawduck_ceph {
+
+using rawduck::Arguments;
+using rawduck::RegisterRowFunction;
+using rawduck::Rows;
+
 namespace {
 
 using duckdb::LogicalType;
@@ -77,4 +82,4 @@ void RegisterRadosStats(duckdb::ExtensionLoader &loader) {
                                  ResetRow});
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

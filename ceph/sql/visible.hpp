@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace rawduck {
+namespace rawduck_ceph {
 
 //! Whether DuckDB's settings (enable_external_access, allowed_directories, allowed_paths and
 //! disabled_filesystems) let this database reach the path.
@@ -14,4 +14,4 @@ inline bool IsVisible(duckdb::ClientContext &context, const std::string &path, d
     return !config.file_system->IsDisabledForPath(path) && config.CanAccessFile(path, type);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 constexpr uint64_t KIB = 1024, MIB = 1024 * KIB;
@@ -120,4 +120,4 @@ TEST(DecisionTest, TheLinkIsTriedWhereItsSpeedMayMatter) {
     EXPECT_FALSE(Decide(Ten(10 * KIB), Link(GIGABIT), NOTHING_LEARNED).link_tells) << "it is known";
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -16,7 +16,7 @@
 #include <sstream>
 #include <unistd.h>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 class MemoryObject : public ObjectSource {
@@ -41,7 +41,7 @@ class MemoryObject : public ObjectSource {
     void RecordCrc() {
         uint32_t length;
         std::memcpy(&length, bytes.data() + bytes.size() - 8, sizeof(length));
-        recorded_crc = Crc32c(0, bytes.data() + bytes.size() - 8 - length, length + 8);
+        recorded_crc = rawduck::Crc32c(0, bytes.data() + bytes.size() - 8 - length, length + 8);
         has_crc = true;
     }
     uint64_t FooterStart() const {
@@ -443,4 +443,4 @@ TEST_F(EngineTest, ConcurrentRequestsReadTheirOwnObjects) {
     }
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-using namespace rawduck;
+using namespace rawduck_ceph;
 
 namespace {
 
@@ -17,7 +17,7 @@ std::string Sealed(const char *magic, const char *data, size_t length) {
     std::memcpy(frame.magic, magic, sizeof(frame.magic));
     frame.version = PROTOCOL_VERSION;
     frame.body_bytes = static_cast<uint32_t>(length);
-    frame.crc = Crc32c(Crc32c(0, &frame, sizeof(frame)), data, length);
+    frame.crc = rawduck::Crc32c(rawduck::Crc32c(0, &frame, sizeof(frame)), data, length);
     return std::string(reinterpret_cast<const char *>(&frame), sizeof(frame)) + std::string(data, length);
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 LAYERS = ["common", "device", "io", "volume/format", "volume", "filesystem", "sql", ""]
@@ -86,3 +88,15 @@ def test_ceph_stands_beside_the_rest():
             assert folder not in DUCKDB_FREE, f"ceph/{folder} includes {name}"
         else:
             assert CEPH_BORROWS.match(name), f"ceph/{folder} includes {name}"
+
+
+NAMESPACE = re.compile(r"^namespace (\w+)", re.MULTILINE)
+OWN_NAMESPACES = {"src": "rawduck", "ceph": "rawduck_ceph"}
+
+
+@pytest.mark.parametrize("folder", OWN_NAMESPACES)
+def test_each_part_has_its_namespace(folder):
+    """Both parts lie in one process and in some of the tests' programs: no name may be there twice."""
+    for path in source_files(folder):
+        opened = set(NAMESPACE.findall(path.read_text())) - {"duckdb"}
+        assert opened <= {OWN_NAMESPACES[folder]}, path

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <random>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 Request SomeRequest() {
@@ -37,7 +37,8 @@ std::string Resealed(std::string bytes) {
     std::memcpy(&frame, bytes.data(), sizeof(frame));
     frame.body_bytes = static_cast<uint32_t>(bytes.size() - sizeof(frame));
     frame.crc = 0;
-    frame.crc = Crc32c(Crc32c(0, &frame, sizeof(frame)), bytes.data() + sizeof(frame), frame.body_bytes);
+    frame.crc = rawduck::Crc32c(rawduck::Crc32c(0, &frame, sizeof(frame)), bytes.data() + sizeof(frame),
+                                frame.body_bytes);
     std::memcpy(&bytes[0], &frame, sizeof(frame));
     return bytes;
 }
@@ -152,7 +153,7 @@ TEST(CephProtocolTest, TheFootersChecksumIsForThisObjectOnly) {
     const std::string value = FooterAttributeOf(object.data(), object.size());
     uint32_t crc = 0;
     ASSERT_TRUE(ReadFooterAttribute(value, object.size(), crc));
-    EXPECT_EQ(crc, Crc32c(0, object.data() + 8, object.size() - 8));
+    EXPECT_EQ(crc, rawduck::Crc32c(0, object.data() + 8, object.size() - 8));
     EXPECT_FALSE(ReadFooterAttribute(value, object.size() + 1, crc));
     EXPECT_FALSE(ReadFooterAttribute(value.substr(1), object.size(), crc));
     object[object.size() - 5] = 1; // a length beyond the object
@@ -160,4 +161,4 @@ TEST(CephProtocolTest, TheFootersChecksumIsForThisObjectOnly) {
     EXPECT_EQ(FooterAttributeOf("a,b\n1,2\n", 8), "");
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

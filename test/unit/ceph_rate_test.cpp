@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 using namespace std::chrono_literals;
@@ -134,4 +134,4 @@ TEST(CallWindowTest, ItDoesNotWidenByCallsThatAreFew) {
     EXPECT_EQ(window.Size(), 8u);
 }
 
-} // namespace rawduck
+} // namespace rawduck_ceph

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace rawduck {
+namespace rawduck_ceph {
 namespace {
 
 ObjectStatus Version(uint64_t version, uint64_t size = 100) {
@@ -58,4 +58,4 @@ TEST(ObjectTailsTest, TheOldestGivesWay) {
 }
 
 } // namespace
-} // namespace rawduck
+} // namespace rawduck_ceph
