@@ -244,7 +244,10 @@ def _serve(fork: bool) -> None:
 
     signal.signal(signal.SIGTERM, end)
     # An interrupt at the terminal reaches this process too. Who started it reports it; this one is silent.
-    signal.signal(signal.SIGINT, signal.SIG_IGN if fork else signal.SIG_DFL)
+    # Where interrupts are ignored, as in a shell's background job, they stay so.
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    interrupted = signal.SIG_IGN if ignored else signal.SIG_DFL
+    signal.signal(signal.SIGINT, signal.SIG_IGN if fork else interrupted)
     while True:
         try:
             task = pickle.load(sys.stdin.buffer)
@@ -256,7 +259,7 @@ def _serve(fork: bool) -> None:
         # This process has imported everything and opened nothing, so that a child of it is as good as new.
         child = os.fork()
         if child == 0:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, interrupted)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _answer(task, output)
             os._exit(0)

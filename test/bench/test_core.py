@@ -149,6 +149,13 @@ def test_an_interrupt_is_never_lost(tmp_path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_interrupts_that_are_ignored_stay_so(tmp_path):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    run(tmp_path, Swallowing())
+    assert len(csv_rows(tmp_path)) == 6
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
 def test_resuming_runs_only_what_is_missing(tmp_path):
     first = Counting(stop_after=3)
     with pytest.raises(KeyboardInterrupt):

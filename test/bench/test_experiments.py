@@ -104,6 +104,17 @@ def test_interrupted_and_resumed(tmp_path):
     assert rows_of(tmp_path, "scan")[: len(before)] == before
 
 
+@pytest.mark.parametrize(("before", "code"), [("SIG_DFL", 129), ("SIG_IGN", 0)])
+def test_a_hangup_ends_it_unless_nohup_has_started_it(before, code):
+    program = f"""import signal
+from rawduck.commands import bench
+signal.signal(signal.SIGHUP, signal.{before})
+bench._end_on_signals()
+signal.raise_signal(signal.SIGHUP)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == code
+
+
 @pytest.mark.timeout(900)
 def test_everything_quickly(tmp_path):
     result = bench(tmp_path, *NAMES, "--quick", "--scale", "0.01", "--runs", "2")

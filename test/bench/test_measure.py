@@ -47,6 +47,13 @@ class SleepingTask:
 
 
 @dataclass
+class InterruptedTask:
+    def perform(self) -> Result:
+        signal.raise_signal(signal.SIGINT)
+        return Result(rows=[("unharmed",)])
+
+
+@dataclass
 class WriteTask:
     path: Path
     mib: int
@@ -126,6 +133,13 @@ def test_an_interrupt_ends_the_task_without_a_word(importable, capfd, tmp_path):
         interrupter.join()
         assert worker.run(WhoTask()).rows
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_interrupts_that_are_ignored_stay_so_in_a_worker(importable, fork):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Worker(fork=fork) as worker:
+        assert worker.run(InterruptedTask()).rows == [("unharmed",)]
 
 
 def _interrupt_when(ready: Path) -> None:

@@ -131,8 +131,7 @@ def bench(
     )
     if options.target.startswith(paths.MEMORY_PREFIX):
         raise rawduck.RawduckError("the benchmarks measure disks; give them a file or a device")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
+    _end_on_signals()
     outcomes = _run(chosen, options)
     if len(experiments) > 1 or ALL in experiments:
         rows = [(outcome.experiment.name, outcome.bars, outcome.failed) for outcome in outcomes]
@@ -141,6 +140,12 @@ def bench(
     if any(outcome.failed for outcome in outcomes):
         render.print_error("some runs failed, see the reports")
         raise typer.Exit(EXIT_FAILED_RUNS)
+
+
+def _end_on_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _end)
 
 
 def _end(number: int, _: object) -> None:
