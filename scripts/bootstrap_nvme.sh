@@ -4,74 +4,74 @@
 # where that cannot be done. Prints the path of the guest kernel when everything is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/packages.sh
 
 readonly VIRTME_VERSION=1.40
 readonly venv=build/nvme/venv
-readonly backports=/etc/apt/sources.list.d/rawduck-backports.sources
+readonly suite=bookworm-backports
+readonly sources=/etc/apt/sources.list.d/rawduck-backports.sources
 
 say() { printf 'bootstrap_nvme: %s\n' "$*" >&2; }
-skip() {
+give_up() {
     say "$*"
     exit 77
 }
 
 # FDP came with QEMU 8; bookworm itself has 7.2.
 has_qemu() {
-    command -v qemu-system-x86_64 >/dev/null &&
-        qemu-system-x86_64 -device nvme-subsys,help 2>/dev/null | grep -q 'fdp='
+    local options
+    options=$(qemu-system-x86_64 -device nvme-subsys,help 2>/dev/null) && [[ $options = *fdp=* ]]
 }
 
-# The newest kernel that has an NVMe driver as a module or built in.
+# The newest kernel that has an NVMe driver as a module.
 find_kernel() {
-    local kernel release
-    for kernel in $(ls -v /boot/vmlinuz-* 2>/dev/null | tac); do
-        release=${kernel#/boot/vmlinuz-}
-        if ls "/lib/modules/$release/kernel/drivers/nvme/host/" 2>/dev/null | grep -q '^nvme\.ko'; then
+    local kernel module
+    for kernel in $(ls -vr /boot/vmlinuz-* 2>/dev/null); do
+        for module in "/lib/modules/${kernel#/boot/vmlinuz-}/kernel/drivers/nvme/host"/nvme.ko*; do
+            [ -e "$module" ] || continue
             printf '%s\n' "$kernel"
             return
-        fi
+        done
     done
+    return 1
 }
 
-as_root() {
-    if [ "$(id -u)" = 0 ]; then
-        "$@"
-    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-        sudo -n "$@"
-    else
-        skip "packages are missing and this user cannot install them; run as root once: scripts/bootstrap_nvme.sh"
-    fi
+needs() {
+    need nvme-cli program nvme
+    need kmod program modprobe
+    need zstd program zstd
+    need busybox-static program busybox
+    need udev program udevadm
+    need bsdutils program script
+    need mount program mount
+    need util-linux program addpart delpart mountpoint
+    need e2fsprogs program mkfs.ext4
+    need python3-venv "${PYTHON:-python3}" -c 'import ensurepip, venv'
 }
 
-# The machine's own source, with the suite exchanged: the mirror stays what the machine's owner chose.
+# One by one: with apt's option -t everything that they need would come from backports too, libelf1 for one, and what
+# needs bookworm's, such as Ceph, could not be installed any more.
+needs_of_backports() {
+    local package
+    for package in qemu-system-{x86,common,data} seabios; do
+        need "$package/$suite" has_qemu
+    done
+    need "linux-image-amd64/$suite" find_kernel
+}
+
+# Of a mirror that this machine gets bookworm from, however its owner has written that down.
 add_backports() {
-    local own=/etc/apt/sources.list.d/debian.sources
-    [ ! -e "$backports" ] || return 0
-    grep -q bookworm "$own" 2>/dev/null || skip "no QEMU with FDP here, and this is not Debian 12, whose backports have it"
-    sed '/^$/,$d; s/^Suites:.*/Suites: bookworm-backports/' "$own" | as_root tee "$backports" >/dev/null
-}
-
-install_packages() {
-    local wanted=() new=()
-    has_qemu || new+=(qemu-system-x86)
-    [ -n "$(find_kernel)" ] || new+=(linux-image-amd64)
-    command -v nvme >/dev/null || wanted+=(nvme-cli)
-    command -v modprobe >/dev/null || wanted+=(kmod)
-    command -v zstd >/dev/null || wanted+=(zstd)
-    command -v busybox >/dev/null || wanted+=(busybox-static)
-    command -v udevadm >/dev/null || wanted+=(udev)
-    command -v script >/dev/null || wanted+=(bsdutils)
-    [ $((${#wanted[@]} + ${#new[@]})) -gt 0 ] || return 0
-    say "installing ${new[*]} ${wanted[*]}"
-    local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends)
-    [ ${#new[@]} = 0 ] || add_backports
-    as_root apt-get -qq update >&2 || skip "apt-get update failed, see above"
-    if [ ${#new[@]} -gt 0 ]; then
-        as_root "${apt[@]}" install -t bookworm-backports "${new[@]}" >&2 || skip "could not install ${new[*]}, see above"
-    fi
-    if [ ${#wanted[@]} -gt 0 ]; then
-        as_root "${apt[@]}" install "${wanted[@]}" >&2 || skip "could not install ${wanted[*]}, see above"
-    fi
+    local uri why="no QEMU with FDP here, and this is not Debian 12, whose backports have it"
+    command -v apt-get >/dev/null || give_up "$why"
+    apt_get scripts/bootstrap_nvme.sh update
+    [ -z "$(apt-get indextargets --format '$(URI)' "Codename: $suite" 'Created-By: Packages')" ] || return 0
+    uri=$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' 'Label: Debian' 'Component: main' \
+        'Created-By: Packages')
+    [ -n "$uri" ] || give_up "$why"
+    say "adding $suite to apt's sources ($sources)"
+    printf '%s\n' 'Types: deb' "URIs: ${uri%%$'\n'*}" "Suites: $suite" 'Components: main' \
+        'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg' | as_root tee "$sources" >/dev/null ||
+        give_up "cannot write $sources; run as root once: scripts/bootstrap_nvme.sh"
 }
 
 install_virtme() {
@@ -80,13 +80,12 @@ install_virtme() {
     say "installing virtme-ng $VIRTME_VERSION into $venv"
     "${PYTHON:-python3}" -m venv "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "virtme-ng==$VIRTME_VERSION" >&2 ||
-        skip "could not install virtme-ng $VIRTME_VERSION from PyPI, see above"
+        give_up "could not install virtme-ng $VIRTME_VERSION from PyPI, see above"
 }
 
-[ "$(uname -m)" = x86_64 ] || skip "the guest shares this machine's programs, and QEMU is set up for x86-64 only"
-install_packages
+[ "$(uname -m)" = x86_64 ] || give_up "the guest shares this machine's programs, and QEMU is set up for x86-64 only"
+has_qemu && find_kernel >/dev/null || add_backports
+install_missing needs_of_backports
+install_missing needs
 install_virtme
-has_qemu || skip "the installed QEMU has no FDP"
-kernel=$(find_kernel)
-[ -n "$kernel" ] || skip "there is no kernel in /boot with an NVMe driver"
-printf '%s\n' "$kernel"
+find_kernel
