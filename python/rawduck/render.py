@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
 from typing import Any
 
@@ -15,6 +16,15 @@ from rich.table import Table
 # Wide enough for every table where there is no terminal to ask for its width.
 _WIDTH_WITHOUT_TERMINAL = 132
 
+
+def _open_closed_streams() -> None:
+    """Standard output that was closed would become the next file to be opened: a volume, and printed upon."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+_open_closed_streams()
 console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL)
 error_console = Console(stderr=True, highlight=False)
 

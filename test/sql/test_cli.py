@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -55,6 +57,16 @@ def test_help_lists_every_command():
     output = succeeded("-h")
     assert all(re.search(rf"^\W*{command}\s", output, re.MULTILINE) for command in COMMANDS)
     assert "Example" in succeeded("format", "--help")
+
+
+def test_closed_standard_streams(tmp_path):
+    """As some supervisors start what they run."""
+    command = str(Path(sys.executable).with_name("rawduck"))
+    image = str(tmp_path / "disk.rawduck")
+    for arguments in (("format", image, "--size", "64M"), ("info", image), ("version",)):
+        closed = ["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', command, *arguments]
+        assert subprocess.run(closed, check=False).returncode == 0, arguments
+    succeeded("check", image)
 
 
 def test_version_and_extension_path():
