@@ -84,6 +84,7 @@ install_virtme() {
 }
 
 [ "$(uname -m)" = x86_64 ] || give_up "the guest shares this machine's programs, and QEMU is set up for x86-64 only"
+[[ $PWD != *[[:space:]]* ]] || give_up "QEMU's options cannot name files below $PWD: it contains a space"
 has_qemu && find_kernel >/dev/null || add_backports
 install_missing needs_of_backports
 install_missing needs

@@ -108,7 +108,7 @@ TEST(FindOccupants, ADuckDbDatabase) {
 
 TEST(FindOccupants, AFileSystem) {
     TemporaryFile file(16 * MIB);
-    if (!RunTool("mkfs.ext4 -q -F -L precious " + file.Path())) {
+    if (!RunTool("mkfs.ext4 -q -F -L precious '" + file.Path() + "'")) {
         GTEST_SKIP() << "mkfs.ext4 is not installed (package e2fsprogs)";
     }
     EXPECT_EQ(OccupantsOf(file.Path()), "it carries an ext4 file system (label precious); ");
@@ -116,7 +116,7 @@ TEST(FindOccupants, AFileSystem) {
 
 TEST(FindOccupants, ASwapArea) {
     TemporaryFile file(16 * MIB);
-    if (!RunTool("mkswap " + file.Path())) {
+    if (!RunTool("mkswap '" + file.Path() + "'")) {
         GTEST_SKIP() << "mkswap is not installed (package util-linux)";
     }
     EXPECT_EQ(OccupantsOf(file.Path()), "it carries a swap area; ");
@@ -133,12 +133,12 @@ TEST(FindOccupants, APartitionTable) {
 
 TEST(FindOccupants, AnAttachedAndAMountedLoopDevice) {
     TemporaryFile file(16 * MIB);
-    if (!RunTool("mkfs.ext4 -q -F " + file.Path())) {
+    if (!RunTool("mkfs.ext4 -q -F '" + file.Path() + "'")) {
         GTEST_SKIP() << "mkfs.ext4 is not installed (package e2fsprogs)";
     }
     const std::string directory = file.Path() + ".mnt", number = file.Path() + ".loop";
-    const bool attached = RunTool("losetup --find --show " + file.Path() + " | cut -d/ -f3 > " + number +
-                                  " 2>&1; test -s " + number);
+    const bool attached = RunTool("losetup --find --show '" + file.Path() + "' | cut -d/ -f3 > '" + number +
+                                  "' 2>&1; test -s '" + number + "'");
     std::ifstream stream(number);
     std::string loop;
     std::getline(stream, loop);
@@ -149,12 +149,12 @@ TEST(FindOccupants, AnAttachedAndAMountedLoopDevice) {
     EXPECT_EQ(OccupantsOf(file.Path()),
               "it is attached to /dev/" + loop + " (in use); it carries an ext4 file system; ");
     EXPECT_EQ(OccupantsOf("/dev/" + loop), "it carries an ext4 file system; ");
-    if (RunTool("mkdir " + directory + " && mount /dev/" + loop + " " + directory)) {
+    if (RunTool("mkdir '" + directory + "' && mount /dev/" + loop + " '" + directory + "'")) {
         EXPECT_EQ(OccupantsOf("/dev/" + loop),
                   "it is mounted on " + directory + " (in use); it carries an ext4 file system; ");
         EXPECT_EQ(OccupantsOf(file.Path()), "it is attached to /dev/" + loop + ", which is mounted on " +
                                                 directory + " (in use); it carries an ext4 file system; ");
-        EXPECT_TRUE(RunTool("umount " + directory));
+        EXPECT_TRUE(RunTool("umount '" + directory + "'"));
     }
     rmdir(directory.c_str());
     EXPECT_TRUE(RunTool("losetup --detach /dev/" + loop));

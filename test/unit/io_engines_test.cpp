@@ -24,7 +24,7 @@ constexpr uint64_t FILE_BYTES = 64 * MIB;
 class LoopDevice {
   public:
     explicit LoopDevice(const std::string &file) {
-        std::string command = "losetup --find --show " + file + " 2>/dev/null";
+        std::string command = "losetup --find --show '" + file + "' 2>/dev/null";
         FILE *pipe = popen(command.c_str(), "r");
         char line[256] = {};
         if (pipe && fgets(line, sizeof line, pipe)) {
