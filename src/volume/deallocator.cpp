@@ -129,16 +129,30 @@ std::string Deallocator::State() const {
     return obstacle_.empty() ? "on" : "off: " + obstacle_;
 }
 
-std::vector<Extent> Deallocator::TakePending() {
+bool Deallocator::Idle() const {
+    if (fork_generation_ != ForkGeneration()) {
+        return true;
+    }
     std::lock_guard<std::mutex> guard(mutex_);
-    std::vector<Extent> taken;
-    taken.swap(pending_);
-    return taken;
+    return pending_.empty() && !sending_;
 }
 
 void Deallocator::SendPending() {
     std::lock_guard<std::mutex> sending(sending_mutex_);
-    Send(TakePending());
+    std::vector<Extent> taken;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        taken.swap(pending_);
+        sending_ = true;
+    }
+    struct Done {
+        ~Done() {
+            std::lock_guard<std::mutex> guard(deallocator.mutex_);
+            deallocator.sending_ = false;
+        }
+        Deallocator &deallocator;
+    } const done{*this};
+    Send(taken);
 }
 
 uint64_t Deallocator::Send(const std::vector<Extent> &freed) {

@@ -39,6 +39,8 @@ class Deallocator {
     void Add(const std::vector<Extent> &freed);
     //! Tells the device of everything queued before.
     void Drain();
+    //! Nothing is queued, and the device is not being told of anything.
+    bool Idle() const;
     //! Tells the device of all of the space that is free, of which pieces too small for it are left out.
     //! Returns bytes. Throws Error UNSUPPORTED where nothing is deallocated, or IO where that failed.
     uint64_t Trim(uint64_t total_units);
@@ -50,7 +52,6 @@ class Deallocator {
 
   private:
     void Run();
-    std::vector<Extent> TakePending();
     void SendPending();
     //! Under sending_mutex_, as is SendClaimed. Both return the bytes that the device was told of.
     uint64_t Send(const std::vector<Extent> &freed);
@@ -68,7 +69,7 @@ class Deallocator {
     std::condition_variable wake_;
     std::string obstacle_;
     std::vector<Extent> pending_;
-    bool stop_ = false;
+    bool stop_ = false, sending_ = false;
     std::unique_ptr<std::thread> thread_; //!< made when there is something to do
 };
 

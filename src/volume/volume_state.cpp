@@ -2,6 +2,7 @@
 
 #include "common/clock.hpp"
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 
 #include <algorithm>
 
@@ -83,17 +84,41 @@ void VolumeState::BeginWrite() {
 }
 
 void VolumeState::EndWrite() {
-    std::lock_guard<std::mutex> access(access_mutex);
-    writers--;
-    if (writers > 0 || !log.Poisoned().empty()) {
-        return;
-    }
-    std::shared_lock<std::shared_mutex> guard(names_mutex);
-    if (temp_files == 0) {
+    std::unique_lock<std::mutex> access(access_mutex);
+    RAWDUCK_INVARIANT(writers > 0, "every writer that ends has begun");
+    struct Leaving {
+        ~Leaving() {
+            if (!access.owns_lock()) {
+                access.lock();
+            }
+            writers--;
+        }
+        std::unique_lock<std::mutex> &access;
+        uint64_t &writers;
+    } const leaving{access, writers};
+    while (LastWriterLeaves()) {
         log.Commit(log.Queue({}));
-        deallocator.Drain(); // behind the lock, another process may have given the space to a file
-        lock->Change(TargetLock::Mode::SHARED);
+        if (deallocator.Idle()) {
+            lock->Change(TargetLock::Mode::SHARED);
+            return;
+        }
+        // Behind the lock another process may give freed space to a file, so the device is told of it before.
+        // That takes its time; others may open, close and write files meanwhile, since this writer still
+        // counts.
+        access.unlock();
+        deallocator.Drain();
+        access.lock();
     }
+}
+
+// Under access_mutex, which keeps others from beginning to write, and so from making temporary files.
+bool VolumeState::LastWriterLeaves() const {
+    return writers == 1 && log.Poisoned().empty() && !HasTemporaryFiles();
+}
+
+bool VolumeState::HasTemporaryFiles() const {
+    std::shared_lock<std::shared_mutex> guard(names_mutex);
+    return temp_files > 0;
 }
 
 std::shared_ptr<File> VolumeState::Find(const std::string &name) const {
@@ -202,6 +227,7 @@ uint64_t VolumeState::QueueRemove(Names::iterator entry) {
         return 0;
     }
     context.FreeTemporary(freed);
+    RAWDUCK_INVARIANT(temp_files > 0, "every temporary file is counted");
     if (--temp_files == 0) {
         spill.Shrink();
     }

@@ -21,6 +21,8 @@ class VolumeState {
     void BeginWrite();
     //! With the last writer gone, everything queued is committed and readers of other processes may come in.
     void EndWrite();
+    bool LastWriterLeaves() const;
+    bool HasTemporaryFiles() const;
 
     using Names = std::map<std::string, std::shared_ptr<File>>;
     //! The rest is guarded by names_mutex. Null when there is no such file.
@@ -72,8 +74,8 @@ class WriteScope {
         if (!finished_) {
             try {
                 state_.EndWrite();
-            } catch (const Error &) {
-                // An exception is on its way already, and the log remembers this one: the volume is poisoned.
+            } catch (const std::exception &) {
+                // An exception is on its way already, and what the log could not write it remembers.
             }
         }
     }

@@ -20,9 +20,13 @@ constexpr milliseconds NEVER = std::chrono::hours(24);
 //! A FakeDevice that remembers what it was told to forget, and forgets it.
 class ForgetfulDevice final : public FakeDevice {
   public:
-    ForgetfulDevice(FakeState &state, std::vector<DeviceRange> &told) : FakeDevice(state), told_(told) {}
+    ForgetfulDevice(FakeState &state, std::vector<DeviceRange> &told, std::atomic<bool> &hold)
+        : FakeDevice(state), told_(told), hold_(hold) {}
     bool Deallocate(uint64_t device_offset, uint64_t length) override {
         FakeDevice::Deallocate(device_offset, length);
+        while (hold_) {
+            std::this_thread::sleep_for(milliseconds(1));
+        }
         std::lock_guard<std::mutex> guard(state_.mutex);
         told_.push_back({device_offset, length});
         std::fill_n(state_.bytes.begin() + static_cast<std::ptrdiff_t>(device_offset), length, '\xEE');
@@ -31,6 +35,7 @@ class ForgetfulDevice final : public FakeDevice {
 
   private:
     std::vector<DeviceRange> &told_;
+    std::atomic<bool> &hold_;
 };
 
 //! Lets the device take its time with one write.
@@ -71,7 +76,8 @@ class DeallocateTest : public ::testing::Test {
         Target target;
         target.kind = TargetKind::MEMORY;
         target.name = target.identity = "memory:fake";
-        return Volume::MountDevice(target, std::make_unique<ForgetfulDevice>(state_, told_), options, stats_);
+        return Volume::MountDevice(target, std::make_unique<ForgetfulDevice>(state_, told_, hold_), options,
+                                   stats_);
     }
     static std::vector<ExtentInfo> Fill(Volume &volume, const std::string &name, uint64_t length,
                                         char byte = 'x', FileKind kind = FileKind::OTHER) {
@@ -94,6 +100,7 @@ class DeallocateTest : public ::testing::Test {
 
     FakeState state_;
     std::vector<DeviceRange> told_;
+    std::atomic<bool> hold_{false}; //!< the device takes its time to forget
     DeallocateMode mode_ = DeallocateMode::AUTO;
     milliseconds delay_ = NEVER;
     std::shared_ptr<IoStats> stats_ = std::make_shared<IoStats>();
@@ -112,6 +119,33 @@ TEST_F(DeallocateTest, ARemovedFileIsForgottenWhenTheLastWriterLeaves) {
     EXPECT_EQ(told_[0].length, 1 * MIB);
     EXPECT_EQ(stats_->Snapshot(IoOperation::DEALLOCATE).bytes, 1 * MIB);
     EXPECT_EQ(volume->Info().deallocate, "on");
+}
+
+TEST_F(DeallocateTest, NobodyWaitsForADeviceThatTakesItsTimeButWhoLeaves) {
+    auto volume = Mount();
+    Fill(*volume, "a", 1 * MIB);
+    auto writer = volume->Open("other", WriteMode());
+    volume->Remove("a");
+    hold_ = true;
+    std::atomic<bool> left{false};
+    std::thread leaving([&] {
+        writer->Close();
+        left = true;
+    });
+    while (volume->Info().open_handles > 0) {
+        std::this_thread::yield();
+    }
+    EXPECT_TRUE(volume->FileExists("other"));
+    auto next = volume->Open("next", WriteMode());
+    next->Append("x", 1);
+    next->Sync();
+    next->Close();
+    EXPECT_TRUE(volume->Info().writable);
+    EXPECT_FALSE(left);
+    hold_ = false;
+    leaving.join();
+    EXPECT_FALSE(volume->Info().writable) << "the last one gives up the lock";
+    EXPECT_EQ(ToldBytes(), 1 * MIB);
 }
 
 TEST_F(DeallocateTest, AfterTheDelayWithoutAnybodyLeaving) {
