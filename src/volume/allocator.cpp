@@ -1,5 +1,7 @@
 #include "volume/allocator.hpp"
 
+#include "common/invariant.hpp"
+
 #include <algorithm>
 #include <iterator>
 
@@ -13,9 +15,18 @@ Allocator::Allocator(Unit begin, Unit end)
 }
 
 void Allocator::Insert(uint64_t start, uint64_t units) {
-    by_start_.emplace(start, units);
-    by_units_.emplace(units, start);
+    RAWDUCK_INVARIANT(units > 0 && start >= begin_ && start + units <= end_,
+                      "free space lies in the data area");
+    const auto entry = by_start_.emplace(start, units).first;
+    try {
+        by_units_.emplace(units, start);
+    } catch (...) {
+        by_start_.erase(entry);
+        throw;
+    }
     free_units_ += units;
+    RAWDUCK_INVARIANT(by_start_.size() == by_units_.size() && free_units_ <= total_units_,
+                      "both views of the free space agree");
 }
 
 void Allocator::Erase(std::map<uint64_t, uint64_t>::iterator entry) {
@@ -28,6 +39,8 @@ Allocator::Result Allocator::Take(std::map<uint64_t, uint64_t>::iterator entry, 
                                   uint64_t units) {
     const uint64_t free_start = entry->first;
     const uint64_t free_end = entry->first + entry->second;
+    RAWDUCK_INVARIANT(units > 0 && start >= free_start && start + units <= free_end,
+                      "what is given out is free");
     Erase(entry);
     if (start > free_start) {
         Insert(free_start, start - free_start);

@@ -1,12 +1,13 @@
 #include "volume/extent_map.hpp"
 
+#include "common/invariant.hpp"
+
 #include <algorithm>
-#include <cassert>
 
 namespace rawduck {
 
 void ExtentMap::Append(Unit start, uint64_t units) {
-    assert(units > 0);
+    RAWDUCK_INVARIANT(units > 0, "an extent holds something");
     const auto place = places_.emplace_hint(places_.end(), units_, Place{Index(start), units});
     units_ += units;
     if (place != places_.begin()) {
@@ -15,7 +16,7 @@ void ExtentMap::Append(Unit start, uint64_t units) {
 }
 
 ExtentMap::Places::const_iterator ExtentMap::Find(uint64_t file_unit) const {
-    assert(file_unit < units_);
+    RAWDUCK_INVARIANT(file_unit < units_, "what is looked for in a file lies in its extents");
     return std::prev(places_.upper_bound(file_unit));
 }
 
@@ -70,6 +71,7 @@ std::vector<Extent> ExtentMap::Truncate(uint64_t units) {
         places_.erase(SplitAt(units), places_.end());
         units_ = units;
     }
+    RAWDUCK_SLOW_INVARIANT(CoversWithoutGap(), "extents cover the file from its start without a gap");
     return cut;
 }
 
@@ -78,6 +80,8 @@ void ExtentMap::Split(uint64_t file_unit) {
 }
 
 void ExtentMap::Remap(const Extent &moved) {
+    RAWDUCK_INVARIANT(moved.units > 0 && moved.file_unit + moved.units <= units_,
+                      "only what the extents cover can lie elsewhere");
     const auto behind = SplitAt(moved.file_unit + moved.units);
     const auto place = SplitAt(moved.file_unit);
     places_.erase(std::next(place), behind);
@@ -86,6 +90,18 @@ void ExtentMap::Remap(const Extent &moved) {
     if (place != places_.begin()) {
         JoinWithNext(std::prev(place));
     }
+    RAWDUCK_SLOW_INVARIANT(CoversWithoutGap(), "extents cover the file from its start without a gap");
+}
+
+bool ExtentMap::CoversWithoutGap() const {
+    uint64_t next = 0;
+    for (const auto &[file_unit, place] : places_) {
+        if (file_unit != next || place.units == 0) {
+            return false;
+        }
+        next += place.units;
+    }
+    return next == units_;
 }
 
 Unit ExtentMap::End() const {

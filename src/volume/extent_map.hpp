@@ -45,6 +45,7 @@ class ExtentMap {
     Places::const_iterator Find(uint64_t file_unit) const;
     Places::iterator SplitAt(uint64_t file_unit);
     void JoinWithNext(Places::iterator place);
+    bool CoversWithoutGap() const;
 
     Places places_; //!< by the first file unit
     uint64_t units_ = 0;

@@ -142,6 +142,7 @@ class File {
     uint64_t QueuePublish();
     std::vector<Segment> TailWrites(std::vector<Item> &items, uint64_t whole);
     void CommitGated(uint64_t ticket);
+    void RequireTail() const;
     bool AddMoved(std::vector<Item> &items) const;
     void AddExtents(std::vector<Item> &items) const;
     bool AddSize(std::vector<Item> &items, const std::string &tail) const;

@@ -2,6 +2,7 @@
 
 #include "common/clock.hpp"
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "volume/format/crc32c.hpp"
 
 #include <algorithm>
@@ -141,6 +142,16 @@ void File::CommitGated(uint64_t ticket) {
     tail_.DropFront(tail_queued_);
     tail_start_ += tail_queued_;
     tail_queued_ = 0;
+    RequireTail();
+}
+
+// Under the exclusive gate.
+void File::RequireTail() const {
+    const uint64_t lba = context_.lba_size;
+    RAWDUCK_INVARIANT(tail_.Empty() ? IsAligned(Size(), lba)
+                                    : IsAligned(tail_start_, lba) && tail_start_ + tail_.Size() == Size(),
+                      "the tail ends with the file and starts with an LBA");
+    RAWDUCK_INVARIANT(Size() <= map_.Units() * UNIT_SIZE, "extents cover the size");
 }
 
 // Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty. What is pending is
@@ -152,6 +163,7 @@ uint64_t File::QueuePublish() {
         DrainTail(); // too much to vouch for: flushed before the record
     }
     const uint64_t whole = AlignDown(tail_.Size(), context_.lba_size);
+    RAWDUCK_INVARIANT(!IsTemp() && !Removed(), "the log knows of no temporary file, and of nothing removed");
     std::vector<Item> items;
     if (!Published()) {
         items.push_back(CreateItem(id_, kind_, Name()));
@@ -363,6 +375,7 @@ void File::GiveBackReservation() {
 
 void File::Retire(const std::function<void(bool published)> &queue) {
     std::lock_guard<std::mutex> publish(publish_mutex_);
+    RAWDUCK_INVARIANT(!Removed(), "a file is removed once");
     queue(Published());
     removed_ = true;
     metadata_.Retire();

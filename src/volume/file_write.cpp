@@ -315,6 +315,7 @@ void File::WriteGated(const char *data, uint64_t length, uint64_t offset) {
         const uint64_t size = Size();
         AppendGated(data + (size - offset), end - size);
     }
+    RequireTail();
 }
 
 void File::AppendGated(const char *data, uint64_t length) {

@@ -1,5 +1,7 @@
 #include "volume/hole_set.hpp"
 
+#include "common/invariant.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -10,6 +12,9 @@ void HoleSet::Add(uint64_t offset, uint64_t length) {
         return;
     }
     const auto next = holes_.lower_bound(offset);
+    RAWDUCK_INVARIANT((next == holes_.end() || next->first >= offset + length) &&
+                          (next == holes_.begin() || std::prev(next)->second <= offset),
+                      "holes do not overlap");
     if (next != holes_.begin() && std::prev(next)->second == offset) {
         std::prev(next)->second = offset + length;
     } else {

@@ -3,6 +3,7 @@
 #include "common/aligned_buffer.hpp"
 #include "common/clock.hpp"
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "volume/format/crc32c.hpp"
 
 #include <algorithm>
@@ -73,6 +74,8 @@ void MetadataLog::Commit(uint64_t ticket) {
         lock.lock();
         writing_ = false;
         if (failure.empty()) {
+            RAWDUCK_INVARIANT(group_ticket == durable_ticket_ + 1,
+                              "records become durable one after the other");
             durable_ticket_ = group_ticket;
         } else if (poisoned_.empty()) {
             poisoned_ = failure;
@@ -128,6 +131,9 @@ void MetadataLog::WriteRecord(const std::string &payload, Group &group) {
         {LogStart(superblock_) + position_, buffer.Data(), buffer.Size(), PlacementClass::METADATA});
     WriteDurably(std::move(group.writes), group.cached == Cached::VERIFIED);
     position_ += record.size();
+    RAWDUCK_INVARIANT(IsAligned(position_, superblock_.lba_size) &&
+                          LogStart(superblock_) + position_ <= LogEnd(superblock_),
+                      "records lie back to back and inside the log");
     log_bytes_ = position_;
     log_records_++;
 }
@@ -155,6 +161,8 @@ void MetadataLog::WriteDurably(std::vector<Segment> segments, bool flush) {
 // later takes nothing with it (choose_superblock.cpp).
 void MetadataLog::StartEpoch() {
     const std::string snapshot = catalog_->Snapshot();
+    RAWDUCK_INVARIANT(snapshot.size() == catalog_->SnapshotBytes(),
+                      "the length of a snapshot is known before");
     if (snapshot.size() > superblock_.metadata_units * UNIT_SIZE) {
         throw Error(ErrorCode::NO_SPACE, io_.TargetName() + ": the metadata does not fit into its area");
     }
@@ -165,6 +173,7 @@ void MetadataLog::StartEpoch() {
         superblock_.epoch += superblocks_agree_ ? 0 : 1;
         superblock_.generation += superblocks_agree_ ? 0 : 1;
     }
+    RAWDUCK_SLOW_INVARIANT(catalog_->Verify().empty(), "no two files share a name or space");
     superblock_.active_area ^= 1;
     superblock_.epoch++;
     superblock_.generation++;

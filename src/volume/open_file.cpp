@@ -1,4 +1,5 @@
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "volume/volume_state.hpp"
 
 #include <exception>
@@ -101,6 +102,7 @@ void OpenFile::Close() {
     bool last_writer = false;
     if (mode_.write) {
         std::unique_lock<std::shared_mutex> guard(state.names_mutex);
+        RAWDUCK_INVARIANT(file->writers > 0, "every writer is counted");
         last_writer = --file->writers == 0;
     }
     if (last_writer && !file->Removed()) {
@@ -110,6 +112,9 @@ void OpenFile::Close() {
     std::vector<Extent> freed;
     {
         std::unique_lock<std::shared_mutex> guard(state.names_mutex);
+        RAWDUCK_INVARIANT(file->handles > 0 && state.open_handles > 0, "every handle is counted");
+        RAWDUCK_INVARIANT(mode_.lock != OpenMode::Lock::SHARED || file->shared_locks > 0,
+                          "every lock of a handle is counted");
         file->exclusive_lock = file->exclusive_lock && mode_.lock != OpenMode::Lock::EXCLUSIVE;
         file->shared_locks -= mode_.lock == OpenMode::Lock::SHARED ? 1 : 0;
         state.open_handles--;

@@ -1,7 +1,7 @@
 //! The volume's free space, shared by its files.
 #pragma once
 
-#include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "volume/allocator.hpp"
 
 #include <algorithm>
@@ -31,16 +31,13 @@ class Space {
             given_back_.wait(guard); // what the device is being told of is free all the same
         }
     }
-    //! Gives back what holds nothing that the device would know of. Throws Error CORRUPT when any of it was
-    //! free already: a bug, after which two files could be given the same space.
+    //! Gives back what holds nothing that the device would know of. None of it is free already: two files
+    //! could be given the same space afterwards.
     void Free(const std::vector<Extent> &extents) {
         std::lock_guard<std::mutex> guard(mutex_);
         for (const Extent &extent : extents) {
-            if (!allocator_.Free(static_cast<Unit>(extent.start), extent.units)) {
-                throw Error(ErrorCode::CORRUPT,
-                            "space at unit " + std::to_string(extent.start) +
-                                " was freed twice; this is a bug in rawduck, please report it");
-            }
+            const bool freed = allocator_.Free(static_cast<Unit>(extent.start), extent.units);
+            RAWDUCK_INVARIANT(freed, "space is freed once, and lies in the data area");
         }
     }
     //! Gives back what was written: the device may forget it.
@@ -80,7 +77,8 @@ class Space {
     void GiveBack(const std::vector<Extent> &claimed) {
         std::lock_guard<std::mutex> guard(mutex_);
         for (const Extent &extent : claimed) {
-            allocator_.Free(static_cast<Unit>(extent.start), extent.units);
+            const bool freed = allocator_.Free(static_cast<Unit>(extent.start), extent.units);
+            RAWDUCK_INVARIANT(freed && extent.units <= claimed_units_, "what was claimed is given back once");
             claimed_units_ -= extent.units;
         }
         given_back_.notify_all();

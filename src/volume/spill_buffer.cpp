@@ -1,6 +1,7 @@
 #include "volume/spill_buffer.hpp"
 
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "device/fork_generation.hpp"
 
 #include <algorithm>
@@ -239,6 +240,7 @@ void SpillBuffer::ClearRange(Lock &lock, uint64_t device_offset, uint64_t length
 }
 
 SpillBuffer::BlockMap::iterator SpillBuffer::FirstOverlap(uint64_t device_offset, uint64_t length) {
+    RAWDUCK_SLOW_INVARIANT(NoneOverlap(), "two blocks never overlap");
     auto found = blocks_.upper_bound(device_offset);
     if (found != blocks_.begin()) {
         const auto before = std::prev(found);
@@ -247,6 +249,17 @@ SpillBuffer::BlockMap::iterator SpillBuffer::FirstOverlap(uint64_t device_offset
         }
     }
     return found != blocks_.end() && found->first < device_offset + length ? found : blocks_.end();
+}
+
+bool SpillBuffer::NoneOverlap() const {
+    uint64_t end = 0;
+    for (const auto &[device_offset, block] : blocks_) {
+        if (device_offset < end || device_offset != block->device_offset) {
+            return false;
+        }
+        end = device_offset + block->length;
+    }
+    return true;
 }
 
 // What lies outside [device_offset, end) is still lost.
@@ -289,6 +302,7 @@ void SpillBuffer::PutClean(const std::shared_ptr<Block> &block) {
 // By value: `block` may be the last to hold it. Its memory goes back when nobody uses it any more.
 void SpillBuffer::Drop(std::shared_ptr<Block> block) {
     if (block->state == State::DIRTY) {
+        RAWDUCK_INVARIANT(block->length <= dirty_bytes_, "what waits to be written is counted");
         dirty_bytes_ -= block->length;
     }
     counters_.unused += block->born > 0 && !block->used ? 1 : 0;

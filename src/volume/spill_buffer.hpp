@@ -90,6 +90,7 @@ class SpillBuffer {
     void ReadAhead(uint64_t device_offset);
     void ClearRange(Lock &lock, uint64_t device_offset, uint64_t length);
     BlockMap::iterator FirstOverlap(uint64_t device_offset, uint64_t length);
+    bool NoneOverlap() const;
     void ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset, uint64_t end);
 
     void Put(const std::shared_ptr<Block> &block, Place place);

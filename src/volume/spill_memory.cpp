@@ -1,5 +1,7 @@
 #include "volume/spill_memory.hpp"
 
+#include "common/invariant.hpp"
+
 #include <algorithm>
 #include <new>
 
@@ -27,8 +29,9 @@ char *SpillMemory::Take(uint64_t length) {
 }
 
 void SpillMemory::Give(char *data, uint64_t length) {
-    free_.Free(Unit{static_cast<uint64_t>(data - memory_->Data()) / UNIT_SIZE},
-               AlignUp(length, UNIT_SIZE) / UNIT_SIZE);
+    const Unit start{static_cast<uint64_t>(data - memory_->Data()) / UNIT_SIZE};
+    const bool given = free_.Free(start, AlignUp(length, UNIT_SIZE) / UNIT_SIZE);
+    RAWDUCK_INVARIANT(given, "memory of a spilled block is given back once");
     GiveToSystemWhenIdle();
 }
 

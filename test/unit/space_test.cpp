@@ -153,17 +153,25 @@ TEST(HoleSetTest, MatchesAByteMap) {
     }
 }
 
-TEST(Space, FreeingTwiceIsAnErrorAndNeverSilent) {
+TEST(SpaceDeathTest, FreeingTwiceEndsTheProcess) {
     Space space{Allocator(Unit{100}, Unit{5000})};
     const Allocator::Result taken = space.Allocate(8, Unit{0}, false, SpaceUse::HEADER);
     const std::vector<Extent> extents{Extent{0, Index(taken.start), taken.units}};
     space.Free(extents);
-    try {
-        space.Free(extents);
-        FAIL() << "freed twice";
-    } catch (const Error &error) {
-        EXPECT_EQ(error.Code(), ErrorCode::CORRUPT);
-    }
+    EXPECT_DEATH(space.Free(extents), "invariant broken: space is freed once");
+}
+
+TEST(HoleSetDeathTest, OverlappingHolesEndTheProcess) {
+    HoleSet holes;
+    holes.Add(100, 50);
+    EXPECT_DEATH(holes.Add(140, 20), "invariant broken: holes do not overlap");
+}
+
+TEST(ExtentMapDeathTest, WhatIsNotCoveredCannotBeFound) {
+    ExtentMap map;
+    map.Append(Unit{100}, 4);
+    uint64_t contiguous = 0;
+    EXPECT_DEATH(map.Locate(4 * UNIT_SIZE, contiguous), "invariant broken: what is looked for");
 }
 
 } // namespace rawduck
