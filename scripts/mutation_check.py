@@ -2,7 +2,8 @@
 
 Each mutation is a small edit of a copy of the source in build/mutation. The copy is built, and power cuts are
 made until one of them fails: of workloads of DuckDB (test/crash) or, for what only a rare combination of two
-cuts shows, of small workloads without it (test/unit/power_cut_test.cpp). Exits with 0 when every mutation was
+cuts or of two damages shows, of small workloads without it (test/unit/power_cut_test.cpp,
+superblock_states_test.cpp, unreadable_test.cpp). Exits with 0 when every mutation was
 found within SECONDS.
 
     mutation_check.py                 all of them
@@ -27,6 +28,7 @@ WORK = ROOT / "build" / "mutation"
 SOURCE = WORK / "source"
 SITE = WORK / "site"
 SECONDS = 60
+WITHOUT_DUCKDB = "PowerCutTest.*:SuperblockStatesTest.*:UnreadableTest.*"
 CUTS = 20000
 
 
@@ -70,7 +72,7 @@ MUTATIONS = (
         "data-checksum",
         "the checksum of the data that a record vouches for",
         "volume_image.cpp",
-        "if (image.damage.empty() && !DataMatches(io, sb, previous)) {",
+        "if (readable && Crc32c(0, buffer.Data(), range.length) != range.crc) {",
         "if (false) {",
     ),
     Mutation(
@@ -87,6 +89,51 @@ MUTATIONS = (
         "spare_superblock_(1 - image.superblock_copy)",
         "spare_superblock_(image.superblock_copy)",
         without_duckdb=True,
+    ),
+    Mutation(
+        "second-superblock-durable",
+        "making the second superblock durable before a commit returns",
+        "metadata_log.cpp",
+        "    WriteSuperblock(1 - spare_superblock_);\n",
+        "    io_.Write((spare_superblock_ == 1 ? 0 : superblock_.capacity_units - 1) * UNIT_SIZE,\n"
+        "              &superblock_, UNIT_SIZE);\n",
+    ),
+    Mutation(
+        "skipped-epoch",
+        "leaving out the epoch that a damaged superblock may have begun",
+        "metadata_log.cpp",
+        "superblock_.epoch += superblocks_agree_ ? 0 : 1;",
+        "superblock_.epoch += 0;",
+        without_duckdb=True,
+    ),
+    Mutation(
+        "later-epoch",
+        "the search for records of a later epoch beside a damaged superblock",
+        "choose_superblock.cpp",
+        'later_epoch == 0 ? ""',
+        'true ? ""',
+        without_duckdb=True,
+    ),
+    Mutation(
+        "repair-of-damage",
+        "leaving alone what nobody can repair",
+        "check.cpp",
+        "    if (!image.damage.empty()) {\n        return done;",
+        "    if (false) {\n        return done;",
+    ),
+    Mutation(
+        "unreadable-data",
+        "the verdict on a last record whose data cannot be read",
+        "volume_image.cpp",
+        "if (state == DataState::UNREADABLE && image_.damage.empty()) {",
+        "if (false) {",
+    ),
+    Mutation(
+        "unreadable-record",
+        "the verdict on a log that cannot be read at its end",
+        "volume_image.cpp",
+        "        if (!error.empty()) {\n            image_.damage",
+        "        if (false) {\n            image_.damage",
     ),
     Mutation(
         "move-order",
@@ -151,7 +198,7 @@ def crash_command(mutation: Mutation) -> list[str]:
     if mutation.without_duckdb:
         definitions = ("-DRAWDUCK_EXTENSION=OFF", "-DRAWDUCK_TESTS=ON")
         compile_source(WORK / "core", "rawduck_unit_tests", *definitions)
-        return [str(WORK / "core" / "rawduck_unit_tests"), "--gtest_filter=PowerCutTest.*"]
+        return [str(WORK / "core" / "rawduck_unit_tests"), f"--gtest_filter={WITHOUT_DUCKDB}"]
     build_package()
     command = [sys.executable, "test/crash/run.py", "--seed", mutation.name, "--cuts", str(CUTS)]
     return [*command, "--stop-at-failure", *mutation.options]

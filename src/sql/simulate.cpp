@@ -44,6 +44,22 @@ void Create(const std::string &name, const Arguments &arguments) {
     CreateSimulatedTarget(name, options);
 }
 
+//! What the LBAs from `first` on hold.
+Value ReadLbas(SimulatedMedium &medium, const std::string &target, uint64_t first, uint64_t count) {
+    const uint64_t lba_size = medium.Options().lba_size, lbas = medium.Options().capacity_bytes / lba_size;
+    if (first >= lbas || count > lbas - first) {
+        throw Error(ErrorCode::INVALID, target + ": there are only " + std::to_string(lbas) + " LBAs");
+    }
+    std::string bytes(count * lba_size, '\0');
+    const int64_t result = medium.Read(first * lba_size, &bytes[0], bytes.size());
+    if (result < 0) {
+        throw Error(ErrorCode::IO, target + ": read of " + std::to_string(count) + " LBAs from LBA " +
+                                       std::to_string(first) +
+                                       " on failed: " + ErrnoText(static_cast<int>(-result)));
+    }
+    return Value::BLOB(duckdb::const_data_ptr_cast(bytes.data()), bytes.size());
+}
+
 Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
     const std::string target = AllowedTarget(context, arguments);
     const std::string name = SimulatedName(target, "the target");
@@ -60,6 +76,10 @@ Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
     if (!fault.empty()) {
         medium->Inject(ParseSimulatedFault(fault), at);
     }
+    Value content(LogicalType::BLOB);
+    if (!arguments.Named("read").IsNull()) {
+        content = ReadLbas(*medium, target, Count(arguments, "read", 0), Count(arguments, "lbas", 1));
+    }
     const uint64_t events = medium->Events();
     const bool power_is_on = medium->PowerIsOn();
     PowerCutReport report;
@@ -70,7 +90,7 @@ Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
     }
     return {{Value(target), Value::UBIGINT(events), Value(power_is_on ? "on" : "off"),
              Value::UBIGINT(report.units_survived), Value::UBIGINT(report.units_lost),
-             Value::UBIGINT(report.units_garbage), Value::UBIGINT(report.writes_torn)}};
+             Value::UBIGINT(report.units_garbage), Value::UBIGINT(report.writes_torn), content}};
 }
 
 } // namespace
@@ -86,11 +106,13 @@ void RegisterSimulateFunction(duckdb::ExtensionLoader &loader) {
     signature.AddKeywordOnly("seed", LogicalType::BIGINT, Value::BIGINT(0));
     signature.AddKeywordOnly("fault", LogicalType::VARCHAR, Value(""));
     signature.AddKeywordOnly("at", LogicalType::BIGINT, Value(LogicalType::BIGINT));
+    signature.AddKeywordOnly("read", LogicalType::BIGINT, Value(LogicalType::BIGINT));
+    signature.AddKeywordOnly("lbas", LogicalType::BIGINT, Value::BIGINT(1));
     signature.AddKeywordOnly("survivor", LogicalType::VARCHAR, Value(""));
     RegisterRowFunction(loader,
                         {"nvme_simulate",
-                         "Makes a simulated device, lets it fail, or shows what a power cut leaves of "
-                         "it; for tests and research",
+                         "Makes a simulated device, lets it fail, reads its LBAs, or shows what a power "
+                         "cut leaves of it; for tests and research",
                          "CALL nvme_simulate('simulated:a', at := 120, seed := 7, survivor := 'simulated:b')",
                          signature,
                          {{"target", LogicalType::VARCHAR},
@@ -99,7 +121,8 @@ void RegisterSimulateFunction(duckdb::ExtensionLoader &loader) {
                           {"units_survived", LogicalType::UBIGINT},
                           {"units_lost", LogicalType::UBIGINT},
                           {"units_garbage", LogicalType::UBIGINT},
-                          {"writes_torn", LogicalType::UBIGINT}},
+                          {"writes_torn", LogicalType::UBIGINT},
+                          {"content", LogicalType::BLOB}},
                          SimulateRow});
 }
 

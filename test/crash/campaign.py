@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import duckdb
+from damage import REFUSED_SHARE, Damage, Refusal
 from disk import Disk
+from metadata import Metadata
 from verify import Broken, check_volume, count_faults, match, recover
 from workload import NO_BIAS, Bias, History, Life, Plan, connect, draw_plan, record
 
 BROKEN = ("lost", "resurrected", "unopenable")
+#: Damage that takes something with it.
+REFUSED = ("volumes with both superblocks damaged", "log records damaged", "data LBAs made unreadable")
 #: Of the workloads: with one thread for each lane.
 THREADED_SHARE = 0.4
 #: Of each lane, in the recorded workload.
@@ -44,6 +48,10 @@ class Result:
 
     def broken(self) -> str:
         return ", ".join(f"{self.counts[kind]} {kind}" for kind in BROKEN)
+
+    def repairs(self) -> str:
+        names = ("repairs", "superblocks damaged", *REFUSED)
+        return ", ".join(f"{self.counts[name]} {name}" for name in names)
 
 
 class Campaign:
@@ -108,6 +116,7 @@ class Campaign:
             try:
                 survivor, report = disk.cut(self._connection, at, seed, f"life{life_number}")
                 count_faults(self.result.counts, report)
+                self._damage(disk, survivor, history, at, seed)
                 next_history = self._relive(survivor, history, at, draw)
             except Broken as broken:
                 self.result.counts[broken.kind] += 1
@@ -124,10 +133,22 @@ class Campaign:
             at = draw.randrange(disk.events(self._connection) + 1)
             self.result.counts["cuts of a recovery or of what followed it"] += 1
 
+    def _damage(self, disk: Disk, survivor: Disk, history: History, at: int, seed: int) -> None:
+        """Damages and repairs what a cut left; and what the same cut leaves, beyond repair."""
+        draw = random.Random(f"{self.plan.seed} {at} {seed} damage")
+        if draw.random() < REFUSED_SHARE:
+            victim, _ = disk.cut(self._connection, at, seed, "victim")
+            device = (self._connection, victim, self.plan, draw, self.result.counts)
+            Refusal(*device, history=history, at=at).run()
+        damage = Damage(self._connection, survivor, self.plan, draw, self.result.counts)
+        damage.lose_nothing(history.epoch)
+
     def _relive(self, disk: Disk, history: History, at: int, draw: random.Random) -> History:
         """Checks what is there, and goes on working with it."""
+        epoch = Metadata(self._connection, disk, self.plan.geometry).newest().epoch
         check_volume(self._connection, disk)
         life = Life(self._connection, disk, self.plan, {})
+        life.history.epoch = epoch
         next_life(self._connection, life, disk, self.plan, history, at, draw)
         return life.history
 

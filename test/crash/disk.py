@@ -20,6 +20,10 @@ class Geometry:
     latency_us: int = 0
     seed: int = 0
 
+    @property
+    def lbas(self) -> int:
+        return int(self.size.removesuffix("M")) * 2**20 // self.lba_size
+
 
 CUT = "CALL nvme_simulate(?, at := ?, seed := ?, survivor := ?)"
 FAULT = "CALL nvme_simulate(?, fault := ?, at := ?)"
@@ -50,6 +54,11 @@ class Disk:
     def events(self, connection: duckdb.DuckDBPyConnection) -> int:
         """Writes, deallocations and flushes so far: the power can go before the first and after each."""
         return connection.execute("SELECT events FROM nvme_simulate(?)", [self.target]).fetchone()[0]
+
+    def read(self, connection: duckdb.DuckDBPyConnection, first: int, lbas: int) -> bytes:
+        """LBAs as they are. Raises duckdb.IOException when one of them cannot be read."""
+        query = "SELECT content FROM nvme_simulate(?, read := ?, lbas := ?)"
+        return connection.execute(query, [self.target, first, lbas]).fetchone()[0]
 
     def inject(self, connection: duckdb.DuckDBPyConnection, fault: str, at: int) -> None:
         connection.execute(FAULT, [self.target, fault, at])

@@ -1,7 +1,7 @@
 """Power cuts until there were CUTS of them: `run.py --seed 1 --cuts 20000 --jobs 2`, or `make test-crash`.
 
-Prints the seed, the faults that were injected and what was found. Exits with 0 when nothing was lost, nothing
-came back and everything could be opened.
+Prints the seed, the faults that were injected, what was damaged and repaired, and what was found. Exits with
+0 when nothing was lost, nothing came back and everything could be opened, or was refused where it had to be.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main() -> int:
                 pool.shutdown(wait=False, cancel_futures=True)
                 break
     print(f"seed {options.seed}: {total.faults()}, {time.monotonic() - begin:.0f} s")
-    print(total.broken())
+    print(f"{total.broken()}; {total.repairs()}")
     return 1 if total.failures else 0
 
 

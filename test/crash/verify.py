@@ -101,12 +101,17 @@ def match(lane: Lane, found: str, history: History, events: int) -> int:
     for steps in reversed(allowed):
         if lane.states[steps] == found:
             return steps
-    known = [steps for steps, state in enumerate(lane.states) if state == found]
+    known = known_states(lane, found)
     detail = f"lane {lane.name}: expected {allowed.start} to {allowed.stop - 1} steps, found "
     if known:
         kind = "resurrected" if min(known) > allowed.start else "lost"
         raise Broken(kind, f"{detail}{known}")
     raise Broken("lost", f"{detail}a state that never was: {found}; {lane.states[allowed.start]} was")
+
+
+def known_states(lane: Lane, found: str) -> list[int]:
+    """After how many steps the lane was like that."""
+    return [steps for steps, state in enumerate(lane.states) if state == found]
 
 
 def count_faults(counts: Counter, report: Counter) -> None:

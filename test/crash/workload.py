@@ -39,12 +39,13 @@ class Mark:
 
 @dataclass
 class History:
-    """What the oracle knows of one life of a device: from which states the lanes started, their marks, and
-    after how many events each database was there."""
+    """What the oracle knows of one life of a device: from which states the lanes started, their marks, after
+    how many events each database was there, and the epoch of the volume when the life began."""
 
     start: dict[str, int] = field(default_factory=dict)
     created: dict[str, int] = field(default_factory=dict)
     marks: dict[str, list[Mark]] = field(default_factory=dict)
+    epoch: int = 1
 
     def allowed(self, lane: Lane, events: int) -> range:
         """How many steps of a lane may be found after a power cut: all acknowledged, at most all issued."""
@@ -97,6 +98,8 @@ def draw_plan(seed: str, steps: int, threaded: bool, bias: Bias = NO_BIAS) -> Pl
 def connect(plan: Plan, **config) -> duckdb.DuckDBPyConnection:
     connection = rawduck.connect(config={**CONFIG, **config})
     connection.execute(f"SET GLOBAL wal_autocheckpoint = '{plan.wal_autocheckpoint}'")
+    if not plan.threaded:  # the thread that does it goes by the clock, and the seed alone is to decide
+        connection.execute("SET GLOBAL nvme_deallocate = 'off'")
     return connection
 
 
