@@ -3,15 +3,23 @@
 #include "filesystem/size.hpp"
 
 #include "common/error.hpp"
+#include "common/thread_end.hpp"
 
 #include "duckdb/common/types/value.hpp"
 
 namespace rawduck {
 namespace {
 
+//! DuckDB keeps a copy of the settings in a thread_local object and reads it after it was destroyed, so a
+//! database that is closed then gets the defaults: its files are open, and what is left is its log.
 bool Lookup(duckdb::optional_ptr<duckdb::FileOpener> opener, const char *name, duckdb::Value &value) {
-    return duckdb::FileOpener::TryGetCurrentSetting(opener, duckdb::Identifier(name), value) &&
-           !value.IsNull();
+    if (ThreadEnd::HasBegun()) {
+        return false;
+    }
+    const bool found =
+        duckdb::FileOpener::TryGetCurrentSetting(opener, duckdb::Identifier(name), value) && !value.IsNull();
+    ThreadEnd::Watch();
+    return found;
 }
 
 } // namespace

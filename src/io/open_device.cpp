@@ -166,7 +166,8 @@ std::unique_ptr<Device> OpenFileOrBlock(const Target &target, const DeviceOption
 } // namespace
 
 const std::vector<std::string> &EngineNames() {
-    static const std::vector<std::string> names = {"io_uring_cmd", "nvme_ioctl", "io_uring", "posix"};
+    static const auto &names =
+        *new const std::vector<std::string>{"io_uring_cmd", "nvme_ioctl", "io_uring", "posix"};
     return names;
 }
 

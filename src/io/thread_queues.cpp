@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 namespace rawduck {
 namespace {
@@ -15,7 +16,7 @@ uint64_t NextId() {
 
 } // namespace
 
-//! The queues of one thread, over all targets. Its destructor runs when the thread exits.
+//! The queues of one thread, over all targets. Its destructor runs when the thread ends.
 struct ThreadCache {
     struct Entry {
         uint64_t id;
@@ -55,37 +56,69 @@ struct ThreadCache {
 };
 
 namespace {
-thread_local ThreadCache thread_cache;
+
+//! A thread_local that is destroyed last may still use a target, and exit handlers do, so the cache is found
+//! through a pointer, which nothing destroys: null before the first use and once the thread has begun to end.
+thread_local ThreadCache *thread_cache = nullptr;
+thread_local bool thread_is_ending = false;
+
+struct ThreadCacheOwner {
+    ThreadCacheOwner() { thread_cache = new ThreadCache(); }
+    ~ThreadCacheOwner() {
+        thread_is_ending = true;
+        delete std::exchange(thread_cache, nullptr);
+    }
+};
+
+//! Null when the thread is ending.
+ThreadCache *CacheOfThread() {
+    if (!thread_cache && !thread_is_ending) {
+        thread_local const ThreadCacheOwner owner;
+    }
+    return thread_cache;
+}
+
 } // namespace
 
 ThreadQueues::ThreadQueues(std::unique_ptr<Device> device, uint32_t depth)
     : id_(NextId()), depth_(depth), device_(std::move(device)) {}
 
 QueueLease ThreadQueues::Acquire() {
-    return {Mine(), 0, {}};
+    if (ThreadCache *cache = CacheOfThread()) {
+        return {Mine(*cache), 0, {}};
+    }
+    std::unique_lock<std::mutex> lock(ending_mutex_);
+    if (!ending_) {
+        ending_ = std::make_unique<RequestQueue>(*device_, depth_, QueueUse::SHARED, bounce_memory_);
+    }
+    return {ending_.get(), 0, std::move(lock)};
 }
 
-RequestQueue *ThreadQueues::Mine() {
-    if (RequestQueue *queue = thread_cache.Find(id_)) {
+RequestQueue *ThreadQueues::Mine(ThreadCache &cache) {
+    if (RequestQueue *queue = cache.Find(id_)) {
         return queue;
     }
-    thread_cache.Purge();
+    cache.Purge();
     auto created = std::make_unique<RequestQueue>(*device_, depth_, QueueUse::OWNED, bounce_memory_);
     RequestQueue *queue = created.get();
-    thread_cache.entries.reserve(thread_cache.entries.size() + 1);
+    cache.entries.reserve(cache.entries.size() + 1);
     {
         std::lock_guard<std::mutex> guard(mutex_);
         queues_.push_back(std::move(created));
     }
-    thread_cache.entries.push_back({id_, ForkGeneration(), weak_from_this(), queue});
+    cache.entries.push_back({id_, ForkGeneration(), weak_from_this(), queue});
     return queue;
 }
 
 void ThreadQueues::Discard(QueueLease &lease) {
-    auto &entries = thread_cache.entries;
-    auto mine = [this](const ThreadCache::Entry &entry) { return entry.id == id_; };
-    entries.erase(std::remove_if(entries.begin(), entries.end(), mine), entries.end());
-    Release(lease.queue);
+    if (lease.lock.owns_lock()) {
+        ending_.reset();
+    } else {
+        auto &entries = CacheOfThread()->entries;
+        auto mine = [this](const ThreadCache::Entry &entry) { return entry.id == id_; };
+        entries.erase(std::remove_if(entries.begin(), entries.end(), mine), entries.end());
+        Release(lease.queue);
+    }
     lease.queue = nullptr;
 }
 
@@ -97,6 +130,7 @@ void ThreadQueues::Release(RequestQueue *queue) {
 void ThreadQueues::Close() {
     std::lock_guard<std::mutex> guard(mutex_);
     queues_.clear();
+    ending_.reset();
     device_.reset();
 }
 

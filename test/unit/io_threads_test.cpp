@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <future>
 #include <thread>
@@ -56,6 +57,63 @@ TEST(ThreadQueues, ADeviceMayGoBeforeItsThreads) {
     closed.set_value();
     thread.join();
     EXPECT_EQ(state.queues_made, 1);
+}
+
+//! Reads when it is destroyed: a thread_local that was there before the thread's queues goes after them.
+struct ReadsAtTheEnd {
+    BlockIo *io = nullptr;
+    FakeState *state = nullptr;
+    ~ReadsAtTheEnd() {
+        if (!io) {
+            return;
+        }
+        char data[4096];
+        EXPECT_EQ(state->queues_alive, 0) << "the thread's own queue is gone already";
+        for (int i = 0; i < 3; i++) {
+            io->Read(0, data, sizeof data);
+            EXPECT_EQ(data[0], '7');
+        }
+    }
+};
+
+TEST(ThreadQueues, AThreadThatIsEndingStillReads) {
+    FakeState state(64 * KIB);
+    state.bytes.assign(64 * KIB, '7');
+    auto io = Open(state);
+    for (int round = 1; round <= 2; round++) {
+        std::thread([&] {
+            thread_local ReadsAtTheEnd last;
+            last.io = io.get();
+            last.state = &state;
+            char data[4096];
+            io->Read(0, data, sizeof data);
+        }).join();
+        EXPECT_EQ(state.queues_made, round * 2) << "one while it ran, and one for all three reads at its end";
+        io = Open(state);
+    }
+    io.reset();
+    EXPECT_EQ(state.queues_alive, 0);
+}
+
+//! What static destructors and exit handlers do, in a process of its own.
+[[noreturn]] void ReadInAnExitHandler() {
+    static FakeState &state = *new FakeState(64 * KIB);
+    static BlockIo &io = *Open(state).release();
+    state.bytes.assign(64 * KIB, '7');
+    char data[4096];
+    io.Read(0, data, sizeof data);
+    // Registered last, run first, but after the thread_locals of the main thread.
+    std::atexit([] {
+        char late[4096] = {};
+        io.Read(0, late, sizeof late);
+        fprintf(stderr, "read %c with %d queues", late[0], static_cast<int>(state.queues_made));
+    });
+    std::exit(0);
+}
+
+TEST(ThreadQueuesDeathTest, AnExitHandlerStillReads) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(ReadInAnExitHandler(), testing::ExitedWithCode(0), "read 7 with 2 queues");
 }
 
 TEST(ThreadQueues, OneThreadServesManyDevicesAndNeverMixesThemUp) {

@@ -8,8 +8,9 @@ namespace rawduck {
 namespace {
 
 RingSupport &Support() {
-    static RingSupport support(0, {IORING_OP_READ, IORING_OP_WRITE},
-                               "this kernel's has no plain read and write; run Linux 5.6 or newer");
+    static RingSupport &support = *new RingSupport( // used until the process ends
+        0, {IORING_OP_READ, IORING_OP_WRITE},
+        "this kernel's has no plain read and write; run Linux 5.6 or newer");
     return support;
 }
 

@@ -31,7 +31,7 @@ constexpr const char *NO_POLLED_COMMANDS =
     "this kernel does not poll for NVMe commands of io_uring; run Linux 6.1 or newer";
 
 RingSupport &Support() {
-    static RingSupport support(
+    static RingSupport &support = *new RingSupport( // used until the process ends
         IORING_SETUP_SQE128 | IORING_SETUP_CQE32, {IORING_OP_URING_CMD},
         "this kernel's io_uring carries no NVMe commands (IORING_OP_URING_CMD); run Linux 5.19 or newer");
     return support;
@@ -39,8 +39,9 @@ RingSupport &Support() {
 
 //! Rings whose waiting threads poll the device.
 RingSupport &PolledSupport() {
-    static RingSupport support(IORING_SETUP_SQE128 | IORING_SETUP_CQE32 | IORING_SETUP_IOPOLL,
-                               {IORING_OP_URING_CMD}, NO_POLLED_COMMANDS);
+    static RingSupport &support =
+        *new RingSupport(IORING_SETUP_SQE128 | IORING_SETUP_CQE32 | IORING_SETUP_IOPOLL,
+                         {IORING_OP_URING_CMD}, NO_POLLED_COMMANDS);
     return support;
 }
 

@@ -176,7 +176,8 @@ struct Registry {
 };
 
 Registry &Targets() {
-    static Registry registry;
+    static Registry &registry =
+        *new Registry; // never destroyed: databases may be closed after static objects
     return registry;
 }
 

@@ -11,11 +11,12 @@
 
 #include <atomic>
 #include <cerrno>
+#include <string_view>
 
 namespace rawduck {
 namespace {
 
-const std::string PREFIX = "xnvme:";
+constexpr std::string_view PREFIX = "xnvme:";
 
 struct Interface {
     const char *name;
@@ -67,7 +68,7 @@ const Interface *FindInterface(const std::string &engine) {
 std::string KnownInterfaces() {
     std::string known;
     for (const std::string &name : XnvmeInterfaceNames()) {
-        known += (known.empty() ? "" : ", ") + PREFIX + name;
+        known += (known.empty() ? "" : ", ") + std::string(PREFIX) + name;
     }
     return known;
 }
@@ -185,10 +186,10 @@ bool IsXnvmeEngine(const std::string &engine) {
 }
 
 const std::vector<std::string> &XnvmeInterfaceNames() {
-    static const std::vector<std::string> names = [] {
-        std::vector<std::string> all;
+    static const auto &names = *[] {
+        auto *all = new std::vector<std::string>;
         for (const Interface &known : INTERFACES) {
-            all.emplace_back(known.name);
+            all->emplace_back(known.name);
         }
         return all;
     }();
@@ -238,7 +239,7 @@ std::unique_ptr<Device> OpenXnvmeDevice(const Target &target, const DeviceOption
     if (!obstacle.empty()) {
         throw Error(ErrorCode::UNSUPPORTED, target.name + ": engine '" + options.engine +
                                                 "' is not available: " + obstacle + ", or use engine '" +
-                                                PREFIX + "nvme'");
+                                                std::string(PREFIX) + "nvme'");
     }
     return std::make_unique<XnvmeNamespaceDevice>(target, options);
 }
