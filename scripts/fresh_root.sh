@@ -3,7 +3,8 @@
 #   scripts/fresh_root.sh                                  both commands of the README
 #   scripts/fresh_root.sh 'make demo' 'make test-unit'     others, one after the other
 # The root has what installing Debian needs, and make; everything else has to come from the commands themselves. They
-# see the last commit, no terminal and none of this shell's environment but the way to package servers.
+# see the last commit, no terminal and none of this shell's environment but the way to package servers. A stage of the
+# tests that is skipped as a whole, because its packages cannot be installed, is a failure here.
 #   FRESH_ROOT=DIR     makes the root there and keeps it, with all that was installed and built, for the next run
 #   FRESH_MIRROR=URI   where Debian comes from; mmdebstrap's own choice otherwise
 # Needs root: for the new root, and because the tests make loop devices. Ends what it started, also when interrupted.
@@ -72,7 +73,7 @@ run_in_root() {
         mount -t proc proc "$root/proc"
         cd "$root"
         exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-            "${@:2}" /bin/bash -c "cd $project && $1"
+            RAWDUCK_EVERY_STAGE=1 "${@:2}" /bin/bash -c "cd $project && $1"
     ' bash "$root" "$project" "$1" "${variables[@]}" </dev/null
 }
 
