@@ -10,12 +10,12 @@ import rawduck
 from support import file_names, kill_when_ready, make_target, one
 
 OWN = f"duckdb_temp_{os.getpid()}_0_"
-NAMES = (
-    "duckdb_temp_sales",
-    "duckdb_temp_1_0_storage_DEFAULT-0.tmp",
-    OWN + "storage_DEFAULT-9.tmp",
-    OWN + "block-9.block",
-)
+NAMES = {
+    "chosen": "duckdb_temp_sales",
+    "of-another-process": "duckdb_temp_1_0_storage_DEFAULT-0.tmp",
+    "own-storage": OWN + "storage_DEFAULT-9.tmp",
+    "own-block": OWN + "block-9.block",
+}
 
 
 @pytest.fixture(params=["nvme", "direct"])
@@ -28,7 +28,7 @@ def folder(request, tmp_path):
             yield target.path("")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_a_database_of_such_a_name_is_kept(folder, name):
     with rawduck.connect() as con:
         con.execute(f"ATTACH '{folder}{name}' AS db")
