@@ -313,6 +313,12 @@ std::string BlockIo::PlacementText() const {
     return text.empty() ? "off: " + state_->caps.placement_obstacle : text;
 }
 
+std::string BlockIo::EngineReason() const {
+    const std::string shortage = state_->queues->Supply().Shortage();
+    return state_->caps.engine_reason +
+           (shortage.empty() ? "" : "; threads have shared queues, or waited for each command: " + shortage);
+}
+
 const std::string &BlockIo::TargetName() const {
     return state_->target_name;
 }
@@ -326,7 +332,7 @@ RereadCounters BlockIo::Rereads() const {
 }
 
 uint64_t BlockIo::BounceBytes() const {
-    return state_->queues->BounceBytes();
+    return state_->queues->Supply().BounceBytes();
 }
 
 IoStats &BlockIo::Stats() {

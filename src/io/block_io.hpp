@@ -81,6 +81,8 @@ class BlockIo {
     const PlacementMap &Placement() const;
     //! The map in words, or "off: " and why.
     std::string PlacementText() const;
+    //! Why this engine, and why threads have had to share queues or wait for each command, if they had.
+    std::string EngineReason() const;
     const std::string &TargetName() const;
     //! Memory held for data whose own address the device cannot take, of all queues.
     uint64_t BounceBytes() const;

@@ -5,7 +5,7 @@
 //! gives it back, so no completion ever meets another request's.
 #pragma once
 
-#include "io/request_queue.hpp"
+#include "io/queue_supply.hpp"
 
 #include <mutex>
 
@@ -21,21 +21,22 @@ struct QueueLease {
 //! Thread-safe.
 class QueueStrategy {
   public:
+    QueueStrategy(std::unique_ptr<Device> device, uint32_t depth)
+        : device_(std::move(device)), supply_(*device_, depth) {}
     virtual ~QueueStrategy() = default;
-    //! Makes the queue when there is none yet. Throws Error IO when it cannot be made.
+    //! Makes the queue when there is none yet; where it cannot be made, the request shares one with others, or
+    //! gets one that runs its commands one at a time.
     virtual QueueLease Acquire() = 0;
     //! Gives up a leased queue that has broken; the next lease gets a new one.
     virtual void Discard(QueueLease &lease) = 0;
     //! Destroys all queues, then the device. No lease may be out.
     virtual void Close() = 0;
-    virtual Device &GetDevice() = 0;
-    //! Memory that the bounce pools of all queues hold.
-    uint64_t BounceBytes() const { return bounce_memory_.Held(); }
+    Device &GetDevice() { return *device_; }
+    const QueueSupply &Supply() const { return supply_; }
 
   protected:
-    //! What the bounce pools of all queues of one target may take together, besides one chunk each.
-    static constexpr uint64_t BOUNCE_BYTES_MAX = 12 * MIB;
-    BounceMemory bounce_memory_{BOUNCE_BYTES_MAX};
+    std::unique_ptr<Device> device_;
+    QueueSupply supply_; //!< not used once the device is gone
 };
 
 } // namespace rawduck

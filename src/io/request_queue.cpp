@@ -16,10 +16,11 @@ uint64_t ChunkBytes(const Capabilities &caps) {
 
 } // namespace
 
-RequestQueue::RequestQueue(Device &device, uint32_t wanted_depth, QueueUse use, BounceMemory &bounce_memory)
-    : queue(device.CreateQueue(std::max(1u, std::min(wanted_depth, device.Caps().max_queue_depth)), use)),
-      bounce(ChunkBytes(device.Caps()), device.Caps().memory_alignment,
-             std::min(queue->Depth(), MAX_BOUNCE_CHUNKS), bounce_memory),
+RequestQueue::RequestQueue(std::unique_ptr<Queue> device_queue, const Capabilities &caps,
+                           BounceMemory &bounce_memory, std::unique_ptr<QueuePlace> queue_place)
+    : place(std::move(queue_place)), queue(std::move(device_queue)),
+      bounce(ChunkBytes(caps), caps.memory_alignment, std::min(queue->Depth(), MAX_BOUNCE_CHUNKS),
+             bounce_memory),
       slots(queue->Depth()) {
     idle.reserve(slots.size());
     resubmit.reserve(slots.size());

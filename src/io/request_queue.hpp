@@ -3,6 +3,7 @@
 
 #include "io/bounce_pool.hpp"
 #include "io/device.hpp"
+#include "io/queue_place.hpp"
 
 #include <memory>
 #include <vector>
@@ -21,15 +22,18 @@ struct CommandSlot {
 
 //! Not thread-safe: one request runs on it at a time, and drains its commands before it ends.
 struct RequestQueue {
-    RequestQueue(Device &device, uint32_t wanted_depth, QueueUse use, BounceMemory &bounce_memory);
+    RequestQueue(std::unique_ptr<Queue> device_queue, const Capabilities &caps, BounceMemory &bounce_memory,
+                 std::unique_ptr<QueuePlace> queue_place);
 
+    const std::unique_ptr<QueuePlace> place; //!< of a scarce queue; it goes back after the queue
     std::unique_ptr<Queue> queue;
     BouncePool bounce;
     std::vector<CommandSlot> slots; //!< as many as the queue is deep
     std::vector<CommandSlot *> idle;
     std::vector<CommandSlot *> resubmit; //!< scratch of a running request, here for their capacity
     std::vector<Command *> reaped;
-    bool broken = false; //!< the queue itself failed; it is replaced before the next request
+    bool broken = false;  //!< the queue itself failed; it is replaced before the next request
+    bool stopgap = false; //!< runs one command at a time, because no better queue could be had
 };
 
 } // namespace rawduck

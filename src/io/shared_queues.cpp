@@ -1,5 +1,7 @@
 #include "io/shared_queues.hpp"
 
+#include <atomic>
+
 namespace rawduck {
 namespace {
 
@@ -12,39 +14,54 @@ size_t ThreadNumber() {
 
 } // namespace
 
-SharedQueues::SharedQueues(std::unique_ptr<Device> device, uint32_t depth, size_t count)
-    : depth_(depth), device_(std::move(device)), slots_(count) {}
-
-QueueLease SharedQueues::Acquire() {
+QueueLease SharedSlots::Acquire() {
+    QueueLease stopgap;
     const size_t first = ThreadNumber() % slots_.size();
     for (size_t tried = 0; tried < slots_.size(); tried++) {
         const size_t index = (first + tried) % slots_.size();
         std::unique_lock<std::mutex> lock(slots_[index].mutex, std::try_to_lock);
         if (lock.owns_lock()) {
-            return Take(index, std::move(lock));
+            QueueLease lease = Take(index, std::move(lock));
+            if (!lease.queue->stopgap) {
+                return lease;
+            }
+            if (!stopgap.queue) {
+                stopgap = std::move(lease);
+            }
         }
+    }
+    if (stopgap.queue) {
+        return stopgap;
     }
     return Take(first, std::unique_lock<std::mutex>(slots_[first].mutex));
 }
 
-QueueLease SharedQueues::Take(size_t index, std::unique_lock<std::mutex> lock) {
+QueueLease SharedSlots::Take(size_t index, std::unique_lock<std::mutex> lock) {
     Slot &slot = slots_[index];
-    if (!slot.queue) {
-        slot.queue = std::make_unique<RequestQueue>(*device_, depth_, QueueUse::SHARED, bounce_memory_);
+    if (!slot.queue || slot.queue->stopgap) {
+        if (std::unique_ptr<RequestQueue> better = supply_.TryMake(QueueUse::SHARED)) {
+            slot.queue = std::move(better);
+        } else if (!slot.queue) {
+            slot.queue = supply_.MakeSynchronous();
+        }
     }
     return {slot.queue.get(), index, std::move(lock)};
 }
 
-void SharedQueues::Discard(QueueLease &lease) {
+void SharedSlots::Discard(QueueLease &lease) {
     slots_[lease.index].queue.reset(); // the lease still holds the lock
     lease.queue = nullptr;
 }
 
-void SharedQueues::Close() {
+void SharedSlots::Clear() {
     for (Slot &slot : slots_) {
         std::lock_guard<std::mutex> guard(slot.mutex);
         slot.queue.reset();
     }
+}
+
+void SharedQueues::Close() {
+    slots_.Clear();
     device_.reset();
 }
 

@@ -4,20 +4,21 @@
 
 #include "io/queue_strategy.hpp"
 
-#include <atomic>
+#include <vector>
 
 namespace rawduck {
 
-class SharedQueues final : public QueueStrategy {
+//! Thread-safe.
+class SharedSlots {
   public:
-    SharedQueues(std::unique_ptr<Device> device, uint32_t depth, size_t count);
+    SharedSlots(QueueSupply &supply, size_t count) : supply_(supply), slots_(count) {}
 
     //! Takes the first free queue, beginning at one that differs from thread to thread; with all of them busy
-    //! it waits for the one it began at. So no queue is preferred, and a thread alone always meets the same.
-    QueueLease Acquire() override;
-    void Discard(QueueLease &lease) override;
-    void Close() override;
-    Device &GetDevice() override { return *device_; }
+    //! it waits for the one it began at. So no queue is preferred, and a thread alone always meets the same. A
+    //! stopgap is taken only when nothing better is free.
+    QueueLease Acquire();
+    void Discard(QueueLease &lease);
+    void Clear();
 
   private:
     //! On cache lines of its own, because all threads try the locks.
@@ -28,9 +29,21 @@ class SharedQueues final : public QueueStrategy {
 
     QueueLease Take(size_t index, std::unique_lock<std::mutex> lock);
 
-    const uint32_t depth_;
-    std::unique_ptr<Device> device_;
+    QueueSupply &supply_;
     std::vector<Slot> slots_;
+};
+
+class SharedQueues final : public QueueStrategy {
+  public:
+    SharedQueues(std::unique_ptr<Device> device, uint32_t depth, size_t count)
+        : QueueStrategy(std::move(device), depth), slots_(supply_, count) {}
+
+    QueueLease Acquire() override { return slots_.Acquire(); }
+    void Discard(QueueLease &lease) override { slots_.Discard(lease); }
+    void Close() override;
+
+  private:
+    SharedSlots slots_;
 };
 
 } // namespace rawduck

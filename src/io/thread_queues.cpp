@@ -9,6 +9,9 @@
 namespace rawduck {
 namespace {
 
+//! For threads without a queue of their own.
+constexpr size_t SHARED_SLOTS = 16;
+
 uint64_t NextId() {
     static std::atomic<uint64_t> last{0};
     return ++last;
@@ -81,25 +84,25 @@ ThreadCache *CacheOfThread() {
 } // namespace
 
 ThreadQueues::ThreadQueues(std::unique_ptr<Device> device, uint32_t depth)
-    : id_(NextId()), depth_(depth), device_(std::move(device)) {}
+    : QueueStrategy(std::move(device), depth), id_(NextId()), shared_(supply_, SHARED_SLOTS) {}
 
 QueueLease ThreadQueues::Acquire() {
-    if (ThreadCache *cache = CacheOfThread()) {
-        return {Mine(*cache), 0, {}};
+    ThreadCache *cache = CacheOfThread();
+    if (RequestQueue *queue = cache ? Mine(*cache) : nullptr) {
+        return {queue, 0, {}};
     }
-    std::unique_lock<std::mutex> lock(ending_mutex_);
-    if (!ending_) {
-        ending_ = std::make_unique<RequestQueue>(*device_, depth_, QueueUse::SHARED, bounce_memory_);
-    }
-    return {ending_.get(), 0, std::move(lock)};
+    return shared_.Acquire();
 }
 
 RequestQueue *ThreadQueues::Mine(ThreadCache &cache) {
     if (RequestQueue *queue = cache.Find(id_)) {
         return queue;
     }
+    std::unique_ptr<RequestQueue> created = supply_.TryMake(QueueUse::OWNED);
+    if (!created) {
+        return nullptr;
+    }
     cache.Purge();
-    auto created = std::make_unique<RequestQueue>(*device_, depth_, QueueUse::OWNED, bounce_memory_);
     RequestQueue *queue = created.get();
     cache.entries.reserve(cache.entries.size() + 1);
     {
@@ -112,7 +115,7 @@ RequestQueue *ThreadQueues::Mine(ThreadCache &cache) {
 
 void ThreadQueues::Discard(QueueLease &lease) {
     if (lease.lock.owns_lock()) {
-        ending_.reset();
+        shared_.Discard(lease);
     } else {
         auto &entries = CacheOfThread()->entries;
         auto mine = [this](const ThreadCache::Entry &entry) { return entry.id == id_; };
@@ -130,7 +133,7 @@ void ThreadQueues::Release(RequestQueue *queue) {
 void ThreadQueues::Close() {
     std::lock_guard<std::mutex> guard(mutex_);
     queues_.clear();
-    ending_.reset();
+    shared_.Clear();
     device_.reset();
 }
 

@@ -2,11 +2,13 @@
 //! ring that insists on one submitter gets its way.
 //!
 //! A queue dies with its thread or with this object, whichever goes first. Both happen under the mutex, and
-//! both while nothing is in flight, because every request drains its commands before it returns. Threads that
-//! are ending, whose queues are gone, share one.
+//! both while nothing is in flight, because every request drains its commands before it returns.
+//!
+//! A thread that cannot have one, or is ending, so that its own is gone, shares some with others of that kind
+//! (SharedSlots).
 #pragma once
 
-#include "io/queue_strategy.hpp"
+#include "io/shared_queues.hpp"
 
 #include <list>
 
@@ -18,25 +20,22 @@ class ThreadQueues final : public QueueStrategy, public std::enable_shared_from_
   public:
     ThreadQueues(std::unique_ptr<Device> device, uint32_t depth);
 
-    //! The calling thread's queue, made at its first call. Valid until Close or the end of the thread. Once
-    //! its thread_local objects are being destroyed, it gets one for this request.
+    //! The calling thread's queue, made at its first call and valid until Close or the end of the thread; or
+    //! one that it shares, for this request.
     QueueLease Acquire() override;
     void Discard(QueueLease &lease) override;
     void Close() override;
-    Device &GetDevice() override { return *device_; }
 
   private:
     friend struct ThreadCache;
+    //! Null when there is none to be had.
     RequestQueue *Mine(ThreadCache &cache);
     void Release(RequestQueue *queue);
 
     const uint64_t id_; //!< unique in the process: addresses are reused, ids are not
-    const uint32_t depth_;
-    std::unique_ptr<Device> device_;
     std::mutex mutex_;
     std::list<std::unique_ptr<RequestQueue>> queues_;
-    std::mutex ending_mutex_;
-    std::unique_ptr<RequestQueue> ending_; //!< of threads that are ending, each while it holds the mutex
+    SharedSlots shared_;
 };
 
 } // namespace rawduck

@@ -212,7 +212,7 @@ VolumeInfo Volume::Info() const {
     info.uuid = UuidText(sb.uuid);
     info.label = std::string(sb.label, strnlen(sb.label, sizeof(sb.label)));
     info.engine = caps.engine;
-    info.engine_reason = caps.engine_reason;
+    info.engine_reason = state_->io->EngineReason();
     info.queue_mode = state_->engine_queue_mode;
     info.format_version = sb.version;
     info.lba_size = sb.lba_size;

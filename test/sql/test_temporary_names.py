@@ -40,7 +40,7 @@ def test_a_database_of_such_a_name_is_kept(folder, name):
         assert con.execute("SELECT count(*), min(v) FROM db.t").fetchone() == (10001, -1)
 
 
-@pytest.mark.parametrize("name", [*NAMES, OWN + "owner"])
+@pytest.mark.parametrize("name", [*NAMES.values(), OWN + "owner"], ids=[*NAMES, "own-owner"])
 @pytest.mark.parametrize(
     ("form", "query", "read"),
     [

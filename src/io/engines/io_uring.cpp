@@ -49,11 +49,13 @@ class IoUringDevice final : public FileDevice {
         caps_.engine = "io_uring";
         caps_.engine_reason = reason;
         caps_.max_queue_depth = IoUringQueue::MAX_DEPTH;
+        caps_.scarce_queues = true;
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
         return std::make_unique<IoUringFileQueue>(name_, fd_.Get(), kind_, depth, Support().SetupFlags(use));
     }
+    std::unique_ptr<Queue> CreateSynchronousQueue() override { return MakePosixQueue(fd_.Get()); }
 };
 
 } // namespace

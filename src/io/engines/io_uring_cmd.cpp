@@ -75,6 +75,7 @@ class IoUringCmdDevice final : public NvmeDevice {
         caps_.engine = "io_uring_cmd";
         caps_.engine_reason = reason;
         caps_.max_queue_depth = IoUringQueue::MAX_DEPTH;
+        caps_.scarce_queues = true;
         caps_.polling_obstacle = options.polling ? WhyNoPolling() : "nvme_polling is not set";
     }
 

@@ -5,6 +5,7 @@
 #include "device/nvme_status.hpp"
 #include "device/open_target.hpp"
 #include "io/engines/command_size.hpp"
+#include "io/engines/synchronous_queue.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -127,6 +128,13 @@ void NvmeDevice::Open(const Target &target, const DeviceOptions &options) {
 int NvmeDevice::Run(nvme_passthru_cmd64 command) const {
     const int result = ioctl(fd_.Get(), NVME_IOCTL_IO64_CMD, &command);
     return result < 0 ? -errno : result;
+}
+
+std::unique_ptr<Queue> NvmeDevice::CreateSynchronousQueue() {
+    return std::make_unique<SynchronousQueue>(1, [this](Command &command) {
+        SetNvmeResult(command, Run(MakeNvmeTransfer(command, namespace_id_, caps_.lba_size)));
+        return command.result;
+    });
 }
 
 void NvmeDevice::Flush() {

@@ -29,6 +29,7 @@ static_assert(sizeof(DatasetRange) == 16, "as the device reads it");
 class NvmeDevice : public Device {
   public:
     const Capabilities &Caps() const override { return caps_; }
+    std::unique_ptr<Queue> CreateSynchronousQueue() override;
     void Flush() override;
     bool Deallocate(uint64_t device_offset, uint64_t length) override;
     bool DeallocateRanges(const std::vector<DeviceRange> &ranges) override;

@@ -1,7 +1,6 @@
 #include "io/engines/nvme_ioctl.hpp"
 
 #include "io/engines/nvme_device.hpp"
-#include "io/engines/synchronous_queue.hpp"
 
 namespace rawduck {
 namespace {
@@ -16,10 +15,7 @@ class NvmeIoctlDevice final : public NvmeDevice {
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override {
-        return std::make_unique<SynchronousQueue>(1, [this](Command &command) {
-            SetNvmeResult(command, Run(MakeNvmeTransfer(command, namespace_id_, caps_.lba_size)));
-            return command.result;
-        });
+        return CreateSynchronousQueue();
     }
 };
 

@@ -21,9 +21,7 @@ class PosixDevice final : public FileDevice {
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override {
-        int fd = fd_.Get();
-        return std::make_unique<SynchronousQueue>(
-            1, [fd](const Command &command) { return TransferNow(fd, command); });
+        return MakePosixQueue(fd_.Get());
     }
 };
 
@@ -36,6 +34,11 @@ int64_t TransferNow(int fd, const Command &command) {
                                ? pread(fd, command.data, command.length, offset)
                                : pwritev2(fd, &memory, 1, offset, command.fua ? RWF_DSYNC : 0);
     return result < 0 ? -errno : result;
+}
+
+std::unique_ptr<Queue> MakePosixQueue(int fd) {
+    return std::make_unique<SynchronousQueue>(
+        1, [fd](const Command &command) { return TransferNow(fd, command); });
 }
 
 std::unique_ptr<Device> OpenPosixDevice(const Target &target, const DeviceOptions &options,

@@ -9,6 +9,9 @@ namespace rawduck {
 //! write with FUA, whether it has FUA or not: the kernel does so for synchronous writes.
 int64_t TransferNow(int fd, const Command &command);
 
+//! A queue of depth 1 that runs them so.
+std::unique_ptr<Queue> MakePosixQueue(int fd);
+
 std::unique_ptr<Device> OpenPosixDevice(const Target &target, const DeviceOptions &options,
                                         const std::string &reason);
 

@@ -96,15 +96,19 @@ std::unique_ptr<XnvmeConnection> Connect(const std::string &target_name, const s
     return connection;
 }
 
+std::unique_ptr<Queue> MakeSynchronousQueue(const XnvmeConnection &connection) {
+    return std::make_unique<SynchronousQueue>(1, [&connection](Command &command) {
+        connection.Run(command);
+        return command.result;
+    });
+}
+
 std::unique_ptr<Queue> MakeQueue(const XnvmeConnection &connection, const std::string &target_name,
                                  const std::string &engine, uint32_t depth) {
     if (FindInterface(engine)->async) {
         return std::make_unique<XnvmeQueue>(connection, target_name, depth);
     }
-    return std::make_unique<SynchronousQueue>(1, [&connection](Command &command) {
-        connection.Run(command);
-        return command.result;
-    });
+    return MakeSynchronousQueue(connection);
 }
 
 //! The C library carries out POSIX AIO in threads that it makes once per process and does not miss in a
@@ -136,12 +140,14 @@ class XnvmeFileDevice final : public FileDevice {
         caps_.engine = options.engine;
         caps_.engine_reason = Reason(*connection_);
         caps_.max_queue_depth = MaxDepth(options.engine);
+        caps_.scarce_queues = FindInterface(options.engine)->async != nullptr;
         caps_.fua = false; // xNVMe's reads and writes of files and block devices have no flags
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse) override {
         return MakeQueue(*connection_, name_, caps_.engine, depth);
     }
+    std::unique_ptr<Queue> CreateSynchronousQueue() override { return MakeSynchronousQueue(*connection_); }
 
   private:
     //! On the calling thread: asynchronously most of xNVMe's interfaces refuse it.
@@ -164,11 +170,13 @@ class XnvmeNamespaceDevice final : public NvmeDevice {
         caps_.engine = options.engine;
         caps_.engine_reason = Reason(*connection_);
         caps_.max_queue_depth = MaxDepth(options.engine);
+        caps_.scarce_queues = FindInterface(options.engine)->async != nullptr;
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse) override {
         return MakeQueue(*connection_, name_, caps_.engine, depth);
     }
+    std::unique_ptr<Queue> CreateSynchronousQueue() override { return MakeSynchronousQueue(*connection_); }
 
   private:
     int Run(nvme_passthru_cmd64 command) const override {
