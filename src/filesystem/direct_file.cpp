@@ -5,12 +5,12 @@
 #include "common/error.hpp"
 #include "common/units.hpp"
 #include "device/posix_lock.hpp"
-#include "io/clock.hpp"
 #include "volume/registry.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,6 +40,22 @@ std::shared_ptr<IoStats> StatsOf(const std::string &path, FileKind kind) {
     }
     const std::string group = DirectoryOf(path) + (kind == FileKind::TEMP ? "/duckdb_temp_*" : "/*");
     return StatsFor("files:" + group, group);
+}
+
+FileDescriptor OpenDirectoryOf(const std::string &path) {
+    const std::string directory = DirectoryOf(path);
+    FileDescriptor fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.IsOpen()) {
+        throw Error(ErrorCode::IO,
+                    directory + ": cannot open the directory to flush it: " + ErrnoText(errno));
+    }
+    return fd;
+}
+
+void FlushDirectory(const FileDescriptor &fd, const std::string &path) {
+    if (fsync(fd.Get()) != 0) {
+        throw Error(ErrorCode::IO, DirectoryOf(path) + ": cannot flush the directory: " + ErrnoText(errno));
+    }
 }
 
 } // namespace
@@ -207,44 +223,48 @@ void DirectFile::BufferedRead(char *data, uint64_t length, uint64_t offset) {
     if (length == 0) {
         return;
     }
-    const uint64_t started_ns = MonotonicNs();
-    stats_->AddRequest(IoOperation::READ);
-    for (uint64_t done = 0; done < length;) {
+    const auto read = [&](uint64_t done) {
         const ssize_t bytes =
             pread(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
-        if (bytes < 0 && errno == EINTR) {
-            continue;
+        return Moved(bytes, "read", ENODATA, length, offset);
+    };
+    stats_->Count(IoOperation::READ, [&](IoRequest &request) {
+        for (uint64_t done = 0; done < length;) {
+            done += request.RunCommand([&] { return read(done); });
         }
-        if (bytes <= 0) {
-            ThrowSystemError("read " + std::to_string(length) + " bytes at " + std::to_string(offset) + " of",
-                             bytes < 0 ? errno : ENODATA);
-        }
-        done += static_cast<uint64_t>(bytes);
-    }
-    stats_->AddCommand(IoOperation::READ, length, 1, MonotonicNs() - started_ns);
+    });
 }
 
 void DirectFile::BufferedWrite(const char *data, uint64_t length, uint64_t offset) {
     if (length == 0) {
         return;
     }
-    const uint64_t started_ns = MonotonicNs();
-    stats_->AddRequest(IoOperation::WRITE);
     const AtExit written([&] { Changed(offset, length); }); // also when it fails halfway
-    for (uint64_t done = 0; done < length;) {
+    const auto write = [&](uint64_t done) {
         const ssize_t bytes =
             pwrite(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
-        if (bytes < 0 && errno == EINTR) {
-            continue;
+        return Moved(bytes, "write", EIO, length, offset);
+    };
+    stats_->Count(IoOperation::WRITE, [&](IoRequest &request) {
+        for (uint64_t done = 0; done < length;) {
+            done += request.RunCommand([&] { return write(done); });
         }
-        if (bytes <= 0) {
-            ThrowSystemError("write " + std::to_string(length) + " bytes at " + std::to_string(offset) +
-                                 " of",
-                             bytes < 0 ? errno : EIO);
-        }
-        done += static_cast<uint64_t>(bytes);
+    });
+}
+
+// What pread or pwrite says: the bytes, none when a signal interrupted it.
+uint64_t DirectFile::Moved(ssize_t bytes, const char *operation, int error_of_none, uint64_t length,
+                           uint64_t offset) const {
+    const int error_number = bytes < 0 ? errno : error_of_none;
+    if (bytes < 0 && error_number == EINTR) {
+        return 0;
     }
-    stats_->AddCommand(IoOperation::WRITE, length, 1, MonotonicNs() - started_ns);
+    if (bytes <= 0) {
+        ThrowSystemError(std::string(operation) + " " + std::to_string(length) + " bytes at " +
+                             std::to_string(offset) + " of",
+                         error_number);
+    }
+    return static_cast<uint64_t>(bytes);
 }
 
 // Past BlockIo.
@@ -259,19 +279,33 @@ void DirectFile::Sync() {
         return;
     }
     CheckWritable();
-    const uint64_t started_ns = MonotonicNs();
-    stats_->AddRequest(IoOperation::FLUSH);
+    stats_->Count(IoOperation::FLUSH, [&](IoRequest &request) {
+        request.RunCommand([&] {
+            Flush();
+            return 0;
+        });
+    });
+}
+
+void DirectFile::Flush() {
+    // Opened first: where no descriptor is left for it, nothing has happened yet, and this may be tried
+    // again.
+    FileDescriptor directory;
+    if (created_ && options_.kind != FileKind::TEMP) {
+        directory = OpenDirectoryOf(path_);
+    }
+    // The kernel may have dropped what a failed flush covers; the next would report success.
+    const AtExit final([&, exceptions = std::uncaught_exceptions()] {
+        failed_ = failed_ || std::uncaught_exceptions() > exceptions;
+    });
     // Flushes the disk's cache too, and so what was written directly.
     if (fdatasync(buffered_.Get()) != 0) {
-        // The kernel may have dropped the dirty pages; a second fdatasync would report success.
-        failed_ = true;
         ThrowSystemError("flush", errno);
     }
-    if (created_ && options_.kind != FileKind::TEMP) {
-        SyncDirectoryOf(path_);
+    if (directory.IsOpen()) {
+        FlushDirectory(directory, path_);
         created_ = false;
     }
-    stats_->AddCommand(IoOperation::FLUSH, 0, 1, MonotonicNs() - started_ns);
 }
 
 void DirectFile::Truncate(uint64_t size) {
@@ -286,13 +320,22 @@ void DirectFile::Truncate(uint64_t size) {
 
 bool DirectFile::Deallocate(uint64_t offset, uint64_t length) {
     CheckWritable();
-    stats_->AddRequest(IoOperation::DEALLOCATE);
-    const uint64_t started_ns = MonotonicNs();
-    const bool done = fallocate(buffered_.Get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                static_cast<off_t>(offset), static_cast<off_t>(length)) == 0;
-    stats_->AddCommand(IoOperation::DEALLOCATE, done ? length : 0, 1, MonotonicNs() - started_ns);
-    Changed(offset, length);
-    return done;
+    const AtExit deallocated([&] { Changed(offset, length); });
+    return stats_->Count(IoOperation::DEALLOCATE, [&](IoRequest &request) {
+        int error_number = 0;
+        const uint64_t done = request.RunCommand([&] {
+            const int result = fallocate(buffered_.Get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                         static_cast<off_t>(offset), static_cast<off_t>(length));
+            error_number = result == 0 ? 0 : errno;
+            return result == 0 ? length : 0;
+        });
+        // A hint that is not taken harms nobody: a checkpoint goes on. A file system that cannot take any is
+        // no error.
+        if (error_number != 0 && error_number != EOPNOTSUPP && error_number != ENOSYS) {
+            request.Fail();
+        }
+        return done > 0;
+    });
 }
 
 uint64_t DirectFile::Size() {
@@ -363,11 +406,7 @@ StorageFile::Status StatusOf(const struct stat &status) {
 }
 
 void SyncDirectoryOf(const std::string &path) {
-    const std::string directory = DirectoryOf(path);
-    FileDescriptor fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd.IsOpen() || fsync(fd.Get()) != 0) {
-        throw Error(ErrorCode::IO, directory + ": cannot flush the directory: " + ErrnoText(errno));
-    }
+    FlushDirectory(OpenDirectoryOf(path), path);
 }
 
 } // namespace rawduck

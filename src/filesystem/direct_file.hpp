@@ -68,6 +68,9 @@ class DirectFile final : public StorageFile {
     void ReadPages(char *data, uint64_t length, uint64_t offset, uint64_t size);
     void BufferedRead(char *data, uint64_t length, uint64_t offset);
     void BufferedWrite(const char *data, uint64_t length, uint64_t offset);
+    uint64_t Moved(ssize_t bytes, const char *operation, int error_of_none, uint64_t length,
+                   uint64_t offset) const;
+    void Flush();
     void Changed(uint64_t offset, uint64_t length);
     uint64_t SizeCovering(uint64_t end);
     void CheckWritable() const;

@@ -3,13 +3,11 @@
 #include "common/at_exit.hpp"
 #include "common/error.hpp"
 #include "device/fork_generation.hpp"
-#include "io/clock.hpp"
 #include "io/request_run.hpp"
 #include "io/shared_queues.hpp"
 #include "io/thread_queues.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <mutex>
 #include <thread>
 
@@ -47,31 +45,6 @@ std::shared_ptr<QueueStrategy> MakeStrategy(std::unique_ptr<Device> device, cons
     }
     return std::make_shared<ThreadQueues>(std::move(device), depth);
 }
-
-//! Counts one command of an operation that has no queue, however it ends.
-class TimedCommand {
-  public:
-    TimedCommand(IoStats &stats, IoOperation operation, uint64_t bytes)
-        : stats_(stats), operation_(operation), bytes_(bytes), started_ns_(MonotonicNs()) {
-        stats_.AddRequest(operation_);
-    }
-    ~TimedCommand() {
-        const bool failed = std::uncaught_exceptions() > exceptions_;
-        stats_.AddCommand(operation_, failed ? 0 : bytes_, 1, MonotonicNs() - started_ns_);
-        if (failed) {
-            stats_.AddError(operation_);
-        }
-    }
-    TimedCommand(const TimedCommand &) = delete;
-    TimedCommand &operator=(const TimedCommand &) = delete;
-
-  private:
-    IoStats &stats_;
-    const IoOperation operation_;
-    const uint64_t bytes_;
-    const uint64_t started_ns_;
-    const int exceptions_ = std::uncaught_exceptions();
-};
 
 //! Keeps queues which a forked child has inherited out of reach for good: their rings and mutexes belong to
 //! the parent. Reachable, so that leak checkers see intent.
@@ -198,7 +171,7 @@ void BlockIo::ReadMissing(const Request &request) {
         }
     }
     if (missing.empty()) {
-        state_->stats->AddRequest(IoOperation::READ);
+        state_->stats->Count(IoOperation::READ, [](IoRequest &) {});
         return;
     }
     Run(Opcode::READ, false, missing.data(), missing.size());
@@ -236,7 +209,6 @@ void BlockIo::Run(Opcode opcode, bool fua, const Segment *segments, size_t segme
             throw Error(ErrorCode::INVALID, state.target_name + ": " + name + " without a buffer");
         }
     }
-    state.stats->AddRequest(reads ? IoOperation::READ : IoOperation::WRITE);
     // What was held before a write is forgotten, whatever the outcome. Spilled data lies where nobody reads
     // anything kept before it was written as something else.
     const AtExit overwritten([&] {
@@ -246,20 +218,23 @@ void BlockIo::Run(Opcode opcode, bool fua, const Segment *segments, size_t segme
             }
         }
     });
-    QueueLease lease = state.queues->Acquire();
-    try {
-        RequestRun(*lease.queue, state.caps, *state.stats, state.target_name,
-                   {opcode, state.placement, fua && state.caps.volatile_write_cache, segments, segment_count})
-            .Run();
-    } catch (...) {
-        if (lease.queue->broken) {
-            state.queues->Discard(lease);
+    state.stats->Count(reads ? IoOperation::READ : IoOperation::WRITE, [&](IoRequest &request) {
+        QueueLease lease = state.queues->Acquire();
+        try {
+            RequestRun(
+                *lease.queue, state.caps, request, state.target_name,
+                {opcode, state.placement, fua && state.caps.volatile_write_cache, segments, segment_count})
+                .Run();
+        } catch (...) {
+            if (lease.queue->broken) {
+                state.queues->Discard(lease);
+            }
+            throw;
         }
-        throw;
-    }
-    for (size_t i = 0; !reads && i < segment_count; i++) {
-        state.stats->AddPlaced(segments[i].placement, segments[i].length);
-    }
+        for (size_t i = 0; !reads && i < segment_count; i++) {
+            request.AddPlaced(segments[i].placement, segments[i].length);
+        }
+    });
 }
 
 void BlockIo::Flush() {
@@ -267,8 +242,12 @@ void BlockIo::Flush() {
     if (!state_->caps.volatile_write_cache) {
         return;
     }
-    TimedCommand timed(*state_->stats, IoOperation::FLUSH, 0);
-    state_->queues->GetDevice().Flush();
+    state_->stats->Count(IoOperation::FLUSH, [&](IoRequest &request) {
+        request.RunCommand([&] {
+            state_->queues->GetDevice().Flush();
+            return 0;
+        });
+    });
 }
 
 bool BlockIo::Deallocate(const std::vector<DeviceRange> &ranges) {
@@ -282,13 +261,15 @@ bool BlockIo::Deallocate(const std::vector<DeviceRange> &ranges) {
     if (!state_->caps.deallocate || bytes == 0) {
         return false;
     }
-    TimedCommand timed(*state_->stats, IoOperation::DEALLOCATE, bytes);
     const AtExit deallocated([&] {
         for (const DeviceRange &range : ranges) {
             Changed(range.device_offset, range.length);
         }
     });
-    return state_->queues->GetDevice().DeallocateRanges(ranges);
+    return state_->stats->Count(IoOperation::DEALLOCATE, [&](IoRequest &request) {
+        return request.RunCommand(
+                   [&] { return state_->queues->GetDevice().DeallocateRanges(ranges) ? bytes : 0; }) > 0;
+    });
 }
 
 void BlockIo::Changed(uint64_t device_offset, uint64_t length) {

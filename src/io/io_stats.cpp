@@ -79,33 +79,36 @@ void LatencyHistogram::Reset() {
     max_ns_.store(0, RELAXED);
 }
 
-void IoStats::AddRequest(IoOperation operation) {
-    slots_[static_cast<size_t>(operation)].requests.fetch_add(1, RELAXED);
+IoRequest::IoRequest(IoStats &stats, IoOperation operation)
+    : stats_(stats), slot_(stats.slots_[static_cast<size_t>(operation)]), operation_(operation) {
+    slot_.requests.fetch_add(1, RELAXED);
 }
 
-void IoStats::AddError(IoOperation operation) {
-    slots_[static_cast<size_t>(operation)].errors.fetch_add(1, RELAXED);
+void IoRequest::Fail() {
+    if (!failed_) {
+        failed_ = true;
+        slot_.errors.fetch_add(1, RELAXED);
+    }
 }
 
-void IoStats::AddCommand(IoOperation operation, uint64_t bytes, uint64_t depth, uint64_t latency_ns) {
-    Slot &slot = slots_[static_cast<size_t>(operation)];
-    slot.commands.fetch_add(1, RELAXED);
-    slot.bytes.fetch_add(bytes, RELAXED);
-    slot.depth_sum.fetch_add(depth, RELAXED);
-    RaiseTo(slot.depth_max, depth);
-    slot.latency.Record(latency_ns);
+void IoRequest::AddCommand(uint64_t bytes, uint64_t depth, uint64_t latency_ns) {
+    slot_.commands.fetch_add(1, RELAXED);
+    slot_.bytes.fetch_add(bytes, RELAXED);
+    slot_.depth_sum.fetch_add(depth, RELAXED);
+    RaiseTo(slot_.depth_max, depth);
+    slot_.latency.Record(latency_ns);
 }
 
-void IoStats::AddFua(IoOperation operation) {
-    slots_[static_cast<size_t>(operation)].fua_commands.fetch_add(1, RELAXED);
+void IoRequest::AddFua() {
+    slot_.fua_commands.fetch_add(1, RELAXED);
 }
 
-void IoStats::AddBounce(IoOperation operation, uint64_t bytes) {
-    slots_[static_cast<size_t>(operation)].bounce_bytes.fetch_add(bytes, RELAXED);
+void IoRequest::AddBounce(uint64_t bytes) {
+    slot_.bounce_bytes.fetch_add(bytes, RELAXED);
 }
 
-void IoStats::AddPlaced(PlacementClass placement_class, uint64_t bytes) {
-    placed_[static_cast<size_t>(placement_class)].fetch_add(bytes, RELAXED);
+void IoRequest::AddPlaced(PlacementClass placement_class, uint64_t bytes) {
+    stats_.placed_[static_cast<size_t>(placement_class)].fetch_add(bytes, RELAXED);
 }
 
 uint64_t IoStats::Placed(PlacementClass placement_class) const {

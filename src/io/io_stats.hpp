@@ -1,11 +1,16 @@
 //! Counters of one target: what was asked of the device and how long it took. Thread-safe, never blocking.
+//!
+//! Everything is counted through IoStats::Count, whatever does the I/O, so that nothing is asked of a device
+//! without a request and nothing fails without an error.
 #pragma once
 
+#include "io/clock.hpp"
 #include "io/placement.hpp"
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 namespace rawduck {
 
@@ -43,23 +48,19 @@ struct IoCounters {
     uint64_t latency_p50_ns = 0, latency_p99_ns = 0, latency_max_ns = 0; //!< of commands
 };
 
+class IoRequest;
+
 class IoStats {
   public:
-    void AddRequest(IoOperation operation);
-    void AddError(IoOperation operation);
-    //! One command completed: `depth` counts those in flight on its queue at submission, itself included.
-    void AddCommand(IoOperation operation, uint64_t bytes, uint64_t depth, uint64_t latency_ns);
-    //! A command that was counted had Force Unit Access set.
-    void AddFua(IoOperation operation);
-    //! Of the bytes of a command, those that were copied through an aligned buffer.
-    void AddBounce(IoOperation operation, uint64_t bytes);
-    //! Bytes that were written for a class, whether or not the device can place them.
-    void AddPlaced(PlacementClass placement_class, uint64_t bytes);
+    //! Runs `work(request)`, which tells the IoRequest what it does, as one request. When it throws, that is
+    //! counted as an error and passed on. Returns what it returns.
+    template <typename Work> auto Count(IoOperation operation, Work &&work);
     uint64_t Placed(PlacementClass placement_class) const;
     IoCounters Snapshot(IoOperation operation) const;
     void Reset();
 
   private:
+    friend class IoRequest;
     struct Slot {
         std::atomic<uint64_t> requests{0}, errors{0}, commands{0}, fua_commands{0}, bytes{0}, bounce_bytes{0},
             depth_sum{0}, depth_max{0};
@@ -68,5 +69,59 @@ class IoStats {
     std::array<Slot, IO_OPERATION_COUNT> slots_;
     std::array<std::atomic<uint64_t>, PLACEMENT_CLASS_COUNT> placed_{};
 };
+
+//! A request that is being made. Used by one thread.
+class IoRequest {
+  public:
+    IoRequest(const IoRequest &) = delete;
+    IoRequest &operator=(const IoRequest &) = delete;
+
+    //! One command completed, or failed: `depth` counts those in flight on its queue at submission, itself
+    //! included.
+    void AddCommand(uint64_t bytes, uint64_t depth, uint64_t latency_ns);
+    //! A command that was counted had Force Unit Access set.
+    void AddFua();
+    //! Of the bytes of a command, those that were copied through an aligned buffer.
+    void AddBounce(uint64_t bytes);
+    //! Bytes that were written for a class, whether or not the device can place them.
+    void AddPlaced(PlacementClass placement_class, uint64_t bytes);
+    //! Runs a command that has no queue: `command()` returns the bytes that it has moved.
+    template <typename Command> uint64_t RunCommand(Command &&command);
+    //! For a request that fails without an exception.
+    void Fail();
+    IoOperation Operation() const { return operation_; }
+
+  private:
+    friend class IoStats;
+    IoRequest(IoStats &stats, IoOperation operation);
+
+    IoStats &stats_;
+    IoStats::Slot &slot_;
+    const IoOperation operation_;
+    bool failed_ = false;
+};
+
+template <typename Work> auto IoStats::Count(IoOperation operation, Work &&work) {
+    IoRequest request(*this, operation);
+    try {
+        return std::forward<Work>(work)(request);
+    } catch (...) {
+        request.Fail();
+        throw;
+    }
+}
+
+template <typename Command> uint64_t IoRequest::RunCommand(Command &&command) {
+    const uint64_t started_ns = MonotonicNs();
+    uint64_t bytes = 0;
+    try {
+        bytes = std::forward<Command>(command)();
+    } catch (...) {
+        AddCommand(0, 1, MonotonicNs() - started_ns);
+        throw;
+    }
+    AddCommand(bytes, 1, MonotonicNs() - started_ns);
+    return bytes;
+}
 
 } // namespace rawduck

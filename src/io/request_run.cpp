@@ -1,6 +1,7 @@
 #include "io/request_run.hpp"
 
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "device/nvme_status.hpp"
 #include "io/clock.hpp"
 
@@ -47,17 +48,33 @@ bool IsGone(const std::string &target_name) {
 
 } // namespace
 
-RequestRun::RequestRun(RequestQueue &request_queue, const Capabilities &caps, IoStats &stats,
+RequestRun::RequestRun(RequestQueue &request_queue, const Capabilities &caps, IoRequest &request,
                        const std::string &target_name, const Work &work)
-    : mine_(request_queue), caps_(caps), stats_(stats), target_name_(target_name), work_(work),
-      operation_(work.opcode == Opcode::READ ? IoOperation::READ : IoOperation::WRITE) {
+    : mine_(request_queue), caps_(caps), request_(request), target_name_(target_name), work_(work) {
+    RAWDUCK_INVARIANT(mine_.idle.size() == mine_.slots.size(), "one request runs on a queue at a time");
     mine_.reaped.clear();
     mine_.resubmit.clear();
+}
+
+bool RequestRun::SlotsAreWhole() const {
+    return mine_.idle.size() + mine_.resubmit.size() + in_flight_ + (mine_.reaped.size() - reaped_head_) ==
+           mine_.slots.size();
+}
+
+//! Whether the command transfers the end of its piece, to the memory that the piece lies in.
+bool RequestRun::IsWithinPiece(const CommandSlot &slot) const {
+    const char *const memory = slot.chunk ? slot.chunk : slot.user;
+    const Command &command = slot.command;
+    return command.length > 0 && command.length <= slot.length &&
+           static_cast<const char *>(command.data) + command.length == memory + slot.length &&
+           IsAligned(command.device_offset | command.length, caps_.lba_size) &&
+           IsAligned(reinterpret_cast<uintptr_t>(command.data), caps_.memory_alignment);
 }
 
 void RequestRun::Run() {
     for (;;) {
         Fill();
+        RAWDUCK_SLOW_INVARIANT(SlotsAreWhole(), "each slot is idle, waiting, in flight or reaped");
         const bool nothing_reaped = reaped_head_ == mine_.reaped.size();
         if (nothing_reaped && in_flight_ == 0) {
             break;
@@ -74,9 +91,12 @@ void RequestRun::Run() {
             }
         }
     }
+    RAWDUCK_INVARIANT(mine_.resubmit.empty() || Failed(), "all of a request is done, unless it has failed");
     for (CommandSlot *slot : mine_.resubmit) {
-        Release(*slot); // only after a failure
+        Release(*slot);
     }
+    mine_.resubmit.clear();
+    RAWDUCK_INVARIANT(mine_.idle.size() == mine_.slots.size(), "a request leaves nothing in flight");
     if (Failed()) {
         Throw();
     }
@@ -157,6 +177,7 @@ CommandSlot *RequestRun::NextPiece() {
 
 //! False when the queue takes nothing now, or has failed.
 bool RequestRun::Submit(CommandSlot &slot) {
+    RAWDUCK_INVARIANT(IsWithinPiece(slot), "a command stays within its piece, aligned");
     slot.depth = in_flight_ + 1;
     slot.command.result = 0;
     slot.command.nvme_status = 0;
@@ -189,6 +210,7 @@ void RequestRun::Reap(bool wait) noexcept {
     const size_t before = reaped.size();
     reaped.resize(before + in_flight_); // within the capacity: reaped and in flight are at most the slots
     uint32_t count = mine_.queue->Reap(reaped.data() + before, in_flight_, wait);
+    RAWDUCK_INVARIANT(count <= in_flight_ && (count > 0 || !wait), "what is reaped was in flight");
     reaped.resize(before + count);
     in_flight_ -= count;
 }
@@ -198,10 +220,10 @@ void RequestRun::Reap(bool wait) noexcept {
 bool RequestRun::Finish(CommandSlot &slot) {
     Command &command = slot.command;
     const int64_t result = command.result;
-    stats_.AddCommand(operation_, static_cast<uint64_t>(std::max<int64_t>(result, 0)), slot.depth,
-                      MonotonicNs() - command.started_ns);
+    request_.AddCommand(static_cast<uint64_t>(std::max<int64_t>(result, 0)), slot.depth,
+                        MonotonicNs() - command.started_ns);
     if (command.fua) {
-        stats_.AddFua(operation_);
+        request_.AddFua();
     }
     if (result == -EINTR || result == -EAGAIN) {
         Retry(slot);
@@ -226,7 +248,7 @@ bool RequestRun::Finish(CommandSlot &slot) {
         std::memcpy(slot.user, slot.chunk, slot.length);
     }
     if (slot.chunk) {
-        stats_.AddBounce(operation_, slot.length);
+        request_.AddBounce(slot.length);
     }
     Release(slot);
     return copy;
@@ -276,13 +298,12 @@ void RequestRun::Fail(Failure::Kind kind, const CommandSlot &slot, int error_num
 }
 
 void RequestRun::Throw() const {
-    stats_.AddError(operation_);
     if (failure_.thrown) {
         std::rethrow_exception(failure_.thrown);
     }
     const uint64_t first_lba = failure_.device_offset / caps_.lba_size;
     const uint64_t last_lba = (failure_.device_offset + failure_.length - 1) / caps_.lba_size;
-    std::string message = target_name_ + ": " + IoOperationName(operation_) + " of " +
+    std::string message = target_name_ + ": " + IoOperationName(request_.Operation()) + " of " +
                           std::to_string(failure_.length) + " bytes at byte offset " +
                           std::to_string(failure_.device_offset) + " (LBA " + std::to_string(first_lba) +
                           " to " + std::to_string(last_lba) + ") failed: ";
@@ -292,7 +313,7 @@ void RequestRun::Throw() const {
     }
     switch (failure_.kind) {
     case Failure::Kind::END_OF_DEVICE:
-        message += std::string(operation_ == IoOperation::READ ? "read" : "write") +
+        message += std::string(IoOperationName(request_.Operation())) +
                    " past the end of the device; was the file or device made smaller?";
         break;
     case Failure::Kind::NO_PROGRESS:

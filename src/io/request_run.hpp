@@ -21,7 +21,7 @@ class RequestRun {
         size_t segment_count;
     };
 
-    RequestRun(RequestQueue &request_queue, const Capabilities &caps, IoStats &stats,
+    RequestRun(RequestQueue &request_queue, const Capabilities &caps, IoRequest &request,
                const std::string &target_name, const Work &work);
     //! Throws Error IO.
     void Run();
@@ -38,6 +38,8 @@ class RequestRun {
         std::exception_ptr thrown; //!< of the queue
     };
 
+    bool SlotsAreWhole() const;
+    bool IsWithinPiece(const CommandSlot &slot) const;
     bool Failed() const { return failure_.kind != Failure::Kind::NONE; }
     void Fill();
     CommandSlot *NextSlot();
@@ -53,10 +55,9 @@ class RequestRun {
 
     RequestQueue &mine_;
     const Capabilities &caps_;
-    IoStats &stats_;
+    IoRequest &request_; //!< which is told of every command
     const std::string &target_name_;
     const Work work_;
-    const IoOperation operation_;
     size_t segment_ = 0; //!< the next piece starts here
     uint64_t segment_offset_ = 0;
     uint32_t in_flight_ = 0;

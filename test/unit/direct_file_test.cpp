@@ -1,6 +1,7 @@
 #include "filesystem/direct_file.hpp"
 
 #include "common/error.hpp"
+#include "volume/registry.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -299,6 +300,70 @@ TEST_F(DirectFileTest, AWriteThatFailsHalfwayLeavesNothingOlderInMemory) {
     std::signal(SIGXFSZ, handler);
     EXPECT_EQ(file->Read(block.data(), BLOCK, BLOCK), BLOCK);
     EXPECT_EQ(block == expected.substr(BLOCK), true);
+}
+
+//! Puts one end of a pipe, which refuses everything at an offset, in the place of a file's buffered
+//! descriptors.
+void BreakBuffered(const std::string &path) {
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    int broken = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        char name[4096] = {};
+        const ssize_t length =
+            readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name, sizeof(name) - 1);
+        if (length > 0 && path == name && (fcntl(fd, F_GETFL) & O_DIRECT) == 0) {
+            ASSERT_EQ(dup2(ends[1], fd), fd);
+            broken++;
+        }
+    }
+    EXPECT_GT(broken, 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+TEST_F(DirectFileTest, WhatFailsPastTheQueuesIsCountedToo) {
+    auto file = DirectFile::Open(path_, Writing(FileKind::WAL));
+    const auto stats = StatsFor("file:" + path_, path_);
+    char data[100] = {};
+    file->Write(data, sizeof data, 0);
+    EXPECT_EQ(file->Read(data, sizeof data, 0), sizeof data);
+    file->Sync();
+    for (const IoOperation operation : {IoOperation::READ, IoOperation::WRITE, IoOperation::FLUSH}) {
+        EXPECT_EQ(stats->Snapshot(operation).requests, 1u) << IoOperationName(operation);
+        EXPECT_EQ(stats->Snapshot(operation).commands, 1u) << IoOperationName(operation);
+        EXPECT_EQ(stats->Snapshot(operation).errors, 0u) << IoOperationName(operation);
+    }
+    BreakBuffered(path_);
+    EXPECT_THROW(file->Write(data, sizeof data, 0), Error);
+    EXPECT_THROW(file->Read(data, sizeof data, 0), Error);
+    EXPECT_FALSE(file->Deallocate(0, 4096));
+    EXPECT_THROW(file->Sync(), Error);
+    for (const IoOperation operation :
+         {IoOperation::READ, IoOperation::WRITE, IoOperation::FLUSH, IoOperation::DEALLOCATE}) {
+        EXPECT_EQ(stats->Snapshot(operation).errors, 1u) << IoOperationName(operation);
+    }
+    EXPECT_EQ(stats->Snapshot(IoOperation::WRITE).bytes, 100u) << "what failed moved nothing";
+    try {
+        file->Write(data, sizeof data, 0);
+        ADD_FAILURE() << "a failed flush is final";
+    } catch (const Error &error) {
+        EXPECT_EQ(error.Code(), ErrorCode::POISONED);
+    }
+}
+
+TEST_F(DirectFileTest, WithoutADescriptorForTheDirectoryNothingHasBeenFlushedAndItMayBeTriedAgain) {
+    auto file = DirectFile::Open(path_, Writing(FileKind::WAL));
+    file->Write("abc", 3, 0);
+    rlimit before;
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{3, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    EXPECT_THROW(file->Sync(), Error);
+    setrlimit(RLIMIT_NOFILE, &before);
+    file->Sync();
+    file->Write("def", 3, 3);
+    EXPECT_EQ(Contents(), "abcdef");
 }
 
 } // namespace

@@ -258,6 +258,7 @@ TEST_F(BlockIoTest, FlushIsCountedAndItsFailureIsPassedOn) {
     EXPECT_EQ(CatchError([&] { Io().Flush(); }).Code(), ErrorCode::IO);
     EXPECT_EQ(state_.flushes, 2);
     EXPECT_EQ(Counters(IoOperation::FLUSH).commands, 2u);
+    EXPECT_EQ(Counters(IoOperation::FLUSH).errors, 1u);
 }
 
 TEST_F(BlockIoTest, FlushIsSkippedWithoutAVolatileWriteCache) {
@@ -298,6 +299,33 @@ TEST_F(BlockIoTest, DeallocateIsCounted) {
     EXPECT_TRUE(Io().Deallocate({{4096, 8192}}));
     EXPECT_EQ(Counters(IoOperation::DEALLOCATE).bytes, 8192u);
     EXPECT_FALSE(Io().Deallocate({{4096, 0}}));
+    EXPECT_EQ(Counters(IoOperation::DEALLOCATE).errors, 0u);
+    state_.fail_deallocate = true;
+    EXPECT_EQ(CatchError([&] { Io().Deallocate({{4096, 8192}}); }).Code(), ErrorCode::IO);
+    EXPECT_EQ(Counters(IoOperation::DEALLOCATE).errors, 1u);
+    EXPECT_EQ(Counters(IoOperation::DEALLOCATE).bytes, 8192u) << "nothing was deallocated";
+}
+
+//! Before any command: it cannot make a queue.
+class QueuelessDevice final : public FakeDevice {
+  public:
+    using FakeDevice::FakeDevice;
+    std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override {
+        throw Error(ErrorCode::IO, "fake: no queue at all");
+    }
+};
+
+TEST_F(BlockIoTest, EveryRequestThatFailsIsCounted) {
+    state_.result = [](const Command &, uint64_t) -> int64_t { return -EIO; };
+    EXPECT_EQ(CatchError([&] { Io().Read(0, buffer_, 16384); }).Code(), ErrorCode::IO);
+    EXPECT_EQ(CatchError([&] { Io().Write(0, buffer_, 16384); }).Code(), ErrorCode::IO);
+    EXPECT_EQ(Counters(IoOperation::READ).errors, 1u);
+    EXPECT_EQ(Counters(IoOperation::WRITE).errors, 1u);
+    FakeState no_queue(1 * MIB);
+    BlockIo without(std::make_unique<QueuelessDevice>(no_queue), BlockIoOptions(), "fake0", stats_);
+    EXPECT_EQ(CatchError([&] { without.Read(0, buffer_, 512); }).Code(), ErrorCode::IO);
+    EXPECT_EQ(Counters(IoOperation::READ).errors, 2u);
+    EXPECT_EQ(Counters(IoOperation::READ).requests, 2u);
 }
 
 TEST_F(BlockIoTest, AReadOnlyDeviceRefusesWritesAndDeallocation) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <memory>
+#include <stdexcept>
 
 namespace rawduck {
 namespace {
@@ -53,11 +54,12 @@ TEST(LatencyHistogram, QuantilesOfAUniformDistribution) {
 
 TEST(IoStats, CountsPerOperationAndResets) {
     auto stats = std::make_unique<IoStats>();
-    stats->AddRequest(IoOperation::READ);
-    stats->AddCommand(IoOperation::READ, 4096, 1, 1000);
-    stats->AddCommand(IoOperation::READ, 8192, 3, 9000);
-    stats->AddBounce(IoOperation::READ, 4096);
-    stats->AddRequest(IoOperation::FLUSH);
+    stats->Count(IoOperation::READ, [](IoRequest &request) {
+        request.AddCommand(4096, 1, 1000);
+        request.AddCommand(8192, 3, 9000);
+        request.AddBounce(4096);
+    });
+    stats->Count(IoOperation::FLUSH, [](IoRequest &) {});
     IoCounters read = stats->Snapshot(IoOperation::READ);
     EXPECT_EQ(read.requests, 1u);
     EXPECT_EQ(read.commands, 2u);
@@ -74,6 +76,30 @@ TEST(IoStats, CountsPerOperationAndResets) {
     stats->Reset();
     read = stats->Snapshot(IoOperation::READ);
     EXPECT_EQ(read.requests + read.commands + read.bytes + read.latency_max_ns + read.latency_p50_ns, 0u);
+}
+
+TEST(IoStats, ARequestThatFailsIsOneErrorHoweverItFails) {
+    auto stats = std::make_unique<IoStats>();
+    const auto failing = [](IoRequest &request) -> int {
+        request.RunCommand([]() -> uint64_t { throw std::runtime_error("failed"); });
+        return 1;
+    };
+    EXPECT_THROW(stats->Count(IoOperation::WRITE, failing), std::runtime_error);
+    EXPECT_EQ(stats->Snapshot(IoOperation::WRITE).errors, 1u);
+    EXPECT_EQ(stats->Snapshot(IoOperation::WRITE).requests, 1u);
+    EXPECT_EQ(stats->Snapshot(IoOperation::WRITE).commands, 1u) << "it was sent";
+    EXPECT_EQ(stats->Snapshot(IoOperation::WRITE).bytes, 0u);
+    const bool told = stats->Count(IoOperation::DEALLOCATE, [](IoRequest &request) {
+        request.Fail();
+        request.Fail();
+        return false;
+    });
+    EXPECT_FALSE(told);
+    EXPECT_EQ(stats->Snapshot(IoOperation::DEALLOCATE).errors, 1u);
+    EXPECT_EQ(stats->Count(IoOperation::READ,
+                           [](IoRequest &request) { return request.RunCommand([] { return 512u; }); }),
+              512u);
+    EXPECT_EQ(stats->Snapshot(IoOperation::READ).errors, 0u);
 }
 
 TEST(IoStats, NamesEveryOperation) {
