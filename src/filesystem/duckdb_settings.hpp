@@ -20,7 +20,6 @@ constexpr const char *SETTING_POLLING = "nvme_polling";
 constexpr const char *SETTING_PREFETCH = "nvme_prefetch";
 
 constexpr uint64_t QUEUE_DEPTH_MAX = 4096;
-constexpr uint64_t MAX_TRANSFER_LIMIT = 1 * GIB;
 constexpr uint64_t BUFFER_SIZE_LIMIT = 64 * GIB;
 
 //! Each throws Error INVALID, naming the setting and what it accepts.

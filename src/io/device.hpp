@@ -91,8 +91,8 @@ class Device {
     virtual const Capabilities &Caps() const = 0;
     //! Throws Error when none can be made now.
     virtual std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) = 0;
-    //! A queue of depth 1 whose commands run on the calling thread, and which takes nothing that is scarce: it
-    //! can be made when others cannot. This one is for engines whose queues are all of that kind.
+    //! A queue of depth 1 whose commands run on the calling thread, and which takes nothing that is scarce:
+    //! it can be made when others cannot. This one is for engines whose queues are all of that kind.
     virtual std::unique_ptr<Queue> CreateSynchronousQueue() { return CreateQueue(1, QueueUse::SHARED); }
     //! Makes every command completed before this call durable. Throws Error IO. A failure is final: the
     //! caller must not retry (the kernel may have dropped the dirty data and report success the second time).
@@ -108,6 +108,9 @@ class Device {
         return taken;
     }
 };
+
+//! The largest command that may be asked for, bytes; what a device takes may be less.
+constexpr uint32_t MAX_COMMAND_BYTES = 64 * MIB;
 
 struct DeviceOptions {
     //! "auto", one of EngineNames or "xnvme:<interface>"; targets in this process have their own.

@@ -68,7 +68,8 @@ void RegisterSettings(duckdb::ExtensionLoader &loader) {
         LogicalType::VARCHAR, Value("thread"), OnSetQueueMode);
     add(SETTING_QUEUE_DEPTH, "Commands in flight per queue, 1 to 4096.", LogicalType::BIGINT,
         Value::BIGINT(32), OnSetQueueDepth);
-    add(SETTING_MAX_TRANSFER, "Largest command, such as '256 KiB'; 0: the default of the device.",
+    add(SETTING_MAX_TRANSFER,
+        "Largest command, such as '256 KiB', up to 64 MiB; 0: the default of the device.",
         LogicalType::VARCHAR, Value("0"), OnSetMaxTransfer);
     add(SETTING_MEMORY_SIZE,
         "Size of a volume nvme://memory:<name> that is made by being used, such as '4 GiB'.",

@@ -194,6 +194,8 @@ def test_missing_volume_in_functions(con):
         ("nvme_queue_depth", "0", "4096"),
         ("nvme_queue_depth", "100000", "4096"),
         ("nvme_max_transfer", "'1 banana'", "banana"),
+        ("nvme_max_transfer", "'65 MiB'", "64 MiB"),
+        ("nvme_max_transfer", "'1 GiB'", "64 MiB"),
         ("nvme_memory_size", "'1 KiB'", "16 MiB"),
         ("nvme_spill_buffer", "'65 GiB'", "64 GiB"),
         ("nvme_reread_buffer", "'65 GiB'", "nvme_reread_buffer.*64 GiB"),

@@ -9,7 +9,6 @@ namespace {
 
 constexpr uint32_t DEFAULT_LIMIT =
     256 * KIB; // one DuckDB block: commands of that size already saturate a device
-constexpr uint32_t LARGEST_LIMIT = 64 * MIB;
 
 } // namespace
 
@@ -17,11 +16,11 @@ uint32_t CommandSizeLimit(const std::string &target_name, const DeviceOptions &o
                           uint32_t lba_size) {
     uint32_t asked = options.max_transfer_bytes;
     if (asked != 0) {
-        if (!IsAligned(asked, lba_size) || asked > LARGEST_LIMIT) {
+        if (!IsAligned(asked, lba_size) || asked > MAX_COMMAND_BYTES) {
             throw Error(ErrorCode::INVALID,
                         target_name + ": a command size limit of " + std::to_string(asked) +
                             " bytes is not possible; give a multiple of the LBA size (" +
-                            std::to_string(lba_size) + ") up to " + std::to_string(LARGEST_LIMIT));
+                            std::to_string(lba_size) + ") up to " + std::to_string(MAX_COMMAND_BYTES));
         }
         return asked;
     }

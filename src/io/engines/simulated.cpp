@@ -97,7 +97,8 @@ class SimulatedDevice final : public Device {
         caps_.lba_size = simulated.lba_size;
         caps_.memory_alignment = MEMORY_ALIGNMENT;
         caps_.max_transfer_bytes =
-            CommandSizeLimit(target.name, options, MAX_TRANSFER_BYTES, simulated.lba_size);
+            std::min(MAX_TRANSFER_BYTES,
+                     CommandSizeLimit(target.name, options, MAX_TRANSFER_BYTES, simulated.lba_size));
         caps_.max_queue_depth = MAX_QUEUE_DEPTH;
         caps_.volatile_write_cache = simulated.volatile_write_cache;
         caps_.fua = simulated.fua != SimulatedFua::NONE;
