@@ -1,6 +1,7 @@
 #include "io/engines/nvme_device.hpp"
 
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "device/nvme_fdp.hpp"
 #include "device/nvme_status.hpp"
 #include "device/open_target.hpp"
@@ -57,6 +58,23 @@ nvme_passthru_cmd64 MakeNvmeTransfer(const Command &command, uint32_t namespace_
     }
     transfer.cdw12 |= command.fua ? FORCE_UNIT_ACCESS : 0;
     return transfer;
+}
+
+nvme_passthru_cmd64 MakeDeallocate(const DatasetRange *ranges, size_t count, uint32_t namespace_id,
+                                   AlignedBuffer &buffer) {
+    static_assert(DATASET_RANGES_MAX * sizeof(DatasetRange) == UNIT_SIZE, "one page");
+    RAWDUCK_INVARIANT(count > 0 && count <= DATASET_RANGES_MAX, "Dataset Management has 1 to 256 ranges");
+    buffer.Resize(0);
+    buffer.Append(reinterpret_cast<const char *>(ranges), count * sizeof(DatasetRange));
+    buffer.AppendZeros(UNIT_SIZE - buffer.Size());
+    nvme_passthru_cmd64 command = {};
+    command.opcode = NVME_DATASET_MANAGEMENT;
+    command.nsid = namespace_id;
+    command.addr = reinterpret_cast<uintptr_t>(buffer.Data());
+    command.data_len = static_cast<uint32_t>(buffer.Size());
+    command.cdw10 = static_cast<uint32_t>(count - 1); // the number of ranges counts from 0
+    command.cdw11 = ATTRIBUTE_DEALLOCATE;
+    return command;
 }
 
 void SetNvmeResult(Command &command, int status) {
@@ -173,14 +191,8 @@ bool NvmeDevice::DeallocateRanges(const std::vector<DeviceRange> &ranges) {
 }
 
 void NvmeDevice::ManageDataset(const DatasetRange *ranges, size_t count) const {
-    nvme_passthru_cmd64 command = {};
-    command.opcode = NVME_DATASET_MANAGEMENT;
-    command.nsid = namespace_id_;
-    command.addr = reinterpret_cast<uintptr_t>(ranges);
-    command.data_len = static_cast<uint32_t>(count * sizeof(DatasetRange));
-    command.cdw10 = static_cast<uint32_t>(count - 1); // the number of ranges counts from 0
-    command.cdw11 = ATTRIBUTE_DEALLOCATE;
-    const int status = Run(command);
+    AlignedBuffer buffer;
+    const int status = Run(MakeDeallocate(ranges, count, namespace_id_, buffer));
     if (status != 0) {
         throw Error(ErrorCode::IO, name_ + ": deallocate of " + std::to_string(count) +
                                        " ranges, the first LBA " + std::to_string(ranges->first_lba) +

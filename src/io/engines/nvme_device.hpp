@@ -2,6 +2,7 @@
 //! commands without the kernel's block layer in between.
 #pragma once
 
+#include "common/aligned_buffer.hpp"
 #include "device/file_descriptor.hpp"
 #include "io/device.hpp"
 
@@ -25,6 +26,15 @@ struct DatasetRange {
     uint64_t first_lba;
 };
 static_assert(sizeof(DatasetRange) == 16, "as the device reads it");
+
+//! The most ranges that one Dataset Management has.
+constexpr size_t DATASET_RANGES_MAX = 256;
+//! Deallocates `count` ranges. `buffer` becomes the command's, and must live as long: room for all the ranges
+//! that such a command can have, zeroed behind these, in one page. Some controllers fetch all of it whatever
+//! number the command names, as the kernel knows too (nvme_setup_discard), and would read memory that nobody
+//! gave them.
+nvme_passthru_cmd64 MakeDeallocate(const DatasetRange *ranges, size_t count, uint32_t namespace_id,
+                                   AlignedBuffer &buffer);
 
 class NvmeDevice : public Device {
   public:
