@@ -1,5 +1,7 @@
 #include "io/reread_buffer.hpp"
 
+#include "common/invariant.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -51,7 +53,7 @@ bool RereadBuffer::Read(uint64_t device_offset, char *data, uint64_t length) {
     }
     memcpy(data, slot->memory.Data() + into, length);
     std::lock_guard<std::mutex> guard(mutex_);
-    slot->users--;
+    LetGo(*slot);
     return true;
 }
 
@@ -80,17 +82,45 @@ void RereadBuffer::KeepPiece(uint64_t ticket, uint64_t device_offset, const char
         memcpy(slot->memory.Data(), data, length);
     }
     std::lock_guard<std::mutex> guard(mutex_);
-    if (version_ != ticket) {
+    if (version_ != ticket || !Enter({device_offset, length, slot})) {
         if (slot) {
-            slot->users--;
+            LetGo(*slot);
         }
-        return;
     }
-    DropOverlapping(device_offset, length);
+}
+
+// False when the system has no memory: the read has succeeded, and needs none of this.
+bool RereadBuffer::Enter(const Piece &piece) {
+    DropOverlapping(piece.device_offset, piece.length);
     if (order_.size() >= pieces_max_) {
         Drop(order_.begin());
     }
-    by_offset_[device_offset] = order_.insert(order_.end(), Piece{device_offset, length, slot});
+    try {
+        Order entry{piece};
+        by_offset_.emplace(piece.device_offset, entry.begin());
+        order_.splice(order_.end(), entry);
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+    RAWDUCK_SLOW_INVARIANT(IsSound(), "pieces that were read do not overlap, and each is noted once");
+    return true;
+}
+
+void RereadBuffer::LetGo(Slot &slot) {
+    RAWDUCK_INVARIANT(slot.users > 0, "memory of a piece that was read is let go of once");
+    slot.users--;
+}
+
+bool RereadBuffer::IsSound() const {
+    uint64_t end = 0;
+    for (const auto &[device_offset, piece] : by_offset_) {
+        const bool in_place = device_offset == piece->device_offset && device_offset >= end;
+        if (!in_place || piece->length > PIECE_BYTES || (piece->slot && piece->slot->users == 0)) {
+            return false;
+        }
+        end = device_offset + piece->length;
+    }
+    return order_.size() == by_offset_.size() && order_.size() <= pieces_max_ && slots_.size() <= pieces_max_;
 }
 
 // Null when all are in use by threads that copy, or the system has no memory.
@@ -103,7 +133,7 @@ RereadBuffer::Slot *RereadBuffer::TakeSlot() {
             slot->memory.Resize(PIECE_BYTES);
             slots_.push_back(std::move(slot));
         } catch (const std::bad_alloc &) {
-            return nullptr; // the read has succeeded, and needs no copy of it
+            return nullptr;
         }
         found = std::prev(slots_.end());
     }
@@ -123,7 +153,7 @@ RereadBuffer::Slot *RereadBuffer::TakeSlot() {
 
 void RereadBuffer::Drop(Order::iterator piece) {
     if (piece->slot) {
-        piece->slot->users--;
+        LetGo(*piece->slot);
     }
     by_offset_.erase(piece->device_offset);
     order_.erase(piece);

@@ -37,7 +37,8 @@ class RereadBuffer {
     uint64_t Ticket() const;
     //! Copies the range to `data` if all of it is here, in one piece; returns whether it was.
     bool Read(uint64_t device_offset, char *data, uint64_t length);
-    //! `data` was read from the target after `ticket`. Not kept when anything was written since.
+    //! `data` was read from the target after `ticket`. Not kept when anything was written since, or the
+    //! system has no memory for it.
     void Keep(uint64_t ticket, uint64_t device_offset, const char *data, uint64_t length);
     //! To be called when the range was written, before anybody is told so. Reads meanwhile may return either.
     void Forget(uint64_t device_offset, uint64_t length);
@@ -57,6 +58,9 @@ class RereadBuffer {
 
     void KeepPiece(uint64_t ticket, uint64_t device_offset, const char *data, uint64_t length);
     Slot *TakeSlot();
+    bool Enter(const Piece &piece);
+    static void LetGo(Slot &slot);
+    bool IsSound() const;
     void Drop(Order::iterator piece);
     void DropOverlapping(uint64_t device_offset, uint64_t length);
 

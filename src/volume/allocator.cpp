@@ -21,7 +21,7 @@ void Allocator::Insert(uint64_t start, uint64_t units) {
     try {
         by_units_.emplace(units, start);
     } catch (...) {
-        by_start_.erase(entry);
+        by_start_.erase(entry); // not free for now, rather than in one of the two only
         throw;
     }
     free_units_ += units;

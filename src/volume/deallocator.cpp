@@ -1,9 +1,12 @@
 #include "volume/deallocator.hpp"
 
+#include "common/at_exit.hpp"
 #include "common/error.hpp"
 #include "device/fork_generation.hpp"
 
 #include <algorithm>
+#include <new>
+#include <system_error>
 
 namespace rawduck {
 namespace {
@@ -78,9 +81,15 @@ void Deallocator::Add(const std::vector<Extent> &freed) {
     if (!obstacle_.empty()) {
         return;
     }
-    pending_.insert(pending_.end(), freed.begin(), freed.end());
-    if (!thread_ && !pending_.empty()) {
-        thread_ = std::make_unique<std::thread>([this] { Run(); });
+    try {
+        pending_.insert(pending_.end(), freed.begin(), freed.end());
+        if (!thread_ && !pending_.empty()) {
+            thread_ = std::make_unique<std::thread>([this] { Run(); });
+        }
+    } catch (const std::bad_alloc &) {
+        // The device is not told of this: what is freed must not fail for the sake of a hint.
+    } catch (const std::system_error &) {
+        // No more threads; it is tried again the next time, and Drain tells what is pending.
     }
     wake_.notify_all();
 }
@@ -152,18 +161,32 @@ void Deallocator::SendPending() {
         }
         Deallocator &deallocator;
     } const done{*this};
-    Send(taken);
+    try {
+        Send(taken);
+    } catch (const std::bad_alloc &) {
+        // What was taken is forgotten, as a hint may be.
+    }
 }
 
 uint64_t Deallocator::Send(const std::vector<Extent> &freed) {
     std::vector<Extent> claimed;
+    const AtExit give_back([&] { space_.GiveBack(claimed); });
     uint64_t told = 0;
     for (const Extent &piece : Pieces(freed)) {
-        for (const Extent &free : space_.ClaimFree(piece, UNITS_MIN)) {
-            claimed.push_back(free);
+        std::vector<Extent> found = space_.ClaimFree(piece, UNITS_MIN);
+        if (claimed.empty()) {
+            claimed.swap(found);
+        } else {
+            try {
+                claimed.insert(claimed.end(), found.begin(), found.end());
+            } catch (...) {
+                space_.GiveBack(found);
+                throw;
+            }
         }
         if (claimed.size() >= BATCH_PIECES_MAX) {
             told += SendClaimed(claimed);
+            space_.GiveBack(claimed);
             claimed.clear();
         }
     }
@@ -177,9 +200,7 @@ uint64_t Deallocator::SendClaimed(const std::vector<Extent> &claimed) {
         ranges.push_back({extent.start * UNIT_SIZE, extent.units * UNIT_SIZE});
         bytes += ranges.back().length;
     }
-    const bool told = Deallocate(ranges);
-    space_.GiveBack(claimed);
-    return told ? bytes : 0;
+    return Deallocate(ranges) ? bytes : 0;
 }
 
 bool Deallocator::Deallocate(const std::vector<DeviceRange> &ranges) {

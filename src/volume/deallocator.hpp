@@ -35,7 +35,8 @@ class Deallocator {
     //! What is still pending is forgotten.
     ~Deallocator();
 
-    //! Queues what has been given back to the free space. Never blocks on the device.
+    //! Queues what has been given back to the free space. Never blocks on the device, and never throws: a
+    //! system without memory or threads for it keeps the device from being told, and nothing else.
     void Add(const std::vector<Extent> &freed);
     //! Tells the device of everything queued before.
     void Drain();

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <new>
 
 namespace rawduck {
 
@@ -66,7 +67,9 @@ class Space {
     std::vector<Extent> ClaimFree(const Extent &extent, uint64_t units_min) {
         std::lock_guard<std::mutex> guard(mutex_);
         std::vector<Extent> claimed;
-        for (const auto &part : allocator_.FreeParts(static_cast<Unit>(extent.start), extent.units)) {
+        const auto parts = allocator_.FreeParts(static_cast<Unit>(extent.start), extent.units);
+        claimed.reserve(parts.size()); // what is claimed must not get lost for want of memory
+        for (const auto &part : parts) {
             if (part.units >= units_min && allocator_.Claim(part.start, part.units)) {
                 claimed.push_back(Extent{0, Index(part.start), part.units});
                 claimed_units_ += part.units;
@@ -74,12 +77,18 @@ class Space {
         }
         return claimed;
     }
-    void GiveBack(const std::vector<Extent> &claimed) {
+    //! What the system has no memory to note is found again at the next mount.
+    void GiveBack(const std::vector<Extent> &claimed) noexcept {
         std::lock_guard<std::mutex> guard(mutex_);
         for (const Extent &extent : claimed) {
-            const bool freed = allocator_.Free(static_cast<Unit>(extent.start), extent.units);
-            RAWDUCK_INVARIANT(freed && extent.units <= claimed_units_, "what was claimed is given back once");
+            RAWDUCK_INVARIANT(extent.units <= claimed_units_, "what is given back was claimed");
             claimed_units_ -= extent.units;
+            try {
+                const bool freed = allocator_.Free(static_cast<Unit>(extent.start), extent.units);
+                RAWDUCK_INVARIANT(freed, "what was claimed is given back once");
+            } catch (const std::bad_alloc &) {
+                continue;
+            }
         }
         given_back_.notify_all();
     }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <system_error>
 
 namespace rawduck {
 
@@ -14,6 +16,14 @@ namespace {
 constexpr uint64_t BLOCK_BYTES_MAX = 256 * KIB;
 //! One that was read ahead and not asked for during so many reads for each block like it was a wrong guess.
 constexpr uint64_t PATIENCE = 2;
+
+std::string TextOf(const std::exception_ptr &failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception &error) {
+        return error.what();
+    }
+}
 } // namespace
 
 SpillBuffer::SpillBuffer(BlockIo &io, uint64_t bytes_max)
@@ -59,34 +69,57 @@ bool SpillBuffer::TryKeep(const Segment &segment) {
     if (!Works()) {
         return false;
     }
-    auto block = std::make_shared<Block>();
+    std::shared_ptr<Block> block;
     {
         Lock lock(mutex_);
         ClearRange(lock, segment.device_offset, segment.length);
-        if (segment.length > BLOCK_BYTES_MAX) {
+        if (segment.length > BLOCK_BYTES_MAX || !StartThreads() || !(block = MakeBlock(segment))) {
             return false;
         }
+    }
+    memcpy(block->data, segment.data, segment.length);
+    Lock lock(mutex_);
+    try {
+        Enter(block);
+    } catch (const std::bad_alloc &) {
+        Withdraw(*block);
+        return false;
+    }
+    Put(*block, TO_WRITE);
+    dirty_bytes_ += block->length;
+    if (MustWrite()) {
+        to_write_.notify_one();
+    }
+    RAWDUCK_SLOW_INVARIANT(IsSound(), "blocks of the spill buffer do not overlap, and each is in one list");
+    order_.Written(segment.device_offset, static_cast<uint32_t>(segment.length));
+    return true;
+}
+
+// With memory to copy the segment to; null when there is none.
+std::shared_ptr<SpillBuffer::Block> SpillBuffer::MakeBlock(const Segment &segment) {
+    try {
+        auto block = std::make_shared<Block>();
+        block->device_offset = segment.device_offset;
+        block->length = segment.length;
+        block->memory_bytes = segment.length;
+        block->data = Room(segment.length);
+        return block->data ? block : nullptr;
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
+
+// False where the system has no more threads: then nothing is kept, because nobody would write it.
+bool SpillBuffer::StartThreads() {
+    try {
         if (!writer_.joinable()) {
             writer_ = std::thread([this] { WriteBehind(); });
         }
         if (!reader_.joinable()) {
             reader_ = std::thread([this] { ReadWanted(); });
         }
-        block->data = Room(segment.length);
-        if (!block->data) {
-            return false;
-        }
-    }
-    memcpy(block->data, segment.data, segment.length);
-    block->device_offset = segment.device_offset;
-    block->length = segment.length;
-    Lock lock(mutex_);
-    blocks_[segment.device_offset] = block;
-    order_.Written(segment.device_offset, static_cast<uint32_t>(segment.length));
-    Put(block, TO_WRITE);
-    dirty_bytes_ += block->length;
-    if (MustWrite()) {
-        to_write_.notify_one();
+    } catch (const std::system_error &) {
+        return false;
     }
     return true;
 }
@@ -112,6 +145,10 @@ uint64_t SpillBuffer::ReadPiece(const Segment &segment) {
         holder = FindHolder(lock, piece.device_offset, piece.length);
         CountRead(holder, piece);
         if (holder) {
+            RAWDUCK_INVARIANT(holder->data && piece.device_offset >= holder->device_offset &&
+                                  piece.device_offset - holder->device_offset + piece.length <=
+                                      holder->length,
+                              "what is read lies in its block");
             holder->holders++;
         }
         ReadAhead(piece.device_offset);
@@ -122,9 +159,10 @@ uint64_t SpillBuffer::ReadPiece(const Segment &segment) {
     }
     memcpy(piece.data, holder->data + (piece.device_offset - holder->device_offset), piece.length);
     Lock lock(mutex_);
+    RAWDUCK_INVARIANT(holder->holders > 0, "who copies from a block holds it");
     holder->holders--;
     if (holder->state == State::CLEAN) {
-        PutClean(holder);
+        PutClean(*holder);
     }
     Recycle(*holder);
     return piece.length;
@@ -145,8 +183,8 @@ std::shared_ptr<SpillBuffer::Block> SpillBuffer::FindHolder(Lock &lock, uint64_t
             return nullptr;
         }
         if (block.state == State::FAILED) {
-            throw Error(ErrorCode::IO,
-                        "the spilled bytes were lost when they were written to the target: " + block.error);
+            throw Error(ErrorCode::IO, "the spilled bytes were lost when they were written to the target: " +
+                                           TextOf(block.error));
         }
         if (block.state != State::READING) {
             length = std::min(length, block.device_offset + block.length - device_offset);
@@ -167,36 +205,51 @@ void SpillBuffer::CountRead(const std::shared_ptr<Block> &holder, const Segment 
     if (piece.length == holder->length) {
         holder->used = true;
         if (holder->place == TO_WRITE) {
-            Put(holder, TO_WRITE_LATE);
+            Put(*holder, TO_WRITE_LATE);
         }
     }
 }
 
+// Without memory for it, nothing is read ahead.
 void SpillBuffer::ReadAhead(uint64_t device_offset) {
-    bool any = false;
-    for (const DeviceRange &range : order_.Read(device_offset)) {
-        if (FirstOverlap(range.device_offset, range.length) != blocks_.end()) {
-            continue;
-        }
-        char *data = RoomAhead(range.length);
-        if (!data) {
-            break;
-        }
-        auto block = std::make_shared<Block>();
-        block->device_offset = range.device_offset;
-        block->length = range.length;
-        block->state = State::READING;
-        block->data = data;
-        block->born = counters_.reads;
-        block->holders = 1; // whoever reads it from the target
-        blocks_[range.device_offset] = block;
-        wanted_.push_back(std::move(block));
-        counters_.ahead++;
-        any = true;
+    if (!reader_.joinable()) {
+        return;
     }
-    if (any) {
+    try {
+        for (const DeviceRange &range : order_.Read(device_offset)) {
+            if (FirstOverlap(range.device_offset, range.length) == blocks_.end() && !ReadAhead(range)) {
+                break;
+            }
+        }
+    } catch (const std::bad_alloc &) {
+    }
+    if (!wanted_.empty()) {
         to_read_.notify_one();
     }
+}
+
+// False when there is no room.
+bool SpillBuffer::ReadAhead(const DeviceRange &range) {
+    auto block = std::make_shared<Block>();
+    block->device_offset = range.device_offset;
+    block->length = range.length;
+    block->state = State::READING;
+    block->born = counters_.reads;
+    block->memory_bytes = range.length;
+    block->data = RoomAhead(range.length);
+    if (!block->data) {
+        return false;
+    }
+    try {
+        Enter(block);
+        wanted_.push_back(block);
+    } catch (const std::bad_alloc &) {
+        Withdraw(*block); // nobody may find what nobody reads, and wait for it
+        throw;
+    }
+    block->holders = 1; // whoever reads it from the target
+    counters_.ahead++;
+    return true;
 }
 
 void SpillBuffer::Forget(const std::vector<Extent> &extents) {
@@ -220,6 +273,8 @@ void SpillBuffer::ClearRange(Lock &lock, uint64_t device_offset, uint64_t length
     for (;;) {
         const auto found = FirstOverlap(device_offset, length);
         if (found == blocks_.end()) {
+            RAWDUCK_SLOW_INVARIANT(IsSound(),
+                                   "blocks of the spill buffer do not overlap, and each is in one list");
             return;
         }
         const std::shared_ptr<Block> block = found->second;
@@ -266,47 +321,79 @@ bool SpillBuffer::NoneOverlap() const {
 void SpillBuffer::ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset, uint64_t end) {
     const std::shared_ptr<Block> lost = failed->second;
     const uint64_t lost_end = lost->device_offset + lost->length;
-    blocks_.erase(failed);
-    const auto keep = [&](uint64_t from, uint64_t to) {
-        if (from < to) {
-            auto rest = std::make_shared<Block>();
-            rest->device_offset = from;
-            rest->length = to - from;
-            rest->state = State::FAILED;
-            rest->error = lost->error;
-            blocks_[from] = std::move(rest);
-        }
-    };
-    keep(lost->device_offset, std::min(device_offset, lost_end));
-    keep(std::max(end, lost->device_offset), lost_end);
-}
-
-void SpillBuffer::Put(const std::shared_ptr<Block> &block, Place place) {
-    if (block->place != NOWHERE) {
-        places_[block->place].erase(block->at);
+    if (lost_end > end) { // first, so that nothing is forgotten if there is no memory for it
+        auto rest = std::make_shared<Block>();
+        rest->device_offset = end;
+        rest->length = lost_end - end;
+        rest->state = State::FAILED;
+        rest->error = lost->error;
+        Enter(rest);
     }
-    block->place = place;
-    if (place != NOWHERE) {
-        block->at = places_[place].insert(places_[place].end(), block);
+    if (lost->device_offset < device_offset) {
+        lost->length = device_offset - lost->device_offset;
+    } else {
+        Drop(lost);
     }
 }
 
-void SpillBuffer::PutClean(const std::shared_ptr<Block> &block) {
-    const bool read_ahead = block->born > 0;
-    const Place place = block->used ? USED : read_ahead ? AHEAD : WRITTEN;
-    if (block->place != place) {
+// Makes it visible: both in the map and in a list, or in none when there is no memory.
+void SpillBuffer::Enter(const std::shared_ptr<Block> &block) {
+    Blocks entry;
+    entry.push_back(block);
+    blocks_.emplace(block->device_offset, block);
+    block->at = entry.begin();
+    block->place = IN_TRANSFER;
+    block->entered = true;
+    places_[IN_TRANSFER].splice(places_[IN_TRANSFER].end(), entry);
+}
+
+// For want of memory.
+void SpillBuffer::Withdraw(Block &block) {
+    memory_.Give(block.data, block.memory_bytes);
+    if (block.entered) {
+        places_[block.place].erase(block.at);
+        blocks_.erase(block.device_offset);
+    }
+}
+
+void SpillBuffer::Put(Block &block, Place place) {
+    places_[place].splice(places_[place].end(), places_[block.place], block.at);
+    block.place = place;
+}
+
+void SpillBuffer::PutClean(Block &block) {
+    const bool read_ahead = block.born > 0;
+    const Place place = block.used ? USED : read_ahead ? AHEAD : WRITTEN;
+    if (block.place != place) {
         Put(block, place);
     }
 }
 
+bool SpillBuffer::IsSound() const {
+    uint64_t end = 0, dirty = 0;
+    size_t listed = 0;
+    for (const auto &[device_offset, block] : blocks_) {
+        if (device_offset != block->device_offset || device_offset < end || block->length == 0) {
+            return false;
+        }
+        end = device_offset + block->length;
+        dirty += block->place == TO_WRITE || block->place == TO_WRITE_LATE ? block->length : 0;
+    }
+    for (const Blocks &place : places_) {
+        listed += place.size();
+    }
+    return listed == blocks_.size() && dirty == dirty_bytes_;
+}
+
 // By value: `block` may be the last to hold it. Its memory goes back when nobody uses it any more.
 void SpillBuffer::Drop(std::shared_ptr<Block> block) {
+    RAWDUCK_INVARIANT(block->state != State::WRITING, "a block is not dropped while it is being written");
     if (block->state == State::DIRTY) {
-        RAWDUCK_INVARIANT(block->length <= dirty_bytes_, "what waits to be written is counted");
+        RAWDUCK_INVARIANT(dirty_bytes_ >= block->length, "what is dirty was counted");
         dirty_bytes_ -= block->length;
     }
     counters_.unused += block->born > 0 && !block->used ? 1 : 0;
-    Put(block, NOWHERE);
+    places_[block->place].erase(block->at);
     blocks_.erase(block->device_offset);
     block->state = State::OVER;
     Recycle(*block);
@@ -315,7 +402,7 @@ void SpillBuffer::Drop(std::shared_ptr<Block> block) {
 void SpillBuffer::Recycle(Block &block) {
     const bool idle = block.state == State::OVER || block.state == State::FAILED;
     if (idle && block.holders == 0 && block.data) {
-        memory_.Give(block.data, block.length);
+        memory_.Give(block.data, block.memory_bytes);
         block.data = nullptr;
     }
 }

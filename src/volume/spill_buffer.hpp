@@ -4,6 +4,10 @@
 //! Nobody is promised that temporary bytes are durable, so a write that is forgotten before it starts is
 //! never made at all.
 //!
+//! Without memory or threads for it, or once they run out, everything goes to the target at once: that costs
+//! time and no query. Between threads only pointers are moved, so that running out of memory cannot leave a
+//! block where nobody looks for it.
+//!
 //! Works on ranges of the target, not on files: two blocks never overlap, and a range must be forgotten
 //! before its space is given to anybody else.
 #pragma once
@@ -17,11 +21,11 @@
 #include <array>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -64,37 +68,57 @@ class SpillBuffer {
         FAILED,  //!< the target does not have the bytes, and neither have we
         OVER     //!< no longer in the map
     };
-    //! Lists of blocks that wait, oldest first.
-    enum Place : uint8_t { TO_WRITE, TO_WRITE_LATE, USED, WRITTEN, AHEAD, PLACES, NOWHERE = PLACES };
+    //! Lists of blocks, oldest first; each is in one. IN_TRANSFER holds those that do not wait: what is being
+    //! written or read, or was lost.
+    enum Place : uint8_t { TO_WRITE, TO_WRITE_LATE, USED, WRITTEN, AHEAD, IN_TRANSFER, PLACES };
     struct Block;
     using Blocks = std::list<std::shared_ptr<Block>>;
     struct Block {
         uint64_t device_offset = 0, length = 0;
         State state = State::DIRTY;
-        bool used = false;    //!< was read, and is not expected to be read again
-        uint32_t holders = 0; //!< that use `data` outside the mutex
-        uint64_t born = 0;    //!< counters_.reads when it was read ahead
-        char *data = nullptr; //!< of memory_
-        std::string error;    //!< of a FAILED one
-        Place place = NOWHERE;
-        Blocks::iterator at; //!< in the list of its place
+        bool used = false;         //!< was read, and is not expected to be read again
+        uint32_t holders = 0;      //!< that use `data` outside the mutex
+        uint64_t born = 0;         //!< counters_.reads when it was read ahead
+        char *data = nullptr;      //!< of memory_
+        uint64_t memory_bytes = 0; //!< there; a FAILED block may have become shorter
+        std::exception_ptr error;  //!< of a FAILED one
+        Place place = IN_TRANSFER;
+        bool entered = false; //!< it is in the map, and in the list of its place
+        Blocks::iterator at;
     };
     using BlockMap = std::map<uint64_t, std::shared_ptr<Block>>;
     using Lock = std::unique_lock<std::mutex>;
+    //! Blocks transferred together: enough to keep a device busy, few enough that the first is not kept
+    //! waiting.
+    struct Batch {
+        static constexpr size_t BLOCKS_MAX = 8;
+        std::array<std::shared_ptr<Block>, BLOCKS_MAX> blocks;
+        size_t count = 0;
+        void Add(std::shared_ptr<Block> block) { blocks[count++] = std::move(block); }
+        bool Full() const { return count == BLOCKS_MAX; }
+        auto begin() const { return blocks.begin(); }
+        auto end() const { return blocks.begin() + static_cast<std::ptrdiff_t>(count); }
+    };
 
     bool Works() const;
+    bool StartThreads();
     bool TryKeep(const Segment &segment);
+    std::shared_ptr<Block> MakeBlock(const Segment &segment);
     uint64_t ReadPiece(const Segment &segment);
     std::shared_ptr<Block> FindHolder(Lock &lock, uint64_t device_offset, uint64_t &length);
     void CountRead(const std::shared_ptr<Block> &holder, const Segment &piece);
     void ReadAhead(uint64_t device_offset);
+    bool ReadAhead(const DeviceRange &range);
     void ClearRange(Lock &lock, uint64_t device_offset, uint64_t length);
     BlockMap::iterator FirstOverlap(uint64_t device_offset, uint64_t length);
     bool NoneOverlap() const;
     void ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset, uint64_t end);
 
-    void Put(const std::shared_ptr<Block> &block, Place place);
-    void PutClean(const std::shared_ptr<Block> &block);
+    void Enter(const std::shared_ptr<Block> &block);
+    void Withdraw(Block &block);
+    void Put(Block &block, Place place);
+    void PutClean(Block &block);
+    bool IsSound() const;
     void Drop(std::shared_ptr<Block> block);
     void Recycle(Block &block);
     char *Room(uint64_t length);
@@ -103,12 +127,12 @@ class SpillBuffer {
 
     void WriteBehind();
     bool MustWrite() const;
-    std::vector<std::shared_ptr<Block>> TakeDirty();
-    void WriteBatch(Lock &lock, const std::vector<std::shared_ptr<Block>> &batch);
+    Batch TakeDirty();
+    void WriteBatch(Lock &lock, const Batch &batch);
     void ReadWanted();
-    std::vector<std::shared_ptr<Block>> TakeWanted();
-    void ReadBatch(Lock &lock, const std::vector<std::shared_ptr<Block>> &batch);
-    std::string Transfer(Lock &lock, Opcode opcode, const std::vector<std::shared_ptr<Block>> &batch);
+    Batch TakeWanted();
+    void ReadBatch(Lock &lock, const Batch &batch);
+    std::exception_ptr Transfer(Lock &lock, Opcode opcode, const Batch &batch);
 
     BlockIo &io_;
     const uint64_t bytes_max_;

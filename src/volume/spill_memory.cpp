@@ -15,24 +15,35 @@ char *SpillMemory::Take(uint64_t length) {
     if (free_.LargestFree() < units) {
         return nullptr;
     }
-    if (!memory_) {
-        try {
+    Allocator::Result taken;
+    try {
+        if (!memory_) {
             memory_ = std::make_unique<HugeMemory>(units_max_ * UNIT_SIZE);
-        } catch (const std::bad_alloc &) {
-            return nullptr;
         }
+        taken = free_.Allocate(units, Unit{units_max_}, false, 0);
+    } catch (const std::bad_alloc &) {
+        return nullptr;
     }
     shrink_ = false;
-    const Allocator::Result taken = free_.Allocate(units, Unit{units_max_}, false, 0);
+    taken_units_ += units;
     held_units_ = std::max(held_units_, Index(taken.start + units));
     return memory_->Data() + ToBytes(taken.start);
 }
 
-void SpillMemory::Give(char *data, uint64_t length) {
-    const Unit start{static_cast<uint64_t>(data - memory_->Data()) / UNIT_SIZE};
-    const bool given = free_.Free(start, AlignUp(length, UNIT_SIZE) / UNIT_SIZE);
-    RAWDUCK_INVARIANT(given, "memory of a spilled block is given back once");
-    GiveToSystemWhenIdle();
+void SpillMemory::Give(char *data, uint64_t length) noexcept {
+    const auto offset = static_cast<uint64_t>(data - memory_->Data());
+    const uint64_t units = AlignUp(length, UNIT_SIZE) / UNIT_SIZE;
+    RAWDUCK_INVARIANT(IsAligned(offset, UNIT_SIZE) && offset / UNIT_SIZE + units <= units_max_ &&
+                          units <= taken_units_,
+                      "what is given back was taken from here");
+    taken_units_ -= units;
+    try {
+        const bool free = free_.Free(Unit{offset / UNIT_SIZE}, units);
+        RAWDUCK_INVARIANT(free, "memory of spilled blocks is given back once");
+    } catch (const std::bad_alloc &) {
+        // It stays out of use until WhenIdle starts anew.
+    }
+    WhenIdle();
 }
 
 uint64_t SpillMemory::HeldBytes() const {
@@ -43,11 +54,21 @@ uint64_t SpillMemory::HeldBytes() const {
 
 void SpillMemory::Shrink() {
     shrink_ = true;
-    GiveToSystemWhenIdle();
+    WhenIdle();
 }
 
-void SpillMemory::GiveToSystemWhenIdle() {
-    if (shrink_ && free_.FreeUnits() == units_max_) {
+void SpillMemory::WhenIdle() noexcept {
+    if (taken_units_ > 0) {
+        return;
+    }
+    if (free_.FreeUnits() != units_max_) {
+        try {
+            free_ = Allocator(Unit{0}, Unit{units_max_});
+        } catch (const std::bad_alloc &) {
+            return; // the next time
+        }
+    }
+    if (shrink_) {
         memory_.reset();
         held_units_ = 0;
     }

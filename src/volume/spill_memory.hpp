@@ -17,20 +17,21 @@ class SpillMemory {
     //! Memory for that many bytes, aligned to UNIT_SIZE, with undefined contents; null when there is no range
     //! that long, or the system has none.
     char *Take(uint64_t length);
-    //! Gives back what Take returned for that length.
-    void Give(char *data, uint64_t length);
+    //! Gives back what Take returned for that length. Where the system has no memory to note it, it is used
+    //! again once nothing is taken.
+    void Give(char *data, uint64_t length) noexcept;
     //! The system gets the memory back as soon as nothing of it is taken.
     void Shrink();
     //! Bytes up to the end of the highest that was taken since the memory was given back, in huge pages.
     uint64_t HeldBytes() const;
 
   private:
-    void GiveToSystemWhenIdle();
+    void WhenIdle() noexcept;
 
     const uint64_t units_max_;
     Allocator free_;
     std::unique_ptr<HugeMemory> memory_; //!< made by the first Take
-    uint64_t held_units_ = 0;
+    uint64_t taken_units_ = 0, held_units_ = 0;
     bool shrink_ = false;
 };
 

@@ -1,6 +1,7 @@
 #include "volume/spill_order.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace rawduck {
 
@@ -11,12 +12,17 @@ constexpr size_t AHEAD_BLOCKS = 4;
 constexpr uint64_t AHEAD_DISTANCE = 8;
 } // namespace
 
-void SpillOrder::Written(uint64_t device_offset, uint32_t length) {
+void SpillOrder::Written(uint64_t device_offset, uint32_t length) noexcept {
     if (blocks_.size() == BLOCKS_MAX) {
         DropOldest();
     }
-    sequence_[device_offset] = first_ + blocks_.size();
-    blocks_.push_back({device_offset, length});
+    try {
+        blocks_.push_back({device_offset, 0});
+        sequence_[device_offset] = first_ + blocks_.size() - 1;
+    } catch (const std::bad_alloc &) {
+        return; // of length 0, as one that was forgotten
+    }
+    blocks_.back().length = length;
 }
 
 void SpillOrder::DropOldest() {

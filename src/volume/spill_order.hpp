@@ -18,7 +18,8 @@ class SpillOrder {
     static constexpr size_t BLOCKS_MAX = 32 * 1024;
 
     //! The range is on the target, or will be before it is asked for. It must not overlap one that is known.
-    void Written(uint64_t device_offset, uint32_t length);
+    //! Without memory to note it, it is not known.
+    void Written(uint64_t device_offset, uint32_t length) noexcept;
     //! What overlaps the range is no longer there.
     void Forget(uint64_t device_offset, uint64_t length);
     //! The block that starts here is being read, and not expected to be read again. Returns those to read

@@ -2,6 +2,7 @@
 //! harm when the device refuses.
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
+#include "no_more_threads.hpp"
 #include "volume/format/superblock.hpp"
 #include "volume/space.hpp"
 #include "volume_fixture.hpp"
@@ -146,6 +147,21 @@ TEST_F(DeallocateTest, NobodyWaitsForADeviceThatTakesItsTimeButWhoLeaves) {
     leaving.join();
     EXPECT_FALSE(volume->Info().writable) << "the last one gives up the lock";
     EXPECT_EQ(ToldBytes(), 1 * MIB);
+}
+
+TEST_F(DeallocateTest, WithoutAThreadForItFilesAreRemovedAllTheSame) {
+    auto volume = Mount();
+    {
+        auto writer = volume->Open("writer", WriteMode());
+        const auto extents = Fill(*volume, "x", MIB);
+        {
+            NoMoreThreads none;
+            volume->Remove("x");
+        }
+        EXPECT_EQ(volume->Info().poisoned, "");
+        EXPECT_EQ(ToldBytes(), 0u);
+    }
+    EXPECT_GE(ToldBytes(), MIB) << "when the last writer leaves";
 }
 
 TEST_F(DeallocateTest, AfterTheDelayWithoutAnybodyLeaving) {

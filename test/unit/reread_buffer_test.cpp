@@ -1,5 +1,6 @@
 #include "io/reread_buffer.hpp"
 
+#include "failing_memory.hpp"
 #include "io/block_io.hpp"
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
@@ -69,6 +70,43 @@ TEST_F(RereadBufferTest, NotesFirstAndKeepsOnceItPays) {
     EXPECT_EQ(io_->Rereads().hits, 1u);
     EXPECT_TRUE(AsksDevice(2));
     EXPECT_FALSE(AsksDevice(2)) << "by now it is worth keeping what is read";
+}
+
+TEST_F(RereadBufferTest, WhatWasReadIsReadWhereverMemoryRunsOutAfterwards) {
+    state_.log.reserve(100000); // the device itself has enough
+    AsksDevice(60);
+    std::mt19937_64 random(1);
+    bool failed = true;
+    for (int64_t before = 0; failed; before++) {
+        failed = false;
+        for (int step = 0; step < 40; step++) {
+            const uint64_t piece = random() % (PIECES_MAX + 2);
+            std::vector<char> data(PIECE);
+            Request request;
+            request.segments = {Segment{piece * PIECE, data.data(), PIECE}};
+            request.reread = true;
+            const uint64_t commands = state_.completed;
+            bool done = true;
+            {
+                FailingMemory memory(before);
+                try {
+                    io_->Execute(request);
+                } catch (const std::bad_alloc &) {
+                    done = false;
+                }
+                failed = failed || memory.HasFailed();
+            }
+            if (done) {
+                ASSERT_EQ(data == Content(piece, 0), true) << "piece " << piece << ", allocation " << before;
+            } else {
+                ASSERT_EQ(state_.completed, commands) << "it was read, and then failed";
+            }
+        }
+    }
+    EXPECT_LE(io_->RereadBytes(), PIECES_MAX * PIECE);
+    for (uint64_t i = 0; i < PIECES_MAX; i++) {
+        AsksDevice(i);
+    }
 }
 
 TEST_F(RereadBufferTest, NotesNoMoreThanItCouldKeep) {

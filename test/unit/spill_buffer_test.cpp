@@ -1,11 +1,14 @@
 #include "volume/spill_buffer.hpp"
 
+#include "failing_memory.hpp"
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
+#include "no_more_threads.hpp"
 
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -322,6 +325,67 @@ TEST_F(SpillBufferTest, AFailedWriteIsToldToWhoeverReadsTheRangeUntilItIsWritten
     EXPECT_NE(Failure(BLOCK + BLOCK / 2, BLOCK / 2), "") << "the other half is still lost";
     ExpectAllGivenBack();
     EXPECT_EQ(Failure(BLOCK, BLOCK), "");
+}
+
+TEST_F(SpillBufferTest, AFailedWriteIsCountedOnce) {
+    Fail([](const Command &command) { return command.opcode == Opcode::WRITE; });
+    WriteBlocks(0, 5);
+    AwaitCompleted(Opcode::WRITE, 5);
+    for (int i = 0; i < 5000 && Failure(0, BLOCK).empty(); i++) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(io_->Stats().Snapshot(IoOperation::WRITE).errors, 1u);
+    EXPECT_NE(Failure(0, BLOCK), "");
+    EXPECT_EQ(io_->Stats().Snapshot(IoOperation::READ).errors, 0u) << "the target was not asked";
+}
+
+TEST_F(SpillBufferTest, WithoutThreadsEverythingGoesToTheTarget) {
+    {
+        NoMoreThreads none;
+        WriteBlocks(0, 8);
+        EXPECT_EQ(Completed(Opcode::WRITE), 8u);
+        for (uint64_t i = 0; i < 8; i++) {
+            EXPECT_TRUE(ReadsBack(i));
+        }
+    }
+    WriteBlocks(8, 10);
+    EXPECT_EQ(Completed(Opcode::WRITE), 8u) << "threads can be made again";
+    EXPECT_TRUE(ReadsBack(8));
+    ExpectAllGivenBack();
+}
+
+TEST_F(SpillBufferTest, WhereverMemoryRunsOutNothingIsLostAndNobodyWaitsForEver) {
+    state_.log.reserve(100000); // the device itself has enough
+    WriteBlocks(0, 30);
+    bool failed = true;
+    for (int64_t before = 0; failed; before++) {
+        failed = false;
+        for (uint64_t block = 0; block < 30; block++) {
+            std::vector<char> data = Pattern(BLOCK, block + 1), back(BLOCK);
+            const Request write = Whole(Opcode::WRITE, block * BLOCK, data);
+            const Request read = Whole(Opcode::READ, block * BLOCK, back);
+            const auto with_failure = [&](const std::function<void()> &action) {
+                FailingMemory memory(before);
+                try {
+                    action();
+                } catch (const std::bad_alloc &) {
+                    return false;
+                }
+                failed = failed || memory.HasFailed();
+                return true;
+            };
+            if (!with_failure([&] { spill_->Write(write); })) {
+                failed = true;
+                spill_->Write(write);
+            }
+            if (!with_failure([&] { spill_->Read(read); })) {
+                failed = true;
+                spill_->Read(read);
+            }
+            ASSERT_EQ(back == data, true) << "block " << block << ", allocation " << before;
+        }
+    }
+    ExpectAllGivenBack();
 }
 
 TEST_F(SpillBufferTest, WithoutMemoryEverythingGoesToTheTarget) {
