@@ -24,8 +24,8 @@ class QueueStrategy {
     QueueStrategy(std::unique_ptr<Device> device, uint32_t depth)
         : device_(std::move(device)), supply_(*device_, depth) {}
     virtual ~QueueStrategy() = default;
-    //! Makes the queue when there is none yet; where it cannot be made, the request shares one with others, or
-    //! gets one that runs its commands one at a time.
+    //! Makes the queue when there is none yet; where it cannot be made, the request shares one with others,
+    //! or gets one that runs its commands one at a time.
     virtual QueueLease Acquire() = 0;
     //! Gives up a leased queue that has broken; the next lease gets a new one.
     virtual void Discard(QueueLease &lease) = 0;

@@ -14,8 +14,8 @@ class SharedSlots {
     SharedSlots(QueueSupply &supply, size_t count) : supply_(supply), slots_(count) {}
 
     //! Takes the first free queue, beginning at one that differs from thread to thread; with all of them busy
-    //! it waits for the one it began at. So no queue is preferred, and a thread alone always meets the same. A
-    //! stopgap is taken only when nothing better is free.
+    //! it waits for the one it began at. So no queue is preferred, and a thread alone always meets the same.
+    //! A stopgap is taken only when nothing better is free.
     QueueLease Acquire();
     void Discard(QueueLease &lease);
     void Clear();

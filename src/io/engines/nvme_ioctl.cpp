@@ -14,9 +14,7 @@ class NvmeIoctlDevice final : public NvmeDevice {
         caps_.max_queue_depth = 1; // a second command could only wait for the first
     }
 
-    std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override {
-        return CreateSynchronousQueue();
-    }
+    std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override { return CreateSynchronousQueue(); }
 };
 
 } // namespace

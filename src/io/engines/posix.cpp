@@ -20,9 +20,7 @@ class PosixDevice final : public FileDevice {
         caps_.fua = caps_.fua && target.kind == TargetKind::REGULAR_FILE;
     }
 
-    std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override {
-        return MakePosixQueue(fd_.Get());
-    }
+    std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override { return MakePosixQueue(fd_.Get()); }
 };
 
 } // namespace
