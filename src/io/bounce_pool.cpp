@@ -1,5 +1,6 @@
 #include "io/bounce_pool.hpp"
 
+#include "common/invariant.hpp"
 #include "common/units.hpp"
 
 #include <algorithm>
@@ -34,7 +35,10 @@ char *BounceMemory::Take(uint64_t chunk_bytes, bool on_top) {
 
 void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool on_top) {
     std::lock_guard<std::mutex> guard(mutex_);
-    (on_top ? on_top_ : charged_) -= chunk_bytes;
+    uint64_t &taken = on_top ? on_top_ : charged_;
+    RAWDUCK_INVARIANT(taken >= chunk_bytes && idle_.size() < idle_.capacity(),
+                      "a chunk that is given back was taken, and has its place");
+    taken -= chunk_bytes;
     idle_.push_back(chunk);
     if (on_top_ + charged_ == 0) {
         idle_.clear();
@@ -58,6 +62,7 @@ BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t
 }
 
 BouncePool::~BouncePool() {
+    RAWDUCK_INVARIANT(idle_.size() == chunks_.size(), "nothing is in flight when a queue is destroyed");
     for (size_t i = 0; i < chunks_.size(); i++) {
         memory_.Give(chunks_[i], taken_bytes_, i == 0);
     }
@@ -74,12 +79,18 @@ char *BouncePool::Acquire() {
     }
     char *chunk = memory_.Take(taken_bytes_, chunks_.empty());
     if (chunk) {
+        RAWDUCK_INVARIANT(IsAligned(reinterpret_cast<uintptr_t>(chunk), UNIT_SIZE),
+                          "a chunk is aligned for every device");
         chunks_.push_back(chunk);
     }
     return chunk;
 }
 
 void BouncePool::Release(char *chunk) {
+    RAWDUCK_INVARIANT(idle_.size() < chunks_.size(), "a chunk is released once");
+    RAWDUCK_SLOW_INVARIANT(std::count(chunks_.begin(), chunks_.end(), chunk) == 1 &&
+                               std::count(idle_.begin(), idle_.end(), chunk) == 0,
+                           "a chunk goes back to the pool that it is of, and once");
     idle_.push_back(chunk);
 }
 

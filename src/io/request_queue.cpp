@@ -1,5 +1,7 @@
 #include "io/request_queue.hpp"
 
+#include "common/invariant.hpp"
+
 #include <algorithm>
 
 namespace rawduck {
@@ -28,6 +30,10 @@ RequestQueue::RequestQueue(std::unique_ptr<Queue> device_queue, const Capabiliti
     for (auto &slot : slots) {
         idle.push_back(&slot);
     }
+}
+
+RequestQueue::~RequestQueue() {
+    RAWDUCK_INVARIANT(idle.size() == slots.size(), "nothing is in flight when a queue is destroyed");
 }
 
 } // namespace rawduck

@@ -24,6 +24,7 @@ struct CommandSlot {
 struct RequestQueue {
     RequestQueue(std::unique_ptr<Queue> device_queue, const Capabilities &caps, BounceMemory &bounce_memory,
                  std::unique_ptr<QueuePlace> queue_place);
+    ~RequestQueue();
 
     const std::unique_ptr<QueuePlace> place; //!< of a scarce queue; it goes back after the queue
     std::unique_ptr<Queue> queue;

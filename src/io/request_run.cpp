@@ -61,13 +61,16 @@ bool RequestRun::SlotsAreWhole() const {
            mine_.slots.size();
 }
 
-//! Whether the command transfers the end of its piece, to the memory that the piece lies in.
+//! Whether the command transfers the end of its piece, to or from the memory that the piece lies in.
 bool RequestRun::IsWithinPiece(const CommandSlot &slot) const {
     const char *const memory = slot.chunk ? slot.chunk : slot.user;
     const Command &command = slot.command;
     return command.length > 0 && command.length <= slot.length &&
-           static_cast<const char *>(command.data) + command.length == memory + slot.length &&
-           IsAligned(command.device_offset | command.length, caps_.lba_size) &&
+           static_cast<const char *>(command.data) + command.length == memory + slot.length;
+}
+
+bool RequestRun::IsAlignedForDevice(const Command &command) const {
+    return IsAligned(command.device_offset, caps_.lba_size) && IsAligned(command.length, caps_.lba_size) &&
            IsAligned(reinterpret_cast<uintptr_t>(command.data), caps_.memory_alignment);
 }
 
@@ -177,7 +180,8 @@ CommandSlot *RequestRun::NextPiece() {
 
 //! False when the queue takes nothing now, or has failed.
 bool RequestRun::Submit(CommandSlot &slot) {
-    RAWDUCK_INVARIANT(IsWithinPiece(slot), "a command stays within its piece, aligned");
+    RAWDUCK_INVARIANT(IsWithinPiece(slot), "a command stays within its piece");
+    RAWDUCK_SLOW_INVARIANT(IsAlignedForDevice(slot.command), "a command is aligned as the device demands");
     slot.depth = in_flight_ + 1;
     slot.command.result = 0;
     slot.command.nvme_status = 0;

@@ -40,6 +40,7 @@ class RequestRun {
 
     bool SlotsAreWhole() const;
     bool IsWithinPiece(const CommandSlot &slot) const;
+    bool IsAlignedForDevice(const Command &command) const;
     bool Failed() const { return failure_.kind != Failure::Kind::NONE; }
     void Fill();
     CommandSlot *NextSlot();

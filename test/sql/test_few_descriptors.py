@@ -9,6 +9,7 @@ WORKLOAD = """
     import resource
     target, threads, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     connection.execute(f"SET threads = {threads}; SET nvme_queue_mode = '{mode}'; SET memory_limit = '1 GiB'")
+    connection.execute("SET enable_progress_bar = false")
     resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
     connection.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x")
     connection.execute("CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(1000000)")

@@ -207,13 +207,34 @@ TEST(BouncePool, GrowsLazilyWithinItsLimitAndGivesItBack) {
             EXPECT_GE(chunks[i] - chunks[i - 1], 4096) << "they overlap";
         }
         EXPECT_EQ(memory.Held(), HugeMemory::PAGE_BYTES) << "all in one huge page";
+        for (char *chunk : chunks) {
+            (chunk == only ? second : first).Release(chunk);
+        }
     }
     EXPECT_EQ(memory.Held(), 0u);
     BouncePool third(4096, 512, 3, memory);
-    EXPECT_NE(third.Acquire(), nullptr);
-    EXPECT_NE(third.Acquire(), nullptr);
-    EXPECT_NE(third.Acquire(), nullptr);
+    char *chunks[3] = {third.Acquire(), third.Acquire(), third.Acquire()};
+    EXPECT_EQ(std::count(chunks, chunks + 3, nullptr), 0);
     EXPECT_EQ(third.Acquire(), nullptr) << "never more than its own limit";
+    for (char *chunk : chunks) {
+        third.Release(chunk);
+    }
+}
+
+TEST(BouncePoolDeathTest, AChunkIsReleasedOnceAndBeforeItsPoolGoes) {
+    BounceMemory memory(3 * 4096);
+    const auto twice = [&] {
+        BouncePool pool(4096, 512, 8, memory);
+        char *chunk = pool.Acquire();
+        pool.Release(chunk);
+        pool.Release(chunk);
+    };
+    const auto never = [&] {
+        BouncePool pool(4096, 512, 8, memory);
+        static_cast<void>(pool.Acquire());
+    };
+    EXPECT_DEATH(twice(), "invariant broken: a chunk is released once");
+    EXPECT_DEATH(never(), "invariant broken: nothing is in flight when a queue is destroyed");
 }
 
 TEST(BouncePool, TakesMoreHugePagesAsItGrows) {
@@ -226,6 +247,9 @@ TEST(BouncePool, TakesMoreHugePagesAsItGrows) {
     }
     EXPECT_EQ(chunks.size(), 20u);
     EXPECT_EQ(memory.Held(), 3 * HugeMemory::PAGE_BYTES);
+    for (char *chunk : chunks) {
+        pool.Release(chunk);
+    }
 }
 
 //! The flags of the mapping that an address lies in, as proc(5) has them in smaps.

@@ -1,6 +1,7 @@
 #include "io/engines/io_uring_queue.hpp"
 
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "device/sysfs.hpp"
 
 #include <algorithm>
@@ -130,7 +131,13 @@ void IoUringQueue::Open() {
     // closed.
 }
 
+IoUringQueue::~IoUringQueue() {
+    RAWDUCK_INVARIANT(waiting_.empty(), "a queue is destroyed when all of its commands were reaped");
+    Close();
+}
+
 void IoUringQueue::Close() {
+    RAWDUCK_INVARIANT(in_kernel_ == 0, "a ring is closed when nothing of it is in flight");
     if (open_) {
         io_uring_queue_exit(&ring_);
         open_ = false;
@@ -166,6 +173,7 @@ bool IoUringQueue::FinishAlone(Command **completed) {
 void IoUringQueue::PrepareWaiting() {
     while (prepared_ < waiting_.size()) {
         io_uring_sqe *entry = io_uring_get_sqe(&ring_);
+        RAWDUCK_INVARIANT(entry, "the ring has an entry for each command that waits");
         Prepare(*entry, *waiting_[prepared_]);
         io_uring_sqe_set_data(entry, waiting_[prepared_]);
         prepared_++;
@@ -202,6 +210,8 @@ void IoUringQueue::Enter(bool wait) {
     PrepareWaiting();
     int result = io_uring_submit_and_wait(&ring_, wait ? 1 : 0);
     if (result > 0) {
+        RAWDUCK_INVARIANT(static_cast<size_t>(result) <= prepared_ && prepared_ <= waiting_.size(),
+                          "the kernel takes what was prepared");
         in_kernel_ += static_cast<uint32_t>(result);
         prepared_ -= static_cast<size_t>(result);
         waiting_.erase(waiting_.begin(), waiting_.begin() + result);
@@ -259,6 +269,7 @@ uint32_t IoUringQueue::Collect(Command **completed, uint32_t max) {
         if (count == 0) {
             break;
         }
+        RAWDUCK_INVARIANT(count <= in_kernel_, "what completes was in flight");
         for (unsigned i = 0; i < count; i++) {
             auto *command = static_cast<Command *>(io_uring_cqe_get_data(entries[i]));
             Complete(*command, *entries[i]);

@@ -35,7 +35,9 @@ class RingSupport {
 };
 
 //! Belongs to the thread that made it, unless it is shared. A command that the kernel has not taken yet is
-//! "waiting"; the kernel takes them in order.
+//! "waiting"; the kernel takes them in order, and those of them that have an entry in the ring ("prepared")
+//! are the first. What waits and what is in the kernel is at most the depth, and each entry in the kernel is
+//! of one command that is handed out once.
 class IoUringQueue : public Queue {
   public:
     static constexpr uint32_t MAX_DEPTH = 4096;
@@ -43,7 +45,7 @@ class IoUringQueue : public Queue {
     //! `alternative` is the engine to name when no more rings can be made.
     IoUringQueue(const std::string &target_name, uint32_t depth, unsigned setup_flags,
                  const char *alternative);
-    ~IoUringQueue() override { Close(); }
+    ~IoUringQueue() override;
     IoUringQueue(const IoUringQueue &) = delete;
     IoUringQueue &operator=(const IoUringQueue &) = delete;
 

@@ -1,5 +1,7 @@
 #include "io/engines/synchronous_queue.hpp"
 
+#include "common/invariant.hpp"
+
 #include <algorithm>
 
 namespace rawduck {
@@ -7,6 +9,10 @@ namespace rawduck {
 SynchronousQueue::SynchronousQueue(uint32_t depth, Transfer transfer)
     : depth_(depth), transfer_(std::move(transfer)) {
     completed_.reserve(depth);
+}
+
+SynchronousQueue::~SynchronousQueue() {
+    RAWDUCK_INVARIANT(completed_.empty(), "a queue is destroyed when all of its commands were reaped");
 }
 
 bool SynchronousQueue::Submit(Command &command) {

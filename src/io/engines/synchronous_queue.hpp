@@ -14,6 +14,7 @@ class SynchronousQueue final : public Queue {
     using Transfer = std::function<int64_t(Command &)>;
 
     SynchronousQueue(uint32_t depth, Transfer transfer);
+    ~SynchronousQueue() override;
     bool Submit(Command &command) override;
     uint32_t Reap(Command **completed, uint32_t max, bool wait) override;
     uint32_t Depth() const override { return depth_; }

@@ -1,6 +1,7 @@
 #include "io/engines/xnvme_queue.hpp"
 
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "io/engines/nvme_device.hpp"
 
 #include <algorithm>
@@ -86,6 +87,8 @@ XnvmeQueue::XnvmeQueue(const XnvmeConnection &connection, const std::string &tar
 }
 
 XnvmeQueue::~XnvmeQueue() {
+    RAWDUCK_INVARIANT(in_flight_ == 0 && refused_.empty(),
+                      "a queue is destroyed when all of its commands were reaped");
     connection_.module.destroy_queue(queue_);
 }
 
@@ -131,6 +134,7 @@ uint32_t XnvmeQueue::Poke(Command **completed, uint32_t max) {
         std::abort();
     }
     const auto count = static_cast<uint32_t>(std::max(result, 0));
+    RAWDUCK_INVARIANT(count <= in_flight_ && count <= max, "what completes was in flight");
     in_flight_ -= count;
     for (uint32_t i = 0; i < count; i++) {
         auto &command = *static_cast<Command *>(completions_[i].owner);
