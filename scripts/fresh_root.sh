@@ -13,6 +13,8 @@ cd "$(dirname "$0")/.."
 
 readonly suite=bookworm
 readonly project=/src/rawduck
+# Is there when the root is.
+readonly complete=/var/lib/fresh-root-is-complete
 
 say() { printf 'fresh_root: %s\n' "$*" >&2; }
 fail() {
@@ -32,11 +34,12 @@ install_mmdebstrap() {
 apt_settings() { apt-config dump 2>/dev/null | grep '^Acquire::.*"[^"]\+"' || true; }
 
 make_root() {
-    [ ! -e "$root/etc/debian_version" ] || return 0
+    [ ! -e "$root$complete" ] || return 0
     say "making a new root of Debian $suite in $root"
     apt_settings >"$settings"
     mmdebstrap --quiet --variant=minbase --include=make --aptopt="$settings" "$suite" "$root" \
         ${FRESH_MIRROR:+"$FRESH_MIRROR"} || fail "mmdebstrap could not make a root in $root, see above"
+    touch "$root$complete"
 }
 
 # How this machine reaches package servers is not what is tested: names, pip's settings, proxies, certificates. These
@@ -77,27 +80,33 @@ run_in_root() {
     ' bash "$root" "$project" "$1" "${variables[@]}" </dev/null
 }
 
-[ "$(id -u)" = 0 ] || fail "run this as root"
-[ $# -gt 0 ] || set -- 'make demo' 'make test'
-install_mmdebstrap
-settings=$(mktemp)
-root=${FRESH_ROOT:-}
-if [ -n "$root" ]; then
-    mkdir -p "$root"
-    root=$(realpath "$root")
-    trap 'rm -f "$settings"' EXIT
-else
-    root=$(mktemp -d /var/tmp/fresh-root.XXXXXX)
-    trap 'rm -f "$settings"; rm -rf --one-file-system "$root"' EXIT
-fi
-chmod 755 "$root"
-make_root
-give_network
-clone_project
-for command in "$@"; do
-    say "\$ $command"
-    start=$SECONDS status=0
-    run_in_root "$command" || status=$?
-    say "'$command' ended with $status after $((SECONDS - start)) s"
-    [ "$status" = 0 ] || exit "$status"
-done
+# A function, which the shell has read whole before it begins: this file may change while it runs.
+main() {
+    [ "$(id -u)" = 0 ] || fail "run this as root"
+    [ $# -gt 0 ] || set -- 'make demo' 'make test'
+    install_mmdebstrap
+    settings=$(mktemp)
+    root=${FRESH_ROOT:-}
+    if [ -n "$root" ]; then
+        mkdir -p "$root"
+        root=$(realpath "$root")
+        trap 'rm -f "$settings"' EXIT
+    else
+        root=$(mktemp -d /var/tmp/fresh-root.XXXXXX)
+        trap 'rm -f "$settings"; rm -rf --one-file-system "$root"' EXIT
+    fi
+    chmod 755 "$root"
+    make_root
+    give_network
+    clone_project
+    for command in "$@"; do
+        say "\$ $command"
+        start=$SECONDS status=0
+        run_in_root "$command" || status=$?
+        say "'$command' ended with $status after $((SECONDS - start)) s"
+        [ "$status" = 0 ] || exit "$status"
+    done
+    exit 0
+}
+
+main "$@"
