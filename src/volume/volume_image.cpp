@@ -55,12 +55,13 @@ enum class DataState { WHOLE, TORN, UNREADABLE };
 //! `unreadable` says what cannot be read.
 DataState ExamineData(BlockIo &io, const Superblock &sb, const std::vector<Item> &items,
                       UnreadableLbas &unreadable) {
+    const uint64_t data_end = sb.data_end * UNIT_SIZE;
     for (const Item &item : items) {
         for (const Verify &range : item.verify) {
             const bool sane =
                 IsAligned(range.device_offset, sb.lba_size) && IsAligned(range.length, sb.lba_size) &&
                 range.device_offset >= sb.data_start * UNIT_SIZE && range.length <= RECORD_BYTES_MAX &&
-                range.device_offset + range.length <= sb.data_end * UNIT_SIZE;
+                range.length <= data_end && range.device_offset <= data_end - range.length;
             if (!sane) {
                 return DataState::TORN;
             }
@@ -84,7 +85,7 @@ bool ApplyAll(Catalog &catalog, const std::vector<Item> &items, std::string &pro
     return true;
 }
 
-//! The file that has this byte of the target once the items are applied.
+//! The file that has this byte of the target once the items are applied, in words.
 std::string FileAt(const VolumeImage &image, const std::vector<Item> &items, uint64_t device_offset) {
     Catalog catalog = *image.catalog;
     std::string problem;
@@ -93,11 +94,11 @@ std::string FileAt(const VolumeImage &image, const std::vector<Item> &items, uin
     for (const auto &[id, entry] : catalog.Entries()) {
         for (const Extent &extent : entry.extents) {
             if (unit >= extent.start && unit - extent.start < extent.units) {
-                return entry.name;
+                return "file " + entry.name;
             }
         }
     }
-    return "that no longer exists";
+    return "a removed file";
 }
 
 constexpr const char *UNDECIDED = ", so nobody can tell whether it was finished and acknowledged. When the "
@@ -178,7 +179,7 @@ class LogReplay {
         image_.torn_tail = state == DataState::TORN;
         if (state == DataState::UNREADABLE && image_.damage.empty()) {
             const auto &[offset, error] = *unreadable.begin();
-            image_.damage = Name(false) + ", the last one, vouches for data of file " +
+            image_.damage = Name(false) + ", the last one, vouches for data of " +
                             FileAt(image_, previous_, offset) + " that cannot be read (" + error + ")" +
                             UNDECIDED;
         }

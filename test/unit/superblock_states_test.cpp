@@ -258,6 +258,34 @@ TEST_F(SuperblockStatesTest, BothAreDurableBeforeACommitReturns) {
     }
 }
 
+// The power may go at every moment of a repair, and whatever is left is as good as before.
+TEST_F(SuperblockStatesTest, ARepairMayBeInterrupted) {
+    Commit("first", 3);
+    for (const int damaged : {0, 1}) {
+        const std::string expected = Content();
+        DamageCopy(damaged, Damage::GARBAGE);
+        const uint64_t before = medium->Events();
+        ASSERT_EQ(RepairVolume(target.name).size(), 1u);
+        for (uint64_t cut = before; cut <= medium->Events(); cut++) {
+            for (uint64_t seed = 0; seed < 10; seed++) {
+                PowerCutReport report;
+                const auto survivor = medium->PowerCut(cut, seed, report);
+                for (int life = 0; life < 2; life++) {
+                    auto volume =
+                        Volume::MountDevice(target, OpenSimulatedDevice(survivor, target, DeviceOptions()),
+                                            MountOptions(), std::make_shared<IoStats>());
+                    ASSERT_EQ(ReadAll(*volume, "f"), expected + (life == 0 ? "" : "x"))
+                        << "cut after " << cut;
+                    auto file = volume->Open("f", WriteMode());
+                    file->Append("x", 1);
+                    file->Sync();
+                }
+            }
+        }
+        Commit("again", 2);
+    }
+}
+
 // Nothing is repaired beside damage that nobody can repair: a new epoch would leave it behind.
 TEST_F(SuperblockStatesTest, ADamagedCopyBesideADamagedLog) {
     Commit("first", 5);
