@@ -42,7 +42,7 @@ namespace {
 constexpr const char *NO_SUPERBLOCK = "no rawduck superblock";
 
 struct Copy {
-    Superblock superblock;
+    Superblock superblock{};
     SuperblockState state;
     bool unsupported = false;
     bool unreadable = false;

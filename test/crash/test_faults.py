@@ -10,6 +10,7 @@ import rawduck
 from disk import Disk, Geometry
 
 LBA = 512
+GEOMETRY = Geometry(lba_size=LBA, atomic_write=LBA)
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def con():
 @pytest.fixture
 def disk(con):
     """A volume with a database x in which table t has a thousand rows, checkpointed; not attached."""
-    disk = Disk.make(con, "faulty", Geometry(lba_size=LBA, atomic_write=LBA))
+    disk = Disk.make(con, "faulty", GEOMETRY)
     attach(con, disk)
     con.execute("CREATE TABLE x.t AS SELECT r AS k, md5(r::VARCHAR) AS v FROM range(1000) g(r)")
     con.execute("DETACH x")
@@ -101,6 +102,51 @@ def test_an_unreadable_lba_is_named(con, disk):
     disk.inject(con, "read_error", lba)
     with pytest.raises(duckdb.Error, match=rf"simulated:faulty: read of .*LBA {lba} to"):
         attach(con, disk)
+
+
+def errors(con, disk: Disk) -> list[tuple[str, str]]:
+    query = "SELECT what, detail FROM nvme_check(?) WHERE severity = 'error'"
+    return con.execute(query, [disk.target]).fetchall()
+
+
+def test_data_of_the_last_commit_that_cannot_be_read(con, disk):
+    """Nobody can tell whether it was acknowledged: what was there before is read, and nothing is written."""
+    with another_instance() as other:
+        attach(other, disk)
+        for number in range(3):
+            other.execute(f"INSERT INTO x.t SELECT {number}, repeat('row', 5000)")
+        survivor, _ = disk.cut(con, disk.events(con), 0, "survivor")
+    query = (
+        "SELECT size, unnest(extent_list, recursive := true) FROM nvme_files(?) WHERE name = 'x.duckdb.wal'"
+    )
+    size, _, first, _ = con.execute(query, [survivor.target]).fetchone()
+    lba = first + size // LBA - 1
+    survivor.inject(con, "read_error", lba)
+    ((what, detail),) = errors(con, survivor)
+    assert what == "log"
+    assert "file x.duckdb.wal" in detail
+    assert f"LBA {lba} to" in detail
+    with pytest.raises(duckdb.Error, match=rf"takes no writes.*LBA {lba} to"):
+        attach(con, survivor)
+    attach(con, survivor, "(READ_ONLY)")
+    assert rows(con) == 1002
+    con.execute("DETACH x")
+    before = survivor.events(con)
+    con.execute("FROM nvme_check(?, repair := true)", [survivor.target])
+    assert survivor.events(con) == before
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_superblock_that_cannot_be_read_is_written_anew(con, disk, number):
+    lba = 0 if number == 0 else GEOMETRY.lbas - 1
+    disk.inject(con, "read_error", lba)
+    warnings = "SELECT what FROM nvme_check(?) WHERE severity = 'warning'"
+    assert con.execute(warnings, [disk.target]).fetchall() == [(f"superblock {number}",)]
+    attach(con, disk)
+    con.execute("INSERT INTO x.t VALUES (1, 'more')")
+    con.execute("DETACH x")
+    assert con.execute(warnings, [disk.target]).fetchall() == []
+    assert attach_and_count(con, disk) == 1001
 
 
 def insert_until_it_fails(connection) -> int:
