@@ -120,6 +120,7 @@ MUTATIONS = (
         "check.cpp",
         "    if (!image.damage.empty()) {\n        return done;",
         "    if (false) {\n        return done;",
+        without_duckdb=True,
     ),
     Mutation(
         "unreadable-data",

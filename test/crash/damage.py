@@ -113,6 +113,9 @@ class Refusal(Damage):
                 lba = record.lba + self._draw.randrange(record.lbas)
                 self._disk.inject(self._connection, "corruption", lba)
         self._counts["log records damaged"] += 1
+        first, second = self._metadata.superblocks()
+        if first == second and self._draw.random() < 0.5:  # which alone would be repaired
+            self._damage_superblock(self._draw.randrange(2))
         if not self._is_undecided(self._errors()):
             raise Broken("lost", f"{record} of the log is damaged, and errors are {self._errors()}")
         self._is_only_readable()
