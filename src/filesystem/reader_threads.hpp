@@ -1,6 +1,7 @@
-//! Which threads have read from a file, so that its closing can wait until they rest.
+//! Which threads may still hold what they have read from a file, so that its closing can wait for them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -8,20 +9,41 @@
 
 namespace rawduck {
 
-//! DuckDB 2.0.0 counts a block that was read ahead as done before the thread that read it has let go of it. A
-//! database that is closed in that moment is gone when it does, and the process dies (stock DuckDB too, with
-//! storage_block_prefetch = 'ALWAYS_PREFETCH'). The file is closed before DuckDB frees what the thread still
-//! needs, so the closing waits: a thread that sleeps, or reads something else, has let go. Thread-safe.
+//! DuckDB 2.0.0 counts a block that was read ahead as done before the thread that read it has let go of it
+//! (ReadAheadIOTask: TaskExecutorTask::Execute counts it, TaskScheduler destroys it afterwards, and with it
+//! the handles of its blocks). A database that is closed in that moment is gone when they are, and the
+//! process dies (stock DuckDB too, with storage_block_prefetch = 'ALWAYS_PREFETCH'). The file is closed
+//! before DuckDB frees what the thread still needs, so the closing waits for each thread that has read from
+//! it, until one of these is seen:
+//!
+//! - It has read again since, from any file of ours. A task reads once, so that was another task.
+//! - It rests, twice: once it may wait for a lock amid the task.
+//! - It has run for long since the read, for what it read. The task has but to copy that into blocks, and for
+//!   each of them may evict, that is compress and spill, another.
+//!
+//! Thread-safe.
 class ReaderThreads {
   public:
-    //! The calling thread reads.
-    void Add();
-    //! Returns when every other thread that has read was seen to rest twice, or after `limit`.
-    void WaitUntilTheyRest(std::chrono::milliseconds limit) const;
+    //! The calling thread has read, or tried to.
+    void Add(uint64_t bytes);
+    //! The calling thread has read from a file that nobody waits for.
+    static void AddElsewhere();
+    //! Returns when every other thread that has read was seen to have let go, or after `limit`.
+    void WaitUntilTheyLetGo(std::chrono::milliseconds limit) const;
 
   private:
+    struct Reader {
+        int32_t thread;
+        int64_t done_cpu_ns; //!< the task is over when the thread has used that much
+        int rests = 0;
+    };
+    bool HasLetGo(Reader &reader) const;
+
+    static uint32_t NextNumber();
+
+    const uint32_t number_ = NextNumber(); //!< of the file
     mutable std::mutex mutex_;
-    std::vector<int32_t> threads_; //!< few: one for each of DuckDB's threads
+    std::vector<Reader> readers_; //!< few: one for each of DuckDB's threads
 };
 
 } // namespace rawduck

@@ -3,6 +3,8 @@
 #include "filesystem/duckdb_errors.hpp"
 #include "filesystem/duckdb_settings.hpp"
 
+#include "common/at_exit.hpp"
+
 #include "duckdb/common/memory_mapped_file.hpp"
 #include "duckdb/logging/file_system_logger.hpp"
 #include "duckdb/logging/log_type.hpp"
@@ -21,8 +23,8 @@ using duckdb::Logger;
 
 namespace {
 
-//! A thread that is busy with other files has let go of this one long before.
-constexpr std::chrono::milliseconds READERS_LIMIT{1000};
+//! Only a thread that is ready to run and gets no processor is waited for that long.
+constexpr std::chrono::milliseconds READERS_LIMIT{10000};
 
 } // namespace
 
@@ -43,7 +45,7 @@ void StorageFileHandle::Close() {
     if (!file_) {
         return;
     }
-    readers.WaitUntilTheyRest(READERS_LIMIT);
+    readers.WaitUntilTheyLetGo(READERS_LIMIT);
     auto file = std::move(file_);
     Translated([&] { file->Close(); });
     DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
@@ -66,10 +68,10 @@ StorageFile &FileOf(FileHandle &handle) {
 
 void StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes, idx_t location) {
     auto &storage = handle.Cast<StorageFileHandle>();
-    if (storage.prefetch) {
-        storage.readers.Add();
-    }
     auto length = static_cast<uint64_t>(nr_bytes);
+    // Also when it fails: what the thread was to read into, it holds all the same.
+    const AtExit has_read(
+        [&] { storage.prefetch ? storage.readers.Add(length) : ReaderThreads::AddElsewhere(); });
     auto bytes = Translated([&] { return storage.File().Read(buffer, length, location); });
     if (bytes != length) {
         throw duckdb::IOException(

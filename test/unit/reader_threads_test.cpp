@@ -8,37 +8,88 @@ namespace rawduck {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds LIMIT{300};
+constexpr std::chrono::hours NO_LIMIT{1};
+constexpr uint64_t BYTES = 4 * 1024 * 1024;
 
 Clock::duration WaitFor(ReaderThreads &readers, std::chrono::milliseconds limit) {
     const auto begin = Clock::now();
-    readers.WaitUntilTheyRest(limit);
+    readers.WaitUntilTheyLetGo(limit);
     return Clock::now() - begin;
 }
 
-TEST(ReaderThreadsTest, AThreadThatGoesOnIsWaitedForUpToTheLimit) {
-    ReaderThreads readers;
-    std::atomic<bool> added{false}, stop{false};
-    std::thread reader([&] {
-        readers.Add();
-        added = true;
-        while (!stop) {
+//! A thread that never rests: it reads once, and then goes on with `work` until this is destroyed.
+class BusyThread {
+  public:
+    template <class READ, class WORK>
+    BusyThread(READ read, WORK work)
+        : thread_([this, read, work] {
+              cpu_before_ns_ = CpuNs(pthread_self());
+              read();
+              has_read_ = true;
+              while (!stop_) {
+                  work();
+              }
+          }) {
+        while (!has_read_) {
+            std::this_thread::yield();
         }
-    });
-    while (!added) {
-        std::this_thread::yield();
     }
-    EXPECT_GE(WaitFor(readers, LIMIT), LIMIT);
-    stop = true;
-    reader.join();
-    EXPECT_LT(WaitFor(readers, std::chrono::hours(1)), std::chrono::minutes(1)) << "it has ended";
+    ~BusyThread() {
+        stop_ = true;
+        thread_.join();
+    }
+
+    //! Since it was about to read.
+    int64_t UsedNs() { return CpuNs(thread_.native_handle()) - cpu_before_ns_; }
+
+  private:
+    static int64_t CpuNs(pthread_t thread) {
+        clockid_t clock;
+        timespec used{};
+        EXPECT_EQ(pthread_getcpuclockid(thread, &clock), 0);
+        EXPECT_EQ(clock_gettime(clock, &used), 0);
+        return used.tv_sec * 1000000000LL + used.tv_nsec;
+    }
+
+    int64_t cpu_before_ns_ = 0; //!< read after has_read_
+    std::atomic<bool> has_read_{false}, stop_{false};
+    std::thread thread_;
+};
+
+TEST(ReaderThreadsTest, AThreadThatHasReadAnotherFileHasLetGo) {
+    ReaderThreads readers, others;
+    auto both = [&] {
+        readers.Add(BYTES);
+        others.Add(BYTES);
+    };
+    const BusyThread busy(both, [] {});
+    EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
+}
+
+TEST(ReaderThreadsTest, AFileThatNobodyWaitsForIsAnotherFile) {
+    ReaderThreads readers;
+    const BusyThread busy([&] { readers.Add(BYTES); }, [] { ReaderThreads::AddElsewhere(); });
+    EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
+}
+
+TEST(ReaderThreadsTest, AThreadThatRunsIsWaitedForUntilItMustHaveLetGo) {
+    ReaderThreads readers;
+    BusyThread busy([&] { readers.Add(BYTES); }, [] {});
+    EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
+    EXPECT_GE(busy.UsedNs(), 10 * static_cast<int64_t>(BYTES));
+}
+
+TEST(ReaderThreadsTest, AThreadThatHasEndedHasLetGo) {
+    ReaderThreads readers;
+    std::thread([&] { readers.Add(BYTES); }).join();
+    EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
 }
 
 TEST(ReaderThreadsTest, TheCallingThreadIsNotWaitedFor) {
     ReaderThreads readers;
-    readers.Add();
-    readers.Add();
-    EXPECT_LT(WaitFor(readers, std::chrono::hours(1)), std::chrono::minutes(1));
+    readers.Add(BYTES);
+    readers.Add(BYTES);
+    EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
 }
 
 } // namespace
