@@ -295,7 +295,6 @@ void SpillBuffer::ClearRange(Lock &lock, uint64_t device_offset, uint64_t length
 }
 
 SpillBuffer::BlockMap::iterator SpillBuffer::FirstOverlap(uint64_t device_offset, uint64_t length) {
-    RAWDUCK_SLOW_INVARIANT(NoneOverlap(), "two blocks never overlap");
     auto found = blocks_.upper_bound(device_offset);
     if (found != blocks_.begin()) {
         const auto before = std::prev(found);
@@ -304,17 +303,6 @@ SpillBuffer::BlockMap::iterator SpillBuffer::FirstOverlap(uint64_t device_offset
         }
     }
     return found != blocks_.end() && found->first < device_offset + length ? found : blocks_.end();
-}
-
-bool SpillBuffer::NoneOverlap() const {
-    uint64_t end = 0;
-    for (const auto &[device_offset, block] : blocks_) {
-        if (device_offset < end || device_offset != block->device_offset) {
-            return false;
-        }
-        end = device_offset + block->length;
-    }
-    return true;
 }
 
 // What lies outside [device_offset, end) is still lost.

@@ -111,7 +111,6 @@ class SpillBuffer {
     bool ReadAhead(const DeviceRange &range);
     void ClearRange(Lock &lock, uint64_t device_offset, uint64_t length);
     BlockMap::iterator FirstOverlap(uint64_t device_offset, uint64_t length);
-    bool NoneOverlap() const;
     void ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset, uint64_t end);
 
     void Enter(const std::shared_ptr<Block> &block);
