@@ -106,6 +106,8 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
     if (mode.write) {
         writing = std::make_unique<WriteScope>(*state_);
     }
+    // Made before anything is counted that only its closing counts down.
+    std::unique_ptr<OpenFile> handle(new OpenFile(nullptr, nullptr, mode));
     std::shared_ptr<File> file;
     {
         std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
@@ -136,7 +138,8 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
     if (writing) {
         writing->Keep();
     }
-    std::unique_ptr<OpenFile> handle(new OpenFile(shared_from_this(), file, mode));
+    handle->volume_ = shared_from_this();
+    handle->file_ = file;
     if (mode.truncate && file->Size() > 0) {
         file->Truncate(0);
     }

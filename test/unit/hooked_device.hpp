@@ -2,6 +2,7 @@
 #pragma once
 
 #include "io/engines/simulated.hpp"
+#include "out_of_memory.hpp"
 #include "volume_fixture.hpp"
 
 #include <functional>
@@ -17,12 +18,14 @@ class HookedQueue final : public Queue {
     HookedQueue(std::unique_ptr<Queue> inner, const std::shared_ptr<CommandHook> &hook)
         : inner_(std::move(inner)), hook_(hook) {}
     bool Submit(Command &command) override {
+        const MemoryAgain again;
         if (*hook_) {
             (*hook_)(command);
         }
         return inner_->Submit(command);
     }
     uint32_t Reap(Command **completed, uint32_t max, bool wait) override {
+        const MemoryAgain again;
         return inner_->Reap(completed, max, wait);
     }
     uint32_t Depth() const override { return inner_->Depth(); }
@@ -40,8 +43,12 @@ class HookedDevice final : public Device {
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
         return std::make_unique<HookedQueue>(inner_->CreateQueue(depth, use), hook_);
     }
-    void Flush() override { inner_->Flush(); }
+    void Flush() override {
+        const MemoryAgain again;
+        inner_->Flush();
+    }
     bool Deallocate(uint64_t device_offset, uint64_t length) override {
+        const MemoryAgain again;
         return inner_->Deallocate(device_offset, length);
     }
 
@@ -64,6 +71,11 @@ class SimulatedVolume {
     }
 
     std::shared_ptr<Volume> Mount() const { return MountMedium(medium); }
+    //! After the last pin on the volume is gone.
+    std::shared_ptr<Volume> MountAgain(std::shared_ptr<Volume> volume) const {
+        volume.reset();
+        return Mount();
+    }
     //! As a mount finds it when the power goes now.
     std::shared_ptr<Volume> MountAfterCut(uint64_t seed = 1) const {
         PowerCutReport report;

@@ -63,7 +63,7 @@ class ModelFiles {
     void CheckDurable(Volume &found) const {
         std::set<std::string> names;
         for (const FileInfo &info : found.Files()) {
-            if (info.kind != FileKind::DIRECTORY && info.name.rfind(directory_ + "/", 0) == 0) {
+            if (info.kind != FileKind::DIRECTORY && info.name.rfind(directory_ + "/f", 0) == 0) {
                 names.insert(info.name);
             }
         }
@@ -74,7 +74,8 @@ class ModelFiles {
                 const std::string content = ReadAll(found, name);
                 ASSERT_TRUE(std::find(state.contents.begin(), state.contents.end(), content) !=
                             state.contents.end())
-                    << name << " holds something else";
+                    << name << " holds something else: " << content.size() << " bytes, and "
+                    << state.contents.back().size() << " were last written";
             }
         }
         for (const std::string &name : names) {
@@ -89,6 +90,8 @@ class ModelFiles {
         }
     }
     void CloseAll() { handles_.clear(); }
+    //! So that the volume can be unmounted.
+    void Release() { volume_.reset(); }
     //! After a kill: what was found is what there is.
     void Adopt(std::shared_ptr<Volume> volume) {
         CheckDurable(*volume);
@@ -96,7 +99,7 @@ class ModelFiles {
         now_.clear();
         durable_.clear();
         for (const FileInfo &info : volume_->Files()) {
-            if (info.kind != FileKind::DIRECTORY && info.name.rfind(directory_ + "/", 0) == 0) {
+            if (info.kind != FileKind::DIRECTORY && info.name.rfind(directory_ + "/f", 0) == 0) {
                 now_[info.name] = ReadAll(*volume_, info.name);
                 Acknowledge(info.name);
             }
@@ -107,6 +110,7 @@ class ModelFiles {
         for (const auto &[name, content] : now_) {
             volume_->Remove(name);
         }
+        volume_->RemoveDirectory(directory_, true); // what operations that failed half way have left
         now_.clear();
         durable_.clear();
     }
@@ -163,6 +167,10 @@ class ModelFiles {
         if (there) {
             now_[name] = ReadAll(*volume_, name);
             Allow(name);
+            if (volume_->Info()
+                    .poisoned.empty()) { // the last close may have failed: the next one makes up for it
+                handles_[name] = volume_->Open(name, WriteMode());
+            }
         } else {
             now_.erase(name);
         }

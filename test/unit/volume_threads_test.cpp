@@ -94,13 +94,10 @@ void Round(uint64_t seed) {
             model->CheckAll();
             model->CheckDurable(*killed);
             model->CloseAll();
+            model->Release();
         }
         ExpectSharedWhole(*killed);
-        volume.reset();
-        for (const auto &model : models) {
-            model->Reopen(nullptr);
-        }
-        volume = simulated.Mount();
+        volume = simulated.MountAgain(std::move(volume));
         for (const auto &model : models) {
             model->Reopen(volume);
             model->CheckAll();
