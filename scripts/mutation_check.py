@@ -28,7 +28,6 @@ WORK = ROOT / "build" / "mutation"
 SOURCE = WORK / "source"
 SITE = WORK / "site"
 SECONDS = 60
-WITHOUT_DUCKDB = "PowerCutTest.*:SuperblockStatesTest.*:UnreadableTest.*"
 CUTS = 20000
 
 
@@ -43,6 +42,8 @@ class Mutation:
     new: str
     options: tuple[str, ...] = ()  #: of test/crash/run.py: the workloads that can show it
     without_duckdb: bool = False
+    #: That can show it, of those without DuckDB.
+    unit_tests: str = "PowerCutTest.*:SuperblockStatesTest.*:UnreadableTest.*"
 
 
 MUTATIONS = (
@@ -139,9 +140,11 @@ MUTATIONS = (
     Mutation(
         "move-order",
         "replacing the target of a move in one step",
-        "volume.cpp",
-        "            item.replaced_id = replaced->Published() ? replaced->Id() : 0;",
-        "            state_->log.Commit(state_->log.Queue({Item(ItemType::REMOVE, replaced->Id())}));",
+        "volume_state.cpp",
+        "            item.replaced_id = replaced && published ? replaced->Id() : 0;",
+        "            if (replaced && published) {\n"
+        "                log.Commit(log.Queue({Item(ItemType::REMOVE, replaced->Id())}));\n"
+        "            }",
     ),
     Mutation(
         "delayed-reuse",
@@ -158,6 +161,56 @@ MUTATIONS = (
         "const uint64_t end = IsTemp() ? 0 :",
         "const uint64_t end = IsTemp() || offset >= HEAD_BYTES ? 0 :",
         ("--wal-autocheckpoint", "20KB"),
+    ),
+    Mutation(
+        "create-first",
+        "queueing the creation of a file before anything else about it",
+        "file_publish.cpp",
+        "    if (AlignDown(tail_.Size(), context_.lba_size) > VERIFY_BYTES_MAX) {\n"
+        "        DrainTail(); // too much to vouch for: flushed before the record\n"
+        "    }\n",
+        "    const bool known = published_.exchange(true);\n"
+        "    if (AlignDown(tail_.Size(), context_.lba_size) > VERIFY_BYTES_MAX) {\n"
+        "        DrainTail();\n"
+        "    }\n"
+        "    published_ = known;\n",
+        without_duckdb=True,
+        unit_tests="VolumeRaceTest.*:VolumeThreadsTest.*",
+    ),
+    Mutation(
+        "compared-tail",
+        "comparing the bytes behind the last whole LBA with those in the log",
+        "file_publish.cpp",
+        "if (size == durable_size_ && tail == durable_tail_) {",
+        "if (size == durable_size_) {",
+        without_duckdb=True,
+    ),
+    Mutation(
+        "temporary-by-opening",
+        "taking a file for temporary only when it was opened so",
+        "volume.cpp",
+        "mode.kind == FileKind::TEMP ? FileKind::TEMP",
+        'name.rfind("duckdb_temp_", 0) == 0 ? FileKind::TEMP',
+        without_duckdb=True,
+        unit_tests="LbaSizes/VolumeTest.*",
+    ),
+    Mutation(
+        "room-for-metadata",
+        "taking room for metadata before it is needed",
+        "metadata_room.cpp",
+        "    if (bytes > 0 && taken_ + bytes > Limit(use)) {",
+        "    if (false && Limit(use) > 0) {",
+        without_duckdb=True,
+        unit_tests="LbaSizes/LimitsTest.*",
+    ),
+    Mutation(
+        "taking-back",
+        "taking back what files reserved when space is scarce",
+        "file_write.cpp",
+        "    context_.space.TakeBack();\n",
+        "",
+        without_duckdb=True,
+        unit_tests="LbaSizes/LimitsTest.*",
     ),
 )
 
@@ -199,7 +252,7 @@ def crash_command(mutation: Mutation) -> list[str]:
     if mutation.without_duckdb:
         definitions = ("-DRAWDUCK_EXTENSION=OFF", "-DRAWDUCK_TESTS=ON")
         compile_source(WORK / "core", "rawduck_unit_tests", *definitions)
-        return [str(WORK / "core" / "rawduck_unit_tests"), f"--gtest_filter={WITHOUT_DUCKDB}"]
+        return [str(WORK / "core" / "rawduck_unit_tests"), f"--gtest_filter={mutation.unit_tests}"]
     build_package()
     command = [sys.executable, "test/crash/run.py", "--seed", mutation.name, "--cuts", str(CUTS)]
     return [*command, "--stop-at-failure", *mutation.options]

@@ -1,9 +1,9 @@
 #include "io/reread_buffer.hpp"
 
-#include "failing_memory.hpp"
 #include "io/block_io.hpp"
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
+#include "out_of_memory.hpp"
 
 #include <array>
 #include <atomic>
@@ -88,13 +88,13 @@ TEST_F(RereadBufferTest, WhatWasReadIsReadWhereverMemoryRunsOutAfterwards) {
             const uint64_t commands = state_.completed;
             bool done = true;
             {
-                FailingMemory memory(before);
+                OutOfMemoryAfter memory(before);
                 try {
                     io_->Execute(request);
                 } catch (const std::bad_alloc &) {
                     done = false;
                 }
-                failed = failed || memory.HasFailed();
+                failed = failed || memory.Failed();
             }
             if (done) {
                 ASSERT_EQ(data == Content(piece, 0), true) << "piece " << piece << ", allocation " << before;

@@ -1,9 +1,9 @@
 #include "volume/spill_buffer.hpp"
 
-#include "failing_memory.hpp"
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
 #include "no_more_threads.hpp"
+#include "out_of_memory.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -365,13 +365,13 @@ TEST_F(SpillBufferTest, WhereverMemoryRunsOutNothingIsLostAndNobodyWaitsForEver)
             const Request write = Whole(Opcode::WRITE, block * BLOCK, data);
             const Request read = Whole(Opcode::READ, block * BLOCK, back);
             const auto with_failure = [&](const std::function<void()> &action) {
-                FailingMemory memory(before);
+                OutOfMemoryAfter memory(before);
                 try {
                     action();
                 } catch (const std::bad_alloc &) {
                     return false;
                 }
-                failed = failed || memory.HasFailed();
+                failed = failed || memory.Failed();
                 return true;
             };
             if (!with_failure([&] { spill_->Write(write); })) {
