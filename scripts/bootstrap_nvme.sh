@@ -46,6 +46,7 @@ needs() {
     need mount program mount
     need util-linux program addpart delpart mountpoint
     need e2fsprogs program mkfs.ext4
+    need file program file # virtme-ng looks at busybox with it
     need python3-venv "${PYTHON:-python3}" -c 'import ensurepip, venv'
 }
 
