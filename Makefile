@@ -75,6 +75,11 @@ test-sql: build ## SQL tests through the stock wheel; ARGS='-k wal'
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py sql -- $(ARGS)
 
+.PHONY: test-processes
+test-processes: build ## Two processes and one target, as a table; kills with writes in flight; ARGS='-k format'
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py processes -- $(ARGS)
+
 .PHONY: test-bench
 test-bench: build ## The benchmarks, with next to no data
 	@scripts/bootstrap.sh test

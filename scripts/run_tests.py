@@ -217,6 +217,8 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "odr": odr,
         "fuzz": fuzz,
         "sql": lambda: pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
+        # Not in parallel: the disk below one test is stopped, and waits are bounded.
+        "processes": lambda: pytest("test/processes", arguments),
         "crash": lambda: pytest("test/crash", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
         "bench": lambda: pytest("test/bench", arguments),
         "nvme": nvme,

@@ -1,4 +1,4 @@
-"""What the machine lends the tests of several processes: loop devices, file systems, second nodes, a throttle.
+"""What the machine lends the tests of several processes: loop devices, file systems, nodes, a throttle.
 
 Everything is made for one test and taken away after it, whatever happened in between. A test that needs what
 this machine or this user does not have is skipped, with the reason.
@@ -169,7 +169,7 @@ def partition_of(device: str, start: int, size: int, folder: Path) -> Iterator[s
 
 
 class Throttle:
-    """Processes that join it write and read a device as slowly as is said. Through control groups of either version."""
+    """Processes that join it write and read a device as slowly as is said. By control groups, v1 or v2."""
 
     def __init__(self, group: Path, device: str, version: int) -> None:
         self._group, self._version = group, version
@@ -195,8 +195,8 @@ def throttle(device: str) -> Iterator[Throttle]:
     parent, version = _control_groups()
     group = parent / f"rawduck-test-{os.getpid()}-{next(_numbers)}"
     group.mkdir()
+    made = Throttle(group, device, version)
     try:
-        made = Throttle(group, device, version)
         try:
             for operation in ("read", "write"):
                 made.set(operation, None)
@@ -204,6 +204,10 @@ def throttle(device: str) -> Iterator[Throttle]:
             pytest.skip(f"this kernel cannot throttle {device}: {error}")
         yield made
     finally:
+        # What still waits would wait for ever once the group is gone, and so would whoever unmounts the disk.
+        for operation in ("read", "write"):
+            with suppress(OSError):
+                made.set(operation, None)
         deadline = time.monotonic() + _RELEASE_SECONDS
         while group.exists() and time.monotonic() < deadline:
             for pid in (group / "cgroup.procs").read_text().split():
@@ -223,7 +227,7 @@ def _control_groups() -> tuple[Path, int]:
         if controllers.exists() and "io" in controllers.read_text().split():
             return second, 2
     pytest.skip(
-        "no throttle: neither blkio of cgroup v1 nor a cgroup v2 that has io in cgroup.subtree_control is mounted"
+        "no throttle: there is neither blkio of cgroup v1 nor a cgroup v2 with io in cgroup.subtree_control"
     )
 
 

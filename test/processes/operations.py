@@ -1,7 +1,8 @@
 """What a process does with a target, and what it may expect while another process holds it.
 
-A holder has a target for itself (EXCLUSIVE) or shares it (SHARED); an operation needs the same of it. From these
-two words follows what each pair is expected to do; NEVER are operations that this kind of target always refuses.
+A holder has a target for itself (EXCLUSIVE) or shares it (SHARED); an operation needs the same of it. From
+these two words follows what each pair is expected to do; NEVER are operations that this kind of target always
+refuses.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine import call
-from places import BACKING_FILE, Place
+from places import BACKING_FILE, OTHER_LOOPS, Place
 from workers import Answer, Worker
 
 NOTHING, SHARED, EXCLUSIVE, NEVER = "nothing", "shared", "exclusive", "never"
@@ -147,9 +148,9 @@ def on_volume(place: Place, held: str) -> tuple[Operation, ...]:
     """In an order in which none that works spoils the next."""
     if place.part:
         none_there = tuple(Operation(o.name, NEVER, o.do) for o in ON_VOLUMES)
-        return (*none_there, FORMAT[1], *_tools(held))
+        return (*none_there, FORMAT[1], *_tools(place, held))
     if place.other_is_device:
-        return (*ON_VOLUMES, Operation(FORMAT[0].name, NEVER, FORMAT[0].do), FORMAT[1], *_tools(held))
+        return (*ON_VOLUMES, Operation(FORMAT[0].name, NEVER, FORMAT[0].do), FORMAT[1], *_tools(place, held))
     copies = () if held == NOTHING else (COPY_OVER, COPY_AWAY)
     formats = FORMAT
     if place.way == BACKING_FILE:
@@ -166,6 +167,6 @@ def on_stock_file(place: Place, held: str) -> tuple[Operation, ...]:
     return (*ON_STOCK_FILES, *VOLUMES_ON_STOCK_FILES, *copies, *FORMAT)
 
 
-def _tools(held: str) -> tuple[Operation, ...]:
-    """Nothing keeps a tool away from a device that is only read, or from one that nobody has."""
-    return TOOLS if held == EXCLUSIVE else ()
+def _tools(place: Place, held: str) -> tuple[Operation, ...]:
+    """Nothing keeps a tool away from a device that is only read, or of which only the file is held."""
+    return TOOLS if held == EXCLUSIVE and place.way not in OTHER_LOOPS else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -88,9 +89,22 @@ OF_A_DEVICE = {
     "bind mount of the node": _bind_mount,
 }
 BACKING_FILE = "its backing file"
-BEHIND_A_LOOP = (BACKING_FILE, "second loop device")
+SECOND_LOOP = "second loop device"
+BEHIND_A_LOOP = (BACKING_FILE, SECOND_LOOP)
+#: For the kernel these are devices of their own, which nobody has claimed.
+OTHER_LOOPS = ("loop device over it", SECOND_LOOP)
 PARTITIONS = ("whole disk of its partition", "partition of it")
 ALL_WAYS = (*OF_A_FILE, *OF_A_DEVICE, *BEHIND_A_LOOP, *PARTITIONS)
+
+
+def write_out(path: Path) -> None:
+    """Otherwise the first direct read of whoever opens it does that, and waits for a stopped disk."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -98,6 +112,7 @@ def place(way: str, template: Path, folder: Path, disk: str) -> Iterator[Place]:
     """A copy of the template, in `folder` on `disk`, under two names."""
     base = folder / f"target{next(_numbers)}.img"
     shutil.copyfile(template, base)
+    write_out(base)
     with ExitStack() as stack:
         stack.callback(base.unlink)
         if way in OF_A_FILE:
@@ -111,11 +126,11 @@ def place(way: str, template: Path, folder: Path, disk: str) -> Iterator[Place]:
         device = stack.enter_context(loop_over(base))
         names = [device, str(base)]
         if way in OF_A_DEVICE:
-            # /dev may be a file system that cannot be bound over from here; the other name is made beside the image.
+            # The other name is made beside the image: /dev is not ours.
             yield Place(way, device, OF_A_DEVICE[way](device, folder, stack), device, extra_names=names)
         elif way == BACKING_FILE:
             yield Place(way, device, str(base), device, extra_names=names)
-        elif way == "second loop device":
+        elif way == SECOND_LOOP:
             yield Place(way, device, stack.enter_context(loop_over(base)), device, extra_names=names)
         else:
             inside = stack.enter_context(partition_of(device, _UNUSED_START, _UNUSED_BYTES, folder))

@@ -1,7 +1,8 @@
 """`kill -9` while writes are on their way, and the next process at once.
 
-Requests outlive the process that made them: in a ring, in a queue of the kernel, in the drive. They must not land
-on what the next process writes. A throttle holds them back until it has begun; what is acknowledged is noted.
+Requests outlive the process that made them: in a ring, in a queue of the kernel, in the drive. They must not
+land on what the next process writes. A throttle holds them back until it has begun; what is acknowledged is
+noted.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Life:
         self._scheme, self._target, self._engine = scheme, target, engine
 
     def prepare(self, max_transfer: str) -> None:
-        """All that needs no target, so that nothing is between the end of one process and the start of the next."""
+        """All that needs no target, so that the next process starts at once."""
         self._worker.run(
             f"SET nvme_engine = '{self._engine}'",
             f"SET nvme_max_transfer = '{max_transfer}'",

@@ -1,4 +1,4 @@
-"""A process that does what it is told: one JSON request per line on stdin, one JSON answer per line on stdout.
+"""A process that does what it is told: a JSON request per line on stdin, a JSON answer per line on stdout.
 
 Answers are {"value": …} or {"error": message}. Anything else that goes wrong ends the process with a
 traceback on stderr, which Worker reports as a crash.
