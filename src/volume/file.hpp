@@ -165,7 +165,7 @@ class File {
     ExtentMap map_;
     HoleSet holes_;
     std::atomic<bool> has_holes_{false};
-    bool holes_dirty_ = false; //!< guarded by map_mutex_
+    bool holes_dirty_ = false; //!< guarded by map_mutex_: there were changes; the list may be as it was
 
     std::atomic<uint64_t> size_{0};
     std::atomic<int64_t> modified_us_{0};
@@ -183,6 +183,7 @@ class File {
     std::atomic<bool> published_;
     std::atomic<uint64_t> durable_size_{0};
     uint64_t durable_units_ = 0;
+    std::vector<Hole> durable_holes_;
     std::string durable_tail_; //!< compared with, since bytes behind the last whole LBA change in many ways
     std::atomic<bool> removed_{false};
 };

@@ -31,6 +31,7 @@ File::File(const FileContext &context, uint64_t id, std::string name, FileKind k
             map_.Append(static_cast<Unit>(extent.start), extent.units);
         }
         holes_ = HoleSet(entry->holes);
+        durable_holes_ = entry->holes;
         has_holes_ = !holes_.Empty();
         size_ = durable_size_ = entry->size;
         durable_units_ = map_.Units();
@@ -175,10 +176,13 @@ uint64_t File::QueuePublish() {
     auto cached = AddMoved(items) ? MetadataLog::Cached::VERIFIED : MetadataLog::Cached::NOTHING;
     AddExtents(items);
     const bool sized = AddSize(items, tail);
-    if (holes_dirty_) {
-        Item holes(ItemType::HOLES, id_);
-        holes.holes = holes_.List();
-        items.push_back(std::move(holes));
+    // What is written behind the size is a hole until it is there, and leaves a long list as it was.
+    std::vector<Hole> holes = holes_dirty_ ? holes_.List() : std::vector<Hole>();
+    const bool other_holes = holes_dirty_ && holes != durable_holes_;
+    if (other_holes) {
+        Item item(ItemType::HOLES, id_);
+        item.holes = holes;
+        items.push_back(std::move(item));
     }
     // Last: whatever was seen above had set it before.
     const bool unflushed = unflushed_.exchange(false);
@@ -196,6 +200,9 @@ uint64_t File::QueuePublish() {
     moved_.clear();
     replaced_.clear();
     holes_dirty_ = false;
+    if (other_holes) {
+        durable_holes_.swap(holes);
+    }
     if (sized) {
         durable_size_ = Size();
         durable_units_ = AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE;

@@ -56,6 +56,31 @@ class CommitCostTest : public ::testing::Test {
 
 } // namespace
 
+TEST_F(CommitCostTest, AListOfHolesThatDidNotChangeIsNotWrittenAgain) {
+    Mount(SimulatedFua::HONOURED, true);
+    auto sparse = volume->Open("sparse.duckdb", WriteMode(FileKind::DATABASE));
+    const std::string block(UNIT_SIZE, 'b');
+    constexpr uint64_t HOLES = 400;
+    for (uint64_t i = 0; i < HOLES; i++) {
+        sparse->Write(block.data(), block.size(), (2 * i + 1) * UNIT_SIZE);
+    }
+    sparse->Sync();
+    const uint64_t before = volume->Info().log_bytes;
+    sparse->Write(block.data(), block.size(), 2 * HOLES * UNIT_SIZE); // grows, and leaves no hole
+    sparse->Sync();
+    EXPECT_LE(volume->Info().log_bytes - before, 2 * LBA);
+    sparse->Write(block.data(), block.size(), 2 * UNIT_SIZE);
+    sparse->Sync();
+    EXPECT_GT(volume->Info().log_bytes - before, 16 * (HOLES - 1));
+    sparse.reset();
+    wal.reset();
+    const std::string found = ReadAll(*volume, "sparse.duckdb");
+    for (uint64_t i = 0; i <= 2 * HOLES; i++) {
+        const bool written = i % 2 == 1 || i == 2 || i == 2 * HOLES;
+        ASSERT_EQ(found[i * UNIT_SIZE], written ? 'b' : '\0') << i;
+    }
+}
+
 TEST_F(CommitCostTest, BytesThatFitIntoTheRecordCostOneWriteAndOneFlush) {
     Mount(SimulatedFua::NONE, true);
     Commit(100);

@@ -31,6 +31,9 @@ struct Hole {
     uint64_t length = 0;
 };
 static_assert(sizeof(Hole) == 16, "layout is part of the format");
+inline bool operator==(const Hole &a, const Hole &b) {
+    return a.offset == b.offset && a.length == b.length;
+}
 
 //! Bytes on the target (outside the metadata) that must have this checksum for the record to count: they were
 //! written together with it, under the same flush.
