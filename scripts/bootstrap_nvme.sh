@@ -46,7 +46,9 @@ needs() {
     need mount program mount
     need util-linux program addpart delpart mountpoint
     need e2fsprogs program mkfs.ext4
-    need file program file # virtme-ng looks at busybox with it
+    # Of virtme-ng: on this side, and inside the guest.
+    need file program file
+    need iproute2 program ip
     need python3-venv "${PYTHON:-python3}" -c 'import ensurepip, venv'
 }
 
