@@ -50,9 +50,8 @@ class Actions:
         which = getattr(resource, name)
         if amount is None and beyond:
             amount = beyond + self._used(name)
-        soft = resource.RLIM_INFINITY if amount is None else amount
         hard = resource.getrlimit(which)[1]
-        resource.setrlimit(which, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+        resource.setrlimit(which, (hard if amount is None else amount, hard))
 
     @staticmethod
     def _used(name: str) -> int:
