@@ -161,9 +161,12 @@ bool IsToBeMade(const std::string &target_name, const FormatOptions &options) {
 }
 
 uint32_t ChooseLbaSize(const Target &target, const FormatOptions &options, uint32_t device_lba) {
-    const bool fixed_by_device = target.kind != TargetKind::REGULAR_FILE && target.kind != TargetKind::MEMORY;
-    const uint32_t lba_size =
-        options.lba_size != 0 ? options.lba_size : (fixed_by_device ? device_lba : 4096);
+    uint32_t lba_size = options.lba_size;
+    if (lba_size == 0) {
+        const bool is_device = !IsInProcess(target.kind) && target.kind != TargetKind::REGULAR_FILE;
+        const uint32_t physical = is_device ? InspectTarget(target).physical_block_size : 0;
+        lba_size = DefaultLbaSize(target.kind, device_lba, physical);
+    }
     if (lba_size % device_lba != 0) {
         throw Error(ErrorCode::INVALID, target.name + ": the target takes I/O only in multiples of " +
                                             std::to_string(device_lba) + " bytes; an LBA size of " +
@@ -209,6 +212,11 @@ void WriteMetadataAreas(BlockIo &io, uint32_t lba_size, uint64_t capacity_bytes)
 }
 
 } // namespace
+
+uint32_t DefaultLbaSize(TargetKind kind, uint32_t device_lba, uint32_t physical_block_size) {
+    const bool any = kind == TargetKind::REGULAR_FILE || kind == TargetKind::MEMORY;
+    return any || physical_block_size >= UNIT_SIZE ? UNIT_SIZE : device_lba;
+}
 
 // Superblock 1 goes first and comes back last: whenever this is interrupted, the target is either what it was
 // (by superblock 0) or the new, empty volume.

@@ -58,11 +58,17 @@ TemporaryName TemporaryNameOf(const std::string &name);
 
 struct FormatOptions {
     uint64_t size_bytes =
-        0;                 //!< for a regular file that is missing or to be resized, and for memory; 0: as is
-    uint32_t lba_size = 0; //!< 512 or 4096; 0: the device's, 4096 for files and memory
-    bool force = false;    //!< destroy what FindOccupants reports, except mounts, swap and holders
-    std::string label;     //!< at most 63 bytes
+        0; //!< for a regular file that is missing or to be resized, and for memory; 0: as is
+    uint32_t lba_size =
+        0;              //!< 512 or 4096; 0: the device's, 4096 for files, memory and disks with such blocks
+    bool force = false; //!< destroy what FindOccupants reports, except mounts, swap and holders
+    std::string label;  //!< at most 63 bytes
 };
+
+//! Bytes. A disk that takes less than it writes at once (512e) reads, changes and writes a whole physical
+//! block for a write of less, and the power may go while durable bytes beside it are written again: there,
+//! and where nothing stands against it, 4096.
+uint32_t DefaultLbaSize(TargetKind kind, uint32_t device_lba, uint32_t physical_block_size);
 
 struct MountOptions {
     std::string engine = "auto";
