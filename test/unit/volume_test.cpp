@@ -356,4 +356,12 @@ TEST(RegistryTest, ANameLeadsToTheVolumeThatLiesThereNow) {
     EXPECT_THROW(PinVolume("relative", MountOptions()), Error);
 }
 
+TEST(DefaultLbaSize, IsNeverLessThanTheDiskWritesAtOnce) {
+    EXPECT_EQ(DefaultLbaSize(TargetKind::BLOCK_DEVICE, 512, 512), 512u);
+    EXPECT_EQ(DefaultLbaSize(TargetKind::BLOCK_DEVICE, 512, 4096), 4096u);
+    EXPECT_EQ(DefaultLbaSize(TargetKind::BLOCK_DEVICE, 512, 16384), 4096u);
+    EXPECT_EQ(DefaultLbaSize(TargetKind::NVME_CHARACTER_DEVICE, 4096, 4096), 4096u);
+    EXPECT_EQ(DefaultLbaSize(TargetKind::REGULAR_FILE, 512, 512), 4096u);
+}
+
 } // namespace rawduck

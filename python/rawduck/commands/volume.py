@@ -34,7 +34,8 @@ def format_target(
     lba_size: Annotated[
         int,
         typer.Option(
-            help="512 or 4096; by default the device's own, and 4096 for a file.", show_default=False
+            help="512 or 4096; by default the device's own, but 4096 for files and for disks that write no less.",
+            show_default=False,
         ),
     ] = 0,
     label: Annotated[str, typer.Option(help="A name of up to 63 bytes.")] = "",
