@@ -77,9 +77,17 @@ def loop_over(image: str | Path) -> Iterator[str]:
         pytest.skip(f"no loop device: {result.stderr.strip()}")
     device = result.stdout.strip()
     try:
+        forget_partitions(device)
         yield device
     finally:
         detach_loop(device)
+
+
+def forget_partitions(device: str) -> None:
+    """Those that only the kernel knows stay with the number of the loop device, when a test was killed."""
+    name = Path(device).name
+    for partition in Path(f"/sys/block/{name}").glob(f"{name}p*"):
+        call("delpart", device, (partition / "partition").read_text().strip())
 
 
 def detach_loop(device: str) -> None:

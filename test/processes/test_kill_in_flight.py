@@ -20,7 +20,7 @@ from machine import MIB, Throttle, file_system, loop_over, new_image, throttle
 from worker import ROW
 from workers import Worker, workers
 
-LIVES = int(os.environ.get("RAWDUCK_KILLS", "4"))
+LIVES = int(os.environ.get("RAWDUCK_KILLS", "3"))
 SEED = int(os.environ.get("RAWDUCK_KILL_SEED", "1"))
 SLOW = 64 * 1024  # bytes in a second
 #: How long the writes of a killed process are held back while the next one works.

@@ -327,20 +327,20 @@ def as_expected(marks: dict[str, str]) -> bool:
     return set(marks.values()) <= {WORKS, REFUSED}
 
 
-def report(record_property, table: str, state: State, way: str, row: dict[str, str]) -> None:
-    record_property("matrix", {"table": table, "state": state.name, "way": way, "row": row})
+def report(node: pytest.Item, table: str, state: State, way: str, row: dict[str, str]) -> None:
+    node.user_properties.append(("matrix", {"table": table, "state": state.name, "way": way, "row": row}))
     wrong = {name: mark for name, mark in row.items() if not as_expected({name: mark})}
     assert not wrong, "\n".join(f"A: {state.name}, B: {name}, {way}: {mark}" for name, mark in wrong.items())
 
 
 @pytest.mark.parametrize(("state", "way"), volume_pairs(), ids=lambda value: getattr(value, "name", value))
-def test_volume(state, way, ground, crew, record_property):
+def test_volume(state, way, ground, crew, request):
     row = fill_row(ground, crew, state, way, stock=False)
-    report(record_property, "volume", state, way, row)
+    report(request.node, "volume", state, way, row)
 
 
 @pytest.mark.parametrize("way", STOCK_WAYS)
 @pytest.mark.parametrize("state", STOCK_STATES, ids=lambda state: state.name)
-def test_stock_file(state, way, ground, crew, record_property):
+def test_stock_file(state, way, ground, crew, request):
     row = fill_row(ground, crew, state, way, stock=True)
-    report(record_property, "file of stock DuckDB", state, way, row)
+    report(request.node, "file of stock DuckDB", state, way, row)
