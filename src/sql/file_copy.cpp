@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <sys/stat.h>
 
 namespace rawduck {
 
@@ -28,6 +29,18 @@ void CheckNotAttachedHere(duckdb::FileSystem &files, const std::string &path) {
     if (!IsVolumePath(path) && !IsDirectPath(path)) {
         files.FileExists(path); // throws when DuckDB's settings forbid the path: then nothing is told of it
         Translated([&] { CheckNoPosixLock(files.ExpandPath(path)); });
+    }
+}
+
+//! The copy takes its place by renaming, which would put a file where a device's node was.
+void RefuseDevice(duckdb::FileSystem &files, const std::string &path) {
+    struct stat status;
+    const std::string local = files.ExpandPath(IsDirectPath(path) ? StripDirectScheme(path) : path);
+    if (!IsVolumePath(path) && stat(local.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+        throw duckdb::InvalidInputException(
+            "%s: it is not a regular file, and a copy would take its place. To put files on a device, "
+            "format it (nvme_format) and name one on it: nvme://%s/<name>",
+            path, local);
     }
 }
 
@@ -69,6 +82,7 @@ void FileCopy::CheckNames(bool overwrite) {
     }
     CheckNotAttachedHere(files_, source_path_);
     CheckNotAttachedHere(files_, destination_path_);
+    RefuseDevice(files_, destination_path_);
     RequireNoLog(source_path_,
                  "it holds what is not yet in the file. ATTACH the database, CHECKPOINT and DETACH it, "
                  "then copy");

@@ -37,6 +37,17 @@ def test_import_export_round_trip(target, con, stock_file, tmp_path):
         assert one(stock, "SELECT count(DISTINCT s) FROM t") == 200000
 
 
+@pytest.mark.parametrize("scheme", ["", "direct://"])
+def test_a_copy_takes_no_devices_place(con, stock_file, tmp_path, scheme):
+    """It would be renamed over the node."""
+    node = tmp_path / "node"
+    os.mkfifo(node)
+    with pytest.raises(duckdb.InvalidInputException, match="not a regular file"):
+        copy(con, stock_file, f"{scheme}{node}", overwrite=True)
+    assert node.is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["node", "stock.duckdb"]
+
+
 def test_export_of_a_database_written_on_the_volume(target, con, tmp_path):
     attach(con, target, "x.duckdb")
     con.execute("CREATE TABLE x.t AS SELECT range AS v, 'n' || range AS s FROM range(300000); CHECKPOINT x")

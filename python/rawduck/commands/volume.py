@@ -34,7 +34,7 @@ def format_target(
     lba_size: Annotated[
         int,
         typer.Option(
-            help="512 or 4096; by default the device's own, but 4096 for files and for disks that write no less.",
+            help="512 or 4096; by default the device's own, but 4096 for files and 512e disks.",
             show_default=False,
         ),
     ] = 0,
