@@ -48,9 +48,21 @@ std::string IdentityOf(const struct stat &status) {
     return "file:" + std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
 }
 
+int OpenAboveStreams(const char *path, int flags, mode_t mode) {
+    const int fd = open(path, flags | O_CLOEXEC, mode);
+    if (fd < 0 || fd > STDERR_FILENO) {
+        return fd;
+    }
+    const int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int error_number = errno;
+    close(fd);
+    errno = error_number;
+    return higher;
+}
+
 FileDescriptor TryOpenTarget(const Target &target, int flags, int &error_number) {
     CheckNoPosixLock(target.path);
-    FileDescriptor fd(open(target.path.c_str(), flags | O_CLOEXEC),
+    FileDescriptor fd(OpenAboveStreams(target.path.c_str(), flags),
                       FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
     error_number = fd.IsOpen() ? 0 : errno;
     if (!fd.IsOpen()) {

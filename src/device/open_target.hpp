@@ -19,7 +19,11 @@ class TargetLock; // device/target_lock.hpp
 //! See Target::identity.
 std::string IdentityOf(const struct stat &status);
 
-//! open(2) with O_CLOEXEC. A closed descriptor and `error_number` when the kernel refuses. Throws Error IO
+//! open(2) with O_CLOEXEC, for what holds data: never one of the three lowest descriptors, which a program
+//! that has closed its standard streams would go on to write its messages to. -1 and errno as open(2).
+int OpenAboveStreams(const char *path, int flags, mode_t mode = 0);
+
+//! OpenAboveStreams. A closed descriptor and `error_number` when the kernel refuses. Throws Error IO
 //! when the path no longer leads to the target that was resolved, or LOCKED when stock DuckDB has it open in
 //! this process (device/posix_lock.hpp).
 FileDescriptor TryOpenTarget(const Target &target, int flags, int &error_number);

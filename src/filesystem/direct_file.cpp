@@ -4,6 +4,7 @@
 #include "common/at_exit.hpp"
 #include "common/error.hpp"
 #include "common/units.hpp"
+#include "device/open_target.hpp"
 #include "device/posix_lock.hpp"
 #include "volume/registry.hpp"
 
@@ -99,17 +100,15 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Dire
 
 void DirectFile::OpenBuffered() {
     // O_NONBLOCK: opening a FIFO must not wait for its other end. It means nothing for a regular file.
-    const int flags = O_CLOEXEC | O_NONBLOCK |
-                      (!options_.write ? O_RDONLY
-                       : options_.read ? O_RDWR
-                                       : O_WRONLY);
+    const int flags = O_NONBLOCK | (!options_.write ? O_RDONLY : options_.read ? O_RDWR : O_WRONLY);
     const auto closing = options_.kind == FileKind::TEMP ? FileDescriptor::Closing::PLAIN
                                                          : FileDescriptor::Closing::KEEPS_POSIX_LOCKS;
     const int attempts = 100; // it may be created and removed by others between our two calls
     for (int attempt = 0; attempt < attempts; attempt++) {
         if (options_.create) {
             buffered_ = FileDescriptor(
-                open(path_.c_str(), flags | O_CREAT | O_EXCL, options_.owner_only ? 0600 : 0666), closing);
+                OpenAboveStreams(path_.c_str(), flags | O_CREAT | O_EXCL, options_.owner_only ? 0600 : 0666),
+                closing);
             if (buffered_.IsOpen()) {
                 created_ = true;
                 return;
@@ -118,7 +117,7 @@ void DirectFile::OpenBuffered() {
                 ThrowSystemError("create", errno);
             }
         }
-        buffered_ = FileDescriptor(open(path_.c_str(), flags), closing);
+        buffered_ = FileDescriptor(OpenAboveStreams(path_.c_str(), flags), closing);
         if (buffered_.IsOpen()) {
             return;
         }

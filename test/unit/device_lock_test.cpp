@@ -167,6 +167,17 @@ TEST_F(LockTest, WithoutWritePermissionOnlyASharedLock) {
     }));
 }
 
+TEST_F(LockTest, IsNeverAStandardStreamThatTheProgramHasClosed) {
+    EXPECT_TRUE(InChild([&] {
+        close(STDIN_FILENO);
+        close(STDOUT_FILENO);
+        close(STDERR_FILENO);
+        TargetLock lock(target_, Mode::EXCLUSIVE);
+        const bool higher = lock.DescriptorOf(target_) > STDERR_FILENO;
+        return higher && fcntl(STDOUT_FILENO, F_GETFD) == -1 && fcntl(STDERR_FILENO, F_GETFD) == -1;
+    }));
+}
+
 TEST(MemoryLock, AlwaysSucceeds) {
     Target target = ResolveTarget("memory:lock");
     TargetLock first(target, Mode::EXCLUSIVE), second(target, Mode::EXCLUSIVE);

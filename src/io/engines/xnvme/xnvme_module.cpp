@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <vector>
 
 // xNVMe changed the layout of its options after 0.7.5 without changing its version or soname. Naming a
