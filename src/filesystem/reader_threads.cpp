@@ -47,8 +47,8 @@ bool HasReadAnother(int32_t thread, uint32_t file) {
 int64_t CpuNs(int32_t thread) {
     // The clock of a thread as the kernel numbers them; pthread_getcpuclockid wants a thread that cannot have
     // ended.
-    constexpr clockid_t PER_THREAD_SCHEDULED = 6;
-    const clockid_t clock = (~thread << 3) | PER_THREAD_SCHEDULED;
+    constexpr uint32_t PER_THREAD_SCHEDULED = 6;
+    const auto clock = static_cast<clockid_t>(~static_cast<uint32_t>(thread) << 3 | PER_THREAD_SCHEDULED);
     timespec used{};
     return clock_gettime(clock, &used) == 0 ? used.tv_sec * 1000000000LL + used.tv_nsec : -1;
 }
