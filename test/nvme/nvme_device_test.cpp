@@ -2,6 +2,7 @@
 //! CONTENTS ARE DESTROYED; scripts/test_nvme.sh sets it in a guest with emulated devices.
 #include "device/nvme_node.hpp"
 #include "device/sysfs.hpp"
+#include "device/target_lock.hpp"
 #include "io/block_io.hpp"
 #include "io/engines/io_uring_cmd.hpp"
 #include "io/engines/xnvme.hpp"
