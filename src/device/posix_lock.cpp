@@ -25,7 +25,7 @@ KeptDescriptors &Kept() {
 
 bool MustStayOpen(int fd) {
     struct stat status;
-    return fstat(fd, &status) == 0 && HoldsPosixLock(status);
+    return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && HoldsPosixLock(status);
 }
 
 } // namespace

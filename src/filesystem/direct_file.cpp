@@ -90,7 +90,8 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Dire
             file->Truncate(0);
         }
     } catch (...) {
-        if (file->created_) {
+        // Without the lock that was wanted, another process may have made the new file its own.
+        if (file->created_ && (file->lock_ || options.lock == OpenMode::Lock::NONE)) {
             unlink(path.c_str());
         }
         throw;

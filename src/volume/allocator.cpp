@@ -35,18 +35,41 @@ void Allocator::Erase(std::map<uint64_t, uint64_t>::iterator entry) {
     by_start_.erase(entry);
 }
 
+void Allocator::Change(std::map<uint64_t, uint64_t>::iterator entry, uint64_t start, uint64_t units) {
+    RAWDUCK_INVARIANT(units > 0 && start >= begin_ && start + units <= end_,
+                      "free space lies in the data area");
+    free_units_ += units;
+    free_units_ -= entry->second;
+    auto by_units = by_units_.extract({entry->second, entry->first});
+    by_units.value() = {units, start};
+    by_units_.insert(std::move(by_units));
+    auto by_start = by_start_.extract(entry);
+    by_start.key() = start;
+    by_start.mapped() = units;
+    by_start_.insert(std::move(by_start));
+}
+
 Allocator::Result Allocator::Take(std::map<uint64_t, uint64_t>::iterator entry, uint64_t start,
                                   uint64_t units) {
     const uint64_t free_start = entry->first;
     const uint64_t free_end = entry->first + entry->second;
-    RAWDUCK_INVARIANT(units > 0 && start >= free_start && start + units <= free_end,
-                      "what is given out is free");
-    Erase(entry);
-    if (start > free_start) {
-        Insert(free_start, start - free_start);
+    const uint64_t head = start - free_start, tail = free_end - start - units;
+    if (head > 0 && tail > 0) {
+        free_units_ -= units + tail; // counted in the whole extent
+        try {
+            Insert(start + units, tail); // which may throw, so it comes first
+        } catch (...) {
+            free_units_ += units + tail;
+            throw;
+        }
+        free_units_ += units + tail;
     }
-    if (start + units < free_end) {
-        Insert(start + units, free_end - start - units);
+    if (head > 0) {
+        Change(entry, free_start, head);
+    } else if (tail > 0) {
+        Change(entry, start + units, tail);
+    } else {
+        Erase(entry);
     }
     return Result{static_cast<Unit>(start), units};
 }
@@ -94,31 +117,33 @@ Allocator::Result Allocator::Allocate(uint64_t wanted, Unit hint, bool from_the_
 }
 
 bool Allocator::Free(Unit start, uint64_t units) {
-    uint64_t first = Index(start);
-    uint64_t last = first + units;
+    const uint64_t first = Index(start);
+    const uint64_t last = first + units;
     if (units == 0 || first < begin_ || last > end_ || last < first) {
         return false;
     }
-    auto next = by_start_.lower_bound(first);
+    const auto next = by_start_.lower_bound(first);
     if (next != by_start_.end() && next->first < last) {
         return false;
     }
-    if (next != by_start_.begin()) {
-        auto previous = std::prev(next);
-        const uint64_t previous_end = previous->first + previous->second;
-        if (previous_end > first) {
-            return false;
-        }
-        if (previous_end == first) {
-            first = previous->first;
-            Erase(previous);
-        }
+    const auto previous = next == by_start_.begin() ? by_start_.end() : std::prev(next);
+    const bool has_previous = previous != by_start_.end();
+    if (has_previous && previous->first + previous->second > first) {
+        return false;
     }
-    if (next != by_start_.end() && next->first == last) {
-        last = next->first + next->second;
-        Erase(next);
+    const bool joins_previous = has_previous && previous->first + previous->second == first;
+    const bool joins_next = next != by_start_.end() && next->first == last;
+    const uint64_t behind = joins_next ? next->second : 0;
+    if (joins_previous) {
+        if (joins_next) {
+            Erase(next);
+        }
+        Change(previous, previous->first, previous->second + units + behind);
+    } else if (joins_next) {
+        Change(next, first, units + behind);
+    } else {
+        Insert(first, units);
     }
-    Insert(first, last - first);
     return true;
 }
 

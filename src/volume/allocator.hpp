@@ -43,6 +43,8 @@ class Allocator {
   private:
     void Insert(uint64_t start, uint64_t units);
     void Erase(std::map<uint64_t, uint64_t>::iterator entry);
+    //! Lets a free extent be another one, in the same place of the order. Needs no memory.
+    void Change(std::map<uint64_t, uint64_t>::iterator entry, uint64_t start, uint64_t units);
     Result Take(std::map<uint64_t, uint64_t>::iterator entry, uint64_t start, uint64_t units);
 
     std::map<uint64_t, uint64_t> by_start_;            //!< start -> units

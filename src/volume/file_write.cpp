@@ -29,7 +29,7 @@ void File::Write(const char *data, uint64_t length, uint64_t offset) {
     if (length == 0) {
         return;
     }
-    if (offset + length < offset) {
+    if (length > INT64_MAX || offset > INT64_MAX - length) {
         throw Error(ErrorCode::INVALID, context_.io.TargetName() + "/" + Name() + ": a write of " +
                                             std::to_string(length) + " bytes at offset " +
                                             std::to_string(offset) + " exceeds the largest possible file");
@@ -71,7 +71,9 @@ void File::MakeSpace() {
 // and the hole that it leaves, or that covers what is not written yet. Under the gate.
 void File::TakeForWrite(Growth &growth, uint64_t offset, uint64_t end) {
     const uint64_t size = Size();
-    const uint64_t tail = TailRoom(std::max(end, size)), tail_before = TailRoom(size);
+    // A write behind the end fills the gap first, and may fail then.
+    const uint64_t tail = std::max(TailRoom(std::max(end, size)), offset > size ? TailRoom(offset) : 0);
+    const uint64_t tail_before = TailRoom(size);
     const bool holes = end > size || has_holes_;
     growth.Take((tail > tail_before ? AlignUp(tail - tail_before, 8) + 8 : 0) +
                     (holes ? ITEM_HEADER_BYTES + 3 * sizeof(Hole) : 0),
@@ -194,8 +196,13 @@ void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Gr
         unflushed_ = true;
     }
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
-    RemoveHoles(offset, length);
-    SwitchTo(fresh, moved);
+    try {
+        SwitchTo(fresh, moved);
+    } catch (...) {
+        context_.space.Free(fresh);
+        throw;
+    }
+    RemoveHoles(offset, length); // last: what is not switched to still reads as zeros
 }
 
 std::vector<Extent> File::AllocateElsewhere(uint64_t first_unit, uint64_t units, Growth &growth) {

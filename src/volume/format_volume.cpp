@@ -38,7 +38,8 @@ class PreparedFile {
                         path + ": cannot create the file for the volume: " + ErrnoText(errno));
         }
     }
-    ~PreparedFile() { Undo(); }
+    //! Without the lock nothing is undone: another process may have made the new file its own.
+    ~PreparedFile() = default;
     PreparedFile(const PreparedFile &) = delete;
     PreparedFile &operator=(const PreparedFile &) = delete;
 

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <new>
 
 namespace rawduck {
 
@@ -21,6 +23,21 @@ template <class T> void MakeRoom(std::vector<T> &vector, size_t more) {
     const size_t needed = vector.size() + more;
     if (needed > vector.capacity()) {
         vector.reserve(std::max(needed, 2 * vector.capacity()));
+    }
+}
+
+//! Without memory for the failure's own text, a short one. Never throws.
+std::string TextOf(const std::exception_ptr &failure) noexcept {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception &error) {
+        try {
+            return error.what();
+        } catch (const std::bad_alloc &) {
+            return "out of memory";
+        }
+    } catch (...) {
+        return "unknown error";
     }
 }
 
@@ -62,23 +79,23 @@ void MetadataLog::Commit(uint64_t ticket) {
         pending_ = Group();
         const uint64_t group_ticket = next_ticket_++;
         lock.unlock();
-        std::string failure;
+        std::exception_ptr failure;
         try {
             Write(group);
             if (!group.freed.empty()) {
                 free_extents_(group.freed);
             }
-        } catch (const std::exception &error) {
-            failure = error.what();
+        } catch (...) {
+            failure = std::current_exception();
         }
         lock.lock();
         writing_ = false;
-        if (failure.empty()) {
+        if (!failure) {
             RAWDUCK_INVARIANT(group_ticket == durable_ticket_ + 1,
                               "records become durable one after the other");
             durable_ticket_ = group_ticket;
         } else if (poisoned_.empty()) {
-            poisoned_ = failure;
+            poisoned_ = TextOf(failure);
         }
         written_[group_ticket % 2].notify_all();
         // One of the next group writes for all of it. Nobody will when the log is poisoned.

@@ -3,6 +3,7 @@
 #include "hooked_device.hpp"
 #include "model_files.hpp"
 #include "out_of_memory.hpp"
+#include "volume_fixture.hpp"
 
 namespace rawduck {
 
@@ -77,6 +78,53 @@ TEST(LimitStepsTest, NoAllocationThatFailsLosesAnything) {
         EXPECT_LE(volume->Files().size(), 1u);
     }
     EXPECT_GT(failures, 100);
+}
+
+TEST(LimitStepsTest, AFailedWriteIntoAHoleShowsNobodysBytes) {
+    const MemoryVolume memory(4096, 32 * MIB);
+    auto volume = memory.Mount();
+    {
+        const std::string old(16 * MIB, 'o');
+        auto before = volume->Open("before", WriteMode());
+        before->Append(old.data(), old.size());
+        before->Sync();
+    }
+    volume->Remove("before"); // its bytes are where the next file will lie
+    auto file = volume->Open("file", WriteMode());
+    const std::string page(4096, 'p');
+    file->Write(page.data(), page.size(), 0);
+    file->Write(page.data(), page.size(), 16 * page.size());
+    file->Sync();
+    int failures = 0;
+    for (int64_t step = 0; step < 40; step++) {
+        bool failed = false;
+        {
+            const OutOfMemoryAfter limit(step);
+            try {
+                file->Write(page.data(), page.size(), 8 * page.size());
+            } catch (const std::bad_alloc &) {
+                failed = true;
+            }
+        }
+        if (!failed) {
+            break;
+        }
+        failures++;
+        std::string found(page.size(), '?');
+        ASSERT_EQ(file->Read(&found[0], found.size(), 8 * page.size()), found.size());
+        EXPECT_EQ(found.find('o'), std::string::npos) << "step " << step;
+    }
+    EXPECT_GT(failures, 0);
+}
+
+TEST(LimitStepsTest, AFileDoesNotReachBehindTheLastPossibleByte) {
+    const MemoryVolume memory(512);
+    auto volume = memory.Mount();
+    auto file = volume->Open("file", WriteMode());
+    for (const uint64_t offset : {UINT64_MAX - 1, UINT64_MAX - 1023, uint64_t(INT64_MAX)}) {
+        EXPECT_EQ(FailureOf([&] { file->Write("x", 1, offset); }), ErrorCode::INVALID) << offset;
+    }
+    EXPECT_EQ(file->Size(), 0u);
 }
 
 } // namespace rawduck
