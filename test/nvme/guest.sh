@@ -122,8 +122,6 @@ cat >/tmp/plan.json <<END
              "/dev/$second", "pool that the device is made of"]],
             ["a writer is killed", "killed_writer",
              ["/dev/$(generic "$slow")", "io_uring_cmd", "/dev/$slow", "io_uring"]],
-            ["a writer is killed", "killed_writer",
-             ["/dev/$slow", "io_uring", "/dev/$(generic "$slow")", "io_uring_cmd"]],
             ["a command times out", "command_timeout", ["/dev/$(generic "$slow")", "${slow%n*}",
              "/dev/$(generic "$second")"]],
             ["the device goes away", "device_gone", ["/dev/$(generic "$bad")", "auto", "/dev/$(generic "$second")",
