@@ -120,8 +120,6 @@ cat >/tmp/plan.json <<END
              "/dev/$(generic "$second")", "capacity exceeded: the namespace is full"]],
             ["the namespace is full", "namespace_full", ["/dev/$full", "io_uring",
              "/dev/$second", "pool that the device is made of"]],
-            ["a writer is killed", "killed_writer",
-             ["/dev/$(generic "$slow")", "io_uring_cmd", "/dev/$slow", "io_uring"]],
             ["a command times out", "command_timeout", ["/dev/$(generic "$slow")", "${slow%n*}",
              "/dev/$(generic "$second")"]],
             ["the device goes away", "device_gone", ["/dev/$(generic "$bad")", "auto", "/dev/$(generic "$second")",
