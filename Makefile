@@ -93,7 +93,7 @@ test-crash: build ## Power cuts of DuckDB on a simulated device; SEED=1 CUTS=200
 .PHONY: test-mutation
 test-mutation: build ## Breaks one rule of the volume at a time: do the power cuts notice?
 	@scripts/bootstrap.sh test
-	@$(PYTHON) scripts/mutation_check.py $(ARGS)
+	@$(PYTHON) test/mutation/mutation_check.py $(ARGS)
 
 .PHONY: test-nvme
 test-nvme: build ## Engines and SQL on emulated NVMe devices in a QEMU guest; installs QEMU where it is missing
@@ -108,7 +108,7 @@ test-ceph: build ## rados:// on a real Ceph cluster; installs Ceph's packages wh
 .PHONY: test-duckdb
 test-duckdb: build ## DuckDB's own storage tests, on files and on a volume; DUCKDB_SOURCE=<source tree>, ARGS=--slow
 	@test -d "$(DUCKDB_SOURCE)/test/sql/storage" || { echo "say DUCKDB_SOURCE=<a source tree of DuckDB>" >&2; exit 2; }
-	@$(PYTHON) scripts/sqllogic --source $(DUCKDB_SOURCE) $(ARGS) $(addprefix $(DUCKDB_SOURCE)/test/sql/,$(DUCKDB_TESTS))
+	@$(PYTHON) test/sqllogic/runner --source $(DUCKDB_SOURCE) $(ARGS) $(addprefix $(DUCKDB_SOURCE)/test/sql/,$(DUCKDB_TESTS))
 
 .PHONY: test-fresh
 test-fresh: ## Both commands of the README in a new Debian 12, as root; ARGS='make demo' for others, FRESH_ROOT=DIR keeps it

@@ -1,7 +1,8 @@
 //! What the volume itself costs, on volumes in memory: mounting and allocating, up to 16 TiB with 10,000
 //! files and 100,000 extents; looking up; and a file that is overwritten at random until it lies in 100,000
 //! pieces. `volume_bench` takes no arguments.
-#include "volume/extent_map.hpp"
+#include "io/device/memory_device.hpp"
+#include "volume/file/extent_map.hpp"
 #include "volume/registry.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 //! The entry point of rawduck_ceph: registers everything, does nothing else.
-#include "ceph/filesystem/rados_file_system.hpp"
+#include "ceph/files/rados_file_system.hpp"
 #include "ceph/pushdown/offload_optimizer.hpp"
 #include "ceph/sql/functions.hpp"
 

@@ -7,10 +7,11 @@ if(NOT RAWDUCK_RADOS_INCLUDE OR NOT RAWDUCK_RADOS_LIBRARY)
 endif()
 
 file(GLOB RAWDUCK_CEPH_SOURCES CONFIGURE_DEPENDS ceph/extension.cpp ceph/protocol/*.cpp ceph/query/*.cpp
-     ceph/client/*.cpp ceph/filesystem/*.cpp ceph/pushdown/*.cpp ceph/sql/*.cpp)
+     ceph/rados/*.cpp ceph/files/*.cpp ceph/parquet/*.cpp ceph/pushdown/*.cpp
+     ceph/sql/*.cpp)
 # Of the main extension, what knows nothing of volumes.
-list(APPEND RAWDUCK_CEPH_SOURCES src/common/error.cpp src/filesystem/duckdb_errors.cpp src/filesystem/pattern.cpp
-     src/sql/row_function.cpp src/volume/format/crc32c.cpp)
+list(APPEND RAWDUCK_CEPH_SOURCES src/common/error.cpp src/extension/file_systems/errors.cpp src/common/pattern.cpp
+     src/extension/sql/row_function.cpp src/common/crc32c.cpp)
 add_library(rawduck_ceph_host MODULE ${RAWDUCK_CEPH_SOURCES})
 rawduck_extension_target(rawduck_ceph_host)
 target_include_directories(rawduck_ceph_host PRIVATE ${CMAKE_SOURCE_DIR} src)

@@ -2,9 +2,10 @@
 # builds in a minute: an OSD that loads it has that package's module inside, but never runs Python.
 find_path(RAWDUCK_OBJCLASS_DIR rados/objclass.h)
 
-file(GLOB RAWDUCK_ENGINE_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/query/*.cpp ceph/class/*.cpp)
+file(GLOB RAWDUCK_ENGINE_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/parquet/*.cpp ceph/query/*.cpp
+     ceph/osd/*.cpp)
 list(FILTER RAWDUCK_ENGINE_SOURCES EXCLUDE REGEX "cls_rawduck\\.cpp$")
-list(APPEND RAWDUCK_ENGINE_SOURCES src/volume/format/crc32c.cpp)
+list(APPEND RAWDUCK_ENGINE_SOURCES src/common/crc32c.cpp)
 
 # DuckDB's Python module, and the library whose symbols it takes for granted.
 execute_process(
@@ -23,7 +24,7 @@ function(rawduck_engine_options target)
                              ${RAWDUCK_DUCKDB_DIR}/third_party/lz4)
   target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-g1>)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-  set_source_files_properties(ceph/class/cls_rawduck.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_source_files_properties(ceph/osd/cls_rawduck.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # Takes DuckDB from the Python package: by file name, since the module has no soname and no name like lib….
@@ -36,7 +37,7 @@ function(rawduck_link_module target)
 endfunction()
 
 function(rawduck_class_target target directory)
-  add_library(${target} MODULE ceph/class/cls_rawduck.cpp ${ARGN})
+  add_library(${target} MODULE ceph/osd/cls_rawduck.cpp ${ARGN})
   rawduck_engine_options(${target})
   target_include_directories(${target} SYSTEM PRIVATE ${RAWDUCK_OBJCLASS_DIR})
   # The OSD knows the class by a few symbols; everything else, DuckDB's own above all, stays inside.
@@ -64,10 +65,10 @@ else()
 endif()
 if(RAWDUCK_TESTS)
   find_package(GTest REQUIRED)
-  file(GLOB RAWDUCK_ENGINE_TEST_SOURCES CONFIGURE_DEPENDS test/ceph_class/*.cpp)
+  file(GLOB RAWDUCK_ENGINE_TEST_SOURCES CONFIGURE_DEPENDS test/ceph_engine/*.cpp)
   # Of the client, what needs DuckDB but no Ceph.
   add_executable(rawduck_engine_tests EXCLUDE_FROM_ALL ${RAWDUCK_ENGINE_TEST_SOURCES}
-                 ceph/pushdown/offload_decision.cpp ceph/client/rados_stats.cpp $<TARGET_OBJECTS:rawduck_engine>)
+                 ceph/pushdown/offload_decision.cpp ceph/rados/rados_stats.cpp $<TARGET_OBJECTS:rawduck_engine>)
   rawduck_engine_options(rawduck_engine_tests)
   set_target_properties(rawduck_engine_tests PROPERTIES UNITY_BUILD OFF)
   rawduck_link_module(rawduck_engine_tests)

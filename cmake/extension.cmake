@@ -1,5 +1,5 @@
 # The DuckDB extension in its host form: rawduck.duckdb_extension, the entry object that DuckDB loads, and
-# librawduck_host.so, the extension proper, which takes DuckDB's symbols from the process (src/loader.cpp).
+# librawduck_host.so, the extension proper, which takes DuckDB's symbols from the process (src/extension/loader.cpp).
 set(RAWDUCK_DUCKDB_VERSION v2.0.0)
 set(RAWDUCK_DUCKDB_SOURCE "" CACHE PATH "DuckDB's source (external/duckdb of its sdist); empty: fetched from PyPI")
 
@@ -26,8 +26,8 @@ if(NOT EXISTS "${RAWDUCK_DUCKDB_DIR}/src/include/duckdb.hpp")
                       "name external/duckdb of DuckDB's extracted sdist")
 endif()
 
-file(GLOB RAWDUCK_EXTENSION_SOURCES CONFIGURE_DEPENDS src/extension.cpp src/filesystem/*_file_system.cpp
-     src/filesystem/duckdb_*.cpp src/sql/*.cpp)
+file(GLOB RAWDUCK_EXTENSION_SOURCES CONFIGURE_DEPENDS src/extension/extension.cpp
+     src/extension/file_systems/*.cpp src/extension/sql/*.cpp)
 set(RAWDUCK_OUTPUT_DIR "${CMAKE_BINARY_DIR}/extension")
 
 # What all extensions share, in both forms. DuckDB's headers are not ours to warn about.
@@ -51,12 +51,12 @@ function(rawduck_stamp target file)
     BYPRODUCTS ${file} VERBATIM)
 endfunction()
 
-# The host form of an extension: <name>.duckdb_extension, which finds its host (src/loader.cpp), and beside it
+# The host form of an extension: <name>.duckdb_extension, which finds its host (src/extension/loader.cpp), and beside it
 # lib<target>.so, the extension proper. `hint` ends the message when that cannot be loaded.
 function(rawduck_host_form name target hint)
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${RAWDUCK_OUTPUT_DIR})
   set(loader ${name}_loader)
-  add_library(${loader} MODULE src/loader.cpp)
+  add_library(${loader} MODULE src/extension/loader.cpp)
   target_compile_definitions(${loader} PRIVATE RAWDUCK_DUCKDB_VERSION="${RAWDUCK_DUCKDB_VERSION}"
     RAWDUCK_NAME="${name}" RAWDUCK_ENTRY_POINT=${name}_duckdb_cpp_init RAWDUCK_LOAD_HINT="${hint}")
   target_link_libraries(${loader} PRIVATE ${CMAKE_DL_LIBS})

@@ -3,8 +3,7 @@ find_package(GTest REQUIRED)
 enable_testing()
 file(GLOB RAWDUCK_UNIT_SOURCES CONFIGURE_DEPENDS test/unit/*.cpp)
 # Of what runs inside Ceph, what needs neither Ceph nor DuckDB.
-file(GLOB RAWDUCK_CEPH_BYTES_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp)
-list(APPEND RAWDUCK_CEPH_BYTES_SOURCES ceph/class/footer.cpp)
+file(GLOB RAWDUCK_CEPH_BYTES_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/parquet/*.cpp)
 add_executable(rawduck_unit_tests ${RAWDUCK_UNIT_SOURCES} ${RAWDUCK_CEPH_BYTES_SOURCES})
 target_include_directories(rawduck_unit_tests PRIVATE test/unit ${CMAKE_SOURCE_DIR})
 target_link_libraries(rawduck_unit_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)
@@ -17,7 +16,7 @@ add_dependencies(rawduck_unit_tests xnvme_other_version)
 rawduck_with_xnvme(rawduck_unit_tests $<TARGET_FILE_DIR:rawduck_unit_tests>)
 add_test(NAME unit COMMAND rawduck_unit_tests)
 
-# The engines on an NVMe namespace; scripts/test_nvme.sh runs it in a guest with emulated ones.
+# The engines on an NVMe namespace; test/nvme/run.sh runs it in a guest with emulated ones.
 add_executable(rawduck_nvme_tests test/nvme/nvme_device_test.cpp)
 target_include_directories(rawduck_nvme_tests PRIVATE test/unit)
 target_link_libraries(rawduck_nvme_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)

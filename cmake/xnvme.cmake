@@ -1,4 +1,4 @@
-# The xNVMe engine, an object of its own beside the one that uses it (src/io/engines/xnvme_library.cpp): built where
+# The xNVMe engine, an object of its own beside the one that uses it (src/io/engine/xnvme/xnvme_library.cpp): built where
 # pkg-config finds libxnvme, left out otherwise.
 
 # Puts it into `folder` as well, where `target` is loaded from.
@@ -18,7 +18,7 @@ if(NOT XNVME_FOUND)
 endif()
 message(STATUS "xNVMe: ${XNVME_VERSION} in ${XNVME_LIBDIR}")
 
-add_library(rawduck_xnvme MODULE src/io/engines/xnvme/xnvme_module.cpp)
+add_library(rawduck_xnvme MODULE src/io/engine/xnvme/module/xnvme_module.cpp)
 target_include_directories(rawduck_xnvme PRIVATE src)
 target_link_libraries(rawduck_xnvme PRIVATE PkgConfig::XNVME)
 # It finds the library where it was found now, also after it has been installed into the Python package.

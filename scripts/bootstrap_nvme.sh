@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what scripts/test_nvme.sh needs and this machine lacks: QEMU 10 and a guest kernel from Debian backports,
+# Installs what test/nvme/run.sh needs and this machine lacks: QEMU 10 and a guest kernel from Debian backports,
 # and virtme-ng, which boots that kernel on this machine's own root. Exits with 77, and says why on its last line,
 # where that cannot be done. Prints the path of the guest kernel when everything is there.
 set -euo pipefail

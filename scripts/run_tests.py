@@ -175,7 +175,7 @@ def odr() -> Counts:
 def nvme() -> Counts:
     """In a guest with emulated NVMe devices. The last line of its output sums it up."""
     process = subprocess.Popen(
-        ["scripts/test_nvme.sh"], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        ["test/nvme/run.sh"], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
     )
     last = ""
     for line in process.stdout:

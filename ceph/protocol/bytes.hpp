@@ -1,5 +1,5 @@
-//! Little-endian integers and length-prefixed strings. The reader never reads outside and throws
-//! ProtocolError.
+//! Little-endian integers and length-prefixed strings. The
+//! reader never reads outside and throws ProtocolError.
 #pragma once
 
 #include <cstdint>

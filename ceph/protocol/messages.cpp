@@ -1,7 +1,7 @@
 #include "ceph/protocol/messages.hpp"
 
 #include "ceph/protocol/bytes.hpp"
-#include "volume/format/crc32c.hpp"
+#include "common/crc32c.hpp"
 
 namespace rawduck_ceph {
 

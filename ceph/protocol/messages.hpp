@@ -49,9 +49,9 @@ struct RequestOrder {
     bool nulls_first = false;
 };
 
-//! The pushed part of a query: SELECT outputs FROM object WHERE filter [GROUP BY the first `group_count`
-//! outputs] [ORDER BY order] [LIMIT limit]. The pieces are SQL expressions over `columns`; the class builds
-//! the statement.
+//! The pushed part of a query: SELECT outputs FROM object WHERE filter [GROUP
+//! BY the first `group_count` outputs] [ORDER BY order] [LIMIT limit]. The
+//! pieces are SQL expressions over `columns`; the class builds the statement.
 struct Request {
     static constexpr uint64_t NO_LIMIT = UINT64_MAX;
 

@@ -1,7 +1,7 @@
 #include "ceph/pushdown/object_calls.hpp"
 
-#include "ceph/client/rados_error.hpp"
 #include "ceph/protocol/bytes.hpp"
+#include "ceph/rados/rados_error.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,8 +1,8 @@
 //! Asks the object class about many objects at the same time. Needs no DuckDB.
 #pragma once
 
-#include "ceph/client/rados_pool.hpp"
 #include "ceph/protocol/messages.hpp"
+#include "ceph/rados/rados_pool.hpp"
 
 #include <chrono>
 #include <condition_variable>

@@ -41,12 +41,12 @@ struct Summaries {
 };
 
 Summaries &TheSummaries() {
-    static Summaries summaries;
+    static auto &summaries = *new Summaries;
     return summaries;
 }
 
-//! Null where the object is no Parquet file that we understand. `tail`: as much of the object's end as is
-//! known already.
+//! Null where the object is no Parquet file that we understand.
+//! `tail`: as much of the object's end as is known already.
 std::shared_ptr<const ParquetSummary> Fetch(const CallTarget &target, const ObjectStatus &status,
                                             std::string tail) {
     auto read = [&](uint64_t length) {

@@ -2,7 +2,7 @@
 //! are, how large columns are. Rough, but from the object's own metadata rather than from nothing.
 #pragma once
 
-#include "ceph/protocol/parquet_summary.hpp"
+#include "ceph/parquet/parquet_summary.hpp"
 #include "ceph/pushdown/object_calls.hpp"
 #include "ceph/pushdown/offload_decision.hpp"
 #include "ceph/pushdown/pushed_query.hpp"
@@ -17,8 +17,8 @@ class ObjectEstimate {
     ObjectEstimate(duckdb::ClientContext &context, const duckdb::LogicalGet &get, CallTarget first);
 
     bool IsOf(const duckdb::LogicalGet &get) const { return &get == &get_; }
-    //! False where the object has no metadata that we understand; then nothing else may be asked but
-    //! ObjectBytes().
+    //! False where the object has no metadata that we understand;
+    //! then nothing else may be asked but ObjectBytes().
     bool Known() const { return summary_ != nullptr; }
     uint64_t ObjectBytes() const { return object_bytes_; }
     uint64_t Rows() const { return summary_->rows; }
@@ -26,8 +26,8 @@ class ObjectEstimate {
     uint64_t ColumnBytes(const Request &request) const;
     //! How many of the rows get through all of these filters, between 0 and 1.
     double Selectivity(const std::vector<const duckdb::Expression *> &filters) const;
-    //! The most groups by these expressions that one object can have, when it has that many rows. False:
-    //! nobody knows.
+    //! The most groups by these expressions that one object can
+    //! have, when it has that many rows. False: nobody knows.
     bool Groups(const std::vector<const duckdb::Expression *> &by, uint64_t rows, uint64_t &groups) const;
     //! Reads up to 512 KiB of the object, and throws them away, to learn how fast the link is. Throws Error.
     void TryLink() const;

@@ -9,8 +9,8 @@ namespace rawduck_ceph {
 
 namespace {
 
-//! An answer has to be this much smaller than the columns: the OSD's work is not free, and estimates are
-//! rough.
+//! An answer has to be this much smaller than the columns:
+//! the OSD's work is not free, and estimates are rough.
 constexpr uint64_t ADVANTAGE = 2;
 //! Answers of this size are never too large, however small the columns are.
 constexpr uint64_t SMALL_REPLY_BYTES = 16 * 1024;
@@ -38,7 +38,7 @@ struct Learned {
 };
 
 Learned &TheLearned() {
-    static Learned learned;
+    static auto &learned = *new Learned;
     return learned;
 }
 

@@ -4,8 +4,8 @@
 //! expected to be done sooner.
 #pragma once
 
-#include "ceph/client/rados_stats.hpp"
 #include "ceph/protocol/messages.hpp"
+#include "ceph/rados/rados_stats.hpp"
 
 #include "duckdb/common/types.hpp"
 

@@ -15,7 +15,7 @@ struct Log {
 };
 
 Log &TheLog() {
-    static Log log;
+    static auto &log = *new Log;
     return log;
 }
 

@@ -173,8 +173,8 @@ class OffloadRewriter {
     //! Decides, and makes the scan's data when the decision is to push. Null: it is not.
     unique_ptr<OffloadBindData> Decided(Attempt &attempt, PushedQuery &query, uint64_t rows_out,
                                         bool rows_known);
-    //! Puts a scan of the pushed query in the place of `top`, the scan or a filter above it; the columns keep
-    //! their bindings.
+    //! Puts a scan of the pushed query in the place of `top`, the
+    //! scan or a filter above it; the columns keep their bindings.
     void Replace(Attempt &attempt, unique_ptr<LogicalOperator> &top, unique_ptr<OffloadBindData> data);
     //! The columns that `top`, the scan or a filter above it, hands on.
     void AddScanOutputs(Attempt &attempt, LogicalOperator &top, PushedQuery &query,

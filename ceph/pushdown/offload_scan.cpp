@@ -111,8 +111,8 @@ void Learn(const OffloadBindData &data, OffloadGlobalState &global, const CallAn
     }
 }
 
-//! Remembers whether the OSDs of a pool answer at all. One that does not is no reason to leave the others
-//! alone.
+//! Remembers whether the OSDs of a pool answer at all. One
+//! that does not is no reason to leave the others alone.
 void LearnAvailability(const OffloadBindData &data, OffloadGlobalState &global, const CallTarget &target,
                        const CallAnswer &answer) {
     if (answer.answered) {

@@ -18,8 +18,8 @@ struct OffloadBindData final : duckdb::TableFunctionData {
     //! Which output stands for each column of the scan; NO_OUTPUT for a column that is only filtered by.
     static constexpr size_t NO_OUTPUT = SIZE_MAX;
     std::vector<size_t> outputs;
-    //! Names in the object and types of the scan's columns, for filters of joins; empty where there can be
-    //! none.
+    //! Names in the object and types of the scan's columns,
+    //! for filters of joins; empty where there can be none.
     std::vector<RequestColumn> columns;
     CallLimits limits;
     std::shared_ptr<ScanRecord> record;

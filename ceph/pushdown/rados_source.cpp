@@ -1,8 +1,8 @@
 #include "ceph/pushdown/rados_source.hpp"
 
-#include "ceph/client/rados_path.hpp"
-#include "ceph/filesystem/rados_connections.hpp"
+#include "ceph/files/rados_connections.hpp"
 #include "ceph/pushdown/pushed_query.hpp"
+#include "ceph/rados/rados_path.hpp"
 
 #include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/main/client_data.hpp"

@@ -16,8 +16,8 @@ class ChunkWriter {
     void Add(duckdb::DataChunk &chunk);
     //! Bytes so far, before compression.
     uint64_t Bytes() const { return stream_.GetPosition(); }
-    //! Fills format, rows, sizes and payload of the reply. Sends plain chunks when LZ4 would not make them
-    //! smaller.
+    //! Fills format, rows, sizes and payload of the reply.
+    //! Sends plain chunks when LZ4 would not make them smaller.
     void Finish(ReplyFormat format, Reply &reply);
 
   private:

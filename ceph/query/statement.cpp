@@ -27,7 +27,7 @@ using duckdb::unique_ptr;
 
 //! Deterministic, without access to anything but their arguments, and with results that are about as long as
 //! their arguments at most: a request cannot blow up a row.
-const std::unordered_set<std::string> ALLOWED_FUNCTIONS = {
+const auto &ALLOWED_FUNCTIONS = *new const std::unordered_set<std::string>{
     // operators
     "+", "-", "*", "/", "//", "%", "~~", "!~~", "~~~", "~~*", "!~~*", "like_escape", "not_like_escape",
     "ilike_escape", "not_ilike_escape",
@@ -42,7 +42,7 @@ const std::unordered_set<std::string> ALLOWED_FUNCTIONS = {
     // aggregates
     "sum", "sum_no_overflow", "count", "count_star", "min", "max", "bool_and", "bool_or"};
 
-const std::unordered_set<std::string> ALLOWED_TYPES = {
+const auto &ALLOWED_TYPES = *new const std::unordered_set<std::string>{
     "boolean",  "tinyint",   "smallint",    "integer",      "bigint",       "hugeint",
     "utinyint", "usmallint", "uinteger",    "ubigint",      "float",        "double",
     "real",     "decimal",   "varchar",     "date",         "time",         "timestamp",

@@ -1,7 +1,7 @@
-//! From a request to the one statement that it stands for. What the request contains are expressions; they
-//! are parsed one by one and only what is on the list below is let through, so that no request can reach
-//! anything but the columns of its object. The client builds from the same function what it reads itself
-//! instead.
+//! From a request to the one statement that it stands for. What the request contains
+//! are expressions; they are parsed one by one and only what is on the list below is
+//! let through, so that no request can reach anything but the columns of its object.
+//! The client builds from the same function what it reads itself instead.
 #pragma once
 
 #include "ceph/protocol/messages.hpp"

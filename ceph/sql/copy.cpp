@@ -1,8 +1,8 @@
-//! COPY ... TO 'rados://<pool>/<prefix>': a table becomes objects of a good size, each a Parquet file by
-//! itself.
+//! COPY ... TO 'rados://<pool>/<prefix>': a table becomes
+//! objects of a good size, each a Parquet file by itself.
 #include "ceph/sql/functions.hpp"
 
-#include "ceph/client/rados_path.hpp"
+#include "ceph/rados/rados_path.hpp"
 
 #include "duckdb/main/config.hpp"
 #include "duckdb/main/database.hpp"
@@ -17,8 +17,8 @@ using duckdb::idx_t;
 //! A file is closed after the row group with which it reaches this size, so that objects have 8 to 16 MB:
 //! large enough that an OSD's time goes into data, small enough that a table spreads over all OSDs.
 constexpr idx_t OBJECT_BYTES = 8 * 1000 * 1000;
-//! Of a row group in memory. Keeps rows that are wide from making one row group that is too large for an
-//! object.
+//! Of a row group in memory. Keeps rows that are wide from
+//! making one row group that is too large for an object.
 constexpr idx_t ROW_GROUP_BYTES = 32 << 20;
 
 bool EndsWith(const std::string &text, const std::string &suffix) {
@@ -30,8 +30,8 @@ void PlanObjects(duckdb::LogicalCopyToFile &copy) {
     if (!IsRadosPath(copy.file_path)) {
         return;
     }
-    // DuckDB writes beside an existing local file and renames. Objects are replaced in one step, and have no
-    // rename.
+    // DuckDB writes beside an existing local file and renames.
+    // Objects are replaced in one step, and have no rename.
     copy.use_tmp_file = false;
     const bool named_whole = EndsWith(copy.file_path, "." + copy.file_extension);
     const bool has_own_plan = copy.rotate || copy.per_thread_output || copy.partition_output;

@@ -3,7 +3,7 @@
 #include "ceph/sql/visible.hpp"
 
 #include "ceph/pushdown/offload_log.hpp"
-#include "sql/row_function.hpp"
+#include "extension/sql/row_function.hpp"
 
 namespace rawduck_ceph {
 

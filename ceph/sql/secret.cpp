@@ -1,8 +1,8 @@
 //! Secrets of TYPE rados: which cluster, and as whom.
 #include "ceph/sql/functions.hpp"
 
-#include "ceph/client/rados_path.hpp"
-#include "ceph/filesystem/rados_connections.hpp"
+#include "ceph/files/rados_connections.hpp"
+#include "ceph/rados/rados_path.hpp"
 
 #include "duckdb/common/file_system.hpp"
 #include "duckdb/common/string_util.hpp"
@@ -19,8 +19,8 @@ using duckdb::Value;
 
 constexpr const char *PARAMETERS[] = {"conf", "cluster", "user", "keyring", "key", "mon_host"};
 
-//! librados reads these files by itself. Asking whether they are there makes DuckDB refuse those that its
-//! settings forbid.
+//! librados reads these files by itself. Asking whether they are
+//! there makes DuckDB refuse those that its settings forbid.
 void RequireAccessToFiles(duckdb::ClientContext &context, const duckdb::CreateSecretInput &input) {
     for (auto *parameter : {"conf", "keyring"}) {
         const auto named = input.options.find(parameter);

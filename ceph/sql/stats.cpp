@@ -2,9 +2,9 @@
 #include "ceph/sql/functions.hpp"
 #include "ceph/sql/visible.hpp"
 
-#include "ceph/client/rados_path.hpp"
-#include "ceph/client/rados_stats.hpp"
-#include "sql/row_function.hpp"
+#include "ceph/rados/rados_path.hpp"
+#include "ceph/rados/rados_stats.hpp"
+#include "extension/sql/row_function.hpp"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
 #include "io/block_io.hpp"
 
-#include "common/at_exit.hpp"
 #include "common/error.hpp"
-#include "device/fork_generation.hpp"
-#include "io/request_run.hpp"
-#include "io/shared_queues.hpp"
-#include "io/thread_queues.hpp"
+#include "common/process/at_exit.hpp"
+#include "common/process/fork_generation.hpp"
+#include "io/queue/request_run.hpp"
+#include "io/queue/shared_queues.hpp"
+#include "io/queue/thread_queues.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -145,8 +145,8 @@ BlockIo::~BlockIo() {
         Abandon(state_->queues);
         return;
     }
-    // The device is closed when this returns, even if an exiting thread holds on to the queues for a moment
-    // more.
+    // The device is closed when this returns, even if an
+    // exiting thread holds on to the queues for a moment more.
     state_->queues->Close();
 }
 

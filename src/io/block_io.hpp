@@ -1,25 +1,18 @@
-//! Reads and writes of any length on a device: splits requests into commands, keeps them in flight together
-//! on the queue that the strategy picks, bounces what is not aligned, retries what came back short, and
-//! counts.
+//! Reads and writes of any length on a device: splits requests into commands,
+//! keeps them in flight together on the queue that the strategy picks,
+//! bounces what is not aligned, retries what came back short, and counts.
 #pragma once
 
-#include "io/device.hpp"
-#include "io/io_stats.hpp"
-#include "io/placement.hpp"
+#include "io/device/device.hpp"
+#include "io/request/io_stats.hpp"
+#include "io/request/placement.hpp"
+#include "io/request/segment.hpp"
 #include "io/reread_buffer.hpp"
 
 #include <memory>
 #include <vector>
 
 namespace rawduck {
-
-//! Element of a scatter list: contiguous on the device and in memory.
-struct Segment {
-    uint64_t device_offset = 0; //!< bytes, a multiple of the LBA size
-    char *data = nullptr;       //!< any alignment; bounced when the device cannot take it
-    uint64_t length = 0;        //!< bytes, a multiple of the LBA size
-    PlacementClass placement = PlacementClass::DATABASE; //!< of a write
-};
 
 struct Request {
     Opcode opcode = Opcode::READ;
@@ -31,7 +24,7 @@ struct Request {
     bool reread = false;
 };
 
-//! How the threads that use a device share its queues (io/queue_strategy.hpp).
+//! How the threads that use a device share its queues (io/queue/queue_strategy.hpp).
 enum class QueueMode {
     SYNC,   //!< each thread sends one command and waits for it before the next
     SINGLE, //!< one queue for all threads, behind a lock

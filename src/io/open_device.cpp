@@ -1,16 +1,18 @@
+#include "io/open_device.hpp"
+
 //! OpenDevice: which engine serves a target.
 #include "common/error.hpp"
-#include "device/nvme_node.hpp"
-#include "device/open_target.hpp"
-#include "device/sysfs.hpp"
-#include "io/device.hpp"
-#include "io/engines/io_uring.hpp"
-#include "io/engines/io_uring_cmd.hpp"
-#include "io/engines/memory.hpp"
-#include "io/engines/nvme_ioctl.hpp"
-#include "io/engines/posix.hpp"
-#include "io/engines/simulated.hpp"
-#include "io/engines/xnvme.hpp"
+#include "io/device/memory_device.hpp"
+#include "io/device/simulated/simulated_device.hpp"
+#include "io/engine/io_uring.hpp"
+#include "io/engine/io_uring_cmd.hpp"
+#include "io/engine/nvme_ioctl.hpp"
+#include "io/engine/posix.hpp"
+#include "io/engine/xnvme/xnvme.hpp"
+#include "target/inspect.hpp"
+#include "target/nvme/nvme_node.hpp"
+#include "target/open_target.hpp"
+#include "target/system/sysfs.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -3,7 +3,7 @@
 //! for each of these once more. A file system would still have them in the page cache.
 #pragma once
 
-#include "common/aligned_buffer.hpp"
+#include "common/memory/aligned_buffer.hpp"
 #include "common/units.hpp"
 
 #include <list>

@@ -1,14 +1,15 @@
 #include "volume/check.hpp"
 
 #include "common/error.hpp"
-#include "device/target_lock.hpp"
-#include "volume/metadata_log.hpp"
+#include "io/open_device.hpp"
+#include "target/lock/target_lock.hpp"
+#include "volume/log/load_image.hpp"
+#include "volume/log/metadata_log.hpp"
+#include "volume/log/salvage_read.hpp"
 #include "volume/registry.hpp"
-#include "volume/salvage_read.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 
 namespace rawduck {
 
@@ -108,16 +109,6 @@ void ReportSpace(const VolumeImage &image, std::vector<CheckFinding> &findings) 
          ""});
 }
 
-//! A lock of this process would only say that this process holds one.
-void RequireIdle(const Target &target, const char *what, const std::function<bool(const Volume &)> &busy) {
-    const VolumePin mounted = MountedVolume(target.identity);
-    if (mounted && busy(*mounted)) {
-        throw Error(ErrorCode::LOCKED, target.name + ": it cannot be " + what +
-                                           " while something on it is open in this process; DETACH every "
-                                           "database on it (and move temp_directory elsewhere) first");
-    }
-}
-
 // As a mount that writes would: everything that is written is a new epoch, with the state as it is and an
 // empty log. Superblocks change in no other way, so that what a damaged one may have begun stays invalid.
 void BeginEpoch(BlockIo &io, const VolumeImage &image) {
@@ -129,7 +120,7 @@ void BeginEpoch(BlockIo &io, const VolumeImage &image) {
 
 std::vector<std::string> RepairVolume(const std::string &target_name) {
     const Target target = ResolveTarget(target_name);
-    RequireIdle(target, "repaired", [](const Volume &) { return true; });
+    const TargetReservation reservation(target, "repaired");
     TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
     DeviceOptions options;
     options.lock = &lock;
@@ -155,11 +146,9 @@ std::vector<std::string> RepairVolume(const std::string &target_name) {
     return done;
 }
 
-std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
-    const Target target = ResolveTarget(target_name);
-    if (!IsInProcess(target.kind)) { // which has no lock that would be in the way
-        RequireIdle(target, "checked", [](const Volume &volume) { return volume.Info().writable; });
-    }
+namespace {
+
+std::vector<CheckFinding> Examine(const Target &target) {
     TargetLock lock(target, TargetLock::Mode::SHARED);
     DeviceOptions options;
     options.read_only = true;
@@ -178,6 +167,20 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
         }
         findings.push_back({Severity::ERROR, "volume", error.what(), ""});
     }
+    return findings;
+}
+
+} // namespace
+
+std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
+    const Target target = ResolveTarget(target_name);
+    const TargetReservation reservation(target, "checked", TargetReservation::WhenMounted::SHARE);
+    const VolumePin &mounted = reservation.Mounted();
+    if (!mounted || IsInProcess(target.kind)) { // which has no lock that would be in the way
+        return Examine(target);
+    }
+    std::vector<CheckFinding> findings;
+    mounted->WhileNobodyWrites("checked", [&] { findings = Examine(target); });
     return findings;
 }
 

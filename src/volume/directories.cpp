@@ -1,6 +1,7 @@
 #include "volume/volume.hpp"
 
 #include "common/error.hpp"
+#include "volume/names/file_name.hpp"
 #include "volume/volume_state.hpp"
 
 #include <algorithm>
@@ -47,8 +48,14 @@ bool Volume::RemoveDirectory(const std::string &name, bool recursive) {
             return false;
         }
         const std::string prefix = name + "/";
-        auto entry = state_->names.lower_bound(prefix);
-        while (entry != state_->names.end() && entry->first.compare(0, prefix.size(), prefix) == 0) {
+        const auto begin = state_->names.lower_bound(prefix);
+        const auto is_below = [&](VolumeState::Names::iterator entry) {
+            return entry != state_->names.end() && entry->first.compare(0, prefix.size(), prefix) == 0;
+        };
+        for (auto entry = begin; is_below(entry); ++entry) {
+            state_->RequireRemovable(*entry->second);
+        }
+        for (auto entry = begin; is_below(entry);) {
             ticket = std::max(ticket, state_->QueueRemove(entry++));
         }
         auto itself = state_->names.find(name);

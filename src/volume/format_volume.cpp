@@ -1,16 +1,24 @@
-#include "common/aligned_buffer.hpp"
-#include "common/at_exit.hpp"
 #include "common/clock.hpp"
 #include "common/error.hpp"
-#include "device/target_lock.hpp"
+#include "common/memory/aligned_buffer.hpp"
+#include "common/process/at_exit.hpp"
+#include "io/device/memory_device.hpp"
+#include "io/open_device.hpp"
+#include "target/inspect.hpp"
+#include "target/lock/target_lock.hpp"
+#include "target/occupants/claim_check.hpp"
+#include "target/occupants/occupants.hpp"
 #include "volume/format/superblock.hpp"
+#include "volume/registry.hpp"
 #include "volume/volume.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <functional>
 #include <optional>
+#include <set>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -21,10 +29,6 @@ namespace {
 
 //! Written at once where zeros are written.
 constexpr uint64_t ZEROS_BYTES = 4 * MIB;
-
-bool IsMemoryName(const std::string &name) {
-    return name.rfind("memory:", 0) == 0;
-}
 
 //! A regular file that is made, or made longer, for a volume. Undone unless Keep is called.
 class PreparedFile {
@@ -62,7 +66,15 @@ class PreparedFile {
             ThrowNoRoom(size_bytes, failed);
         }
     }
+    //! `fd` is the file, locked. Until then others may have made it their own: it is not ours to remove when it
+    //! holds anything.
+    void Locked(int fd) {
+        struct stat status;
+        created_ = created_ && fstat(fd, &status) == 0 && status.st_size == 0;
+    }
     void Keep() { kept_ = true; }
+    //! The file may have become a volume of the new length.
+    void KeepLength() { grown_fd_ = -1; }
     //! To be called while the file is locked.
     void Undo() {
         if (created_ && !kept_) {
@@ -112,14 +124,29 @@ void WriteUnit(BlockIo &io, uint64_t unit, const void *content) {
     io.Write(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE, PlacementClass::METADATA);
 }
 
-void FormatMemory(const std::string &target_name, const FormatOptions &options) {
-    const std::string name = target_name.substr(strlen("memory:"));
-    if (MemoryTargetExists(name) && !options.force) {
-        throw Error(ErrorCode::EXISTS, target_name +
+//! False when it cannot be read.
+bool ReadUnit(BlockIo &io, uint64_t unit, Superblock *content) {
+    AlignedBuffer buffer(UNIT_SIZE);
+    try {
+        io.Read(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE);
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::IO) {
+            throw;
+        }
+        return false;
+    }
+    memcpy(content, buffer.Data(), UNIT_SIZE);
+    return true;
+}
+
+//! A new memory target in the place of what is there.
+void RenewMemory(const Target &target, const FormatOptions &options) {
+    if (MemoryTargetExists(target.path) && !options.force) {
+        throw Error(ErrorCode::EXISTS, target.name +
                                            ": refused to format: it exists already in this process; to "
                                            "empty it, say force := true");
     }
-    DropMemoryTarget(name);
+    DropMemoryTarget(target.path);
     MemoryTargetOptions memory;
     memory.capacity_bytes = options.size_bytes == 0 ? GIB : options.size_bytes;
     memory.lba_size = options.lba_size == 0 ? 4096 : options.lba_size;
@@ -127,7 +154,7 @@ void FormatMemory(const std::string &target_name, const FormatOptions &options) 
         MakeSuperblock(memory.capacity_bytes, memory.lba_size, Uuid{}, "",
                        0); // throws the error that says why
     }
-    CreateMemoryTarget(name, memory);
+    CreateMemoryTarget(target.path, memory);
 }
 
 void CheckFormatOptions(const std::string &target_name, const FormatOptions &options) {
@@ -195,11 +222,10 @@ void RequireWritable(const Target &target, bool read_only) {
     }
 }
 
-// In a file whose blocks are only reserved, the file system has to note durably which of them have been
-// written: one more write of its journal for each commit. The blocks of the metadata areas have been, after
-// this.
-void WriteMetadataAreas(BlockIo &io, uint32_t lba_size, uint64_t capacity_bytes) {
-    const Superblock layout = MakeSuperblock(capacity_bytes, lba_size, Uuid{}, "", 0);
+// In a file whose blocks are only reserved, the file system has to note
+// durably which of them have been written: one more write of its journal
+// for each commit. The blocks of the metadata areas have been, after this.
+void WriteMetadataAreas(BlockIo &io, const Superblock &layout) {
     AlignedBuffer zeros;
     zeros.AppendZeros(ZEROS_BYTES);
     for (const uint64_t start : layout.metadata_start) {
@@ -212,6 +238,45 @@ void WriteMetadataAreas(BlockIo &io, uint32_t lba_size, uint64_t capacity_bytes)
     io.Flush();
 }
 
+//! The units behind unit 0 in which a superblock may lie that this or an earlier volume has written, as a
+//! mount would look for it: at the end of the new volume, of the old one, and of the target.
+std::set<uint64_t> PlacesOfSuperblocks(BlockIo &io, const Superblock &fresh) {
+    const uint64_t capacity = io.Caps().capacity_bytes;
+    std::set<uint64_t> places = {fresh.capacity_units - 1, capacity / UNIT_SIZE - 1};
+    Superblock old;
+    bool unsupported = false;
+    if (ReadUnit(io, 0, &old) && ExamineSuperblock(old, capacity, unsupported).empty()) {
+        places.insert(old.capacity_units - 1);
+    }
+    return places;
+}
+
+//! From here on the old volume depends on its superblock 0, and on nothing else: what else it holds is left
+//! alone, because it goes on to exist if this is interrupted. Nothing of it can be chosen once that is gone,
+//! whatever length the target has then.
+void WipeSuperblocks(BlockIo &io, const Superblock &fresh) {
+    const char zeros[UNIT_SIZE] = {};
+    const uint64_t end = io.Caps().capacity_bytes / UNIT_SIZE - 1; // holds no file of any volume
+    for (const uint64_t place : PlacesOfSuperblocks(io, fresh)) {
+        Superblock found;
+        if (place == end || !ReadUnit(io, place, &found) ||
+            memcmp(found.magic, SUPERBLOCK_MAGIC, sizeof(SUPERBLOCK_MAGIC)) == 0) {
+            WriteUnit(io, place, zeros);
+        }
+    }
+    io.Flush();
+}
+
+//! With the first of them the target is the new, empty volume, and what it was is gone. With the second it
+//! outlives damage to the first.
+void WriteSuperblocks(BlockIo &io, const Superblock &sb, const std::function<void()> &between) {
+    WriteUnit(io, 0, &sb);
+    io.Flush();
+    between();
+    WriteUnit(io, sb.capacity_units - 1, &sb);
+    io.Flush();
+}
+
 } // namespace
 
 uint32_t DefaultLbaSize(TargetKind kind, uint32_t device_lba, uint32_t physical_block_size) {
@@ -219,40 +284,47 @@ uint32_t DefaultLbaSize(TargetKind kind, uint32_t device_lba, uint32_t physical_
     return any || physical_block_size >= UNIT_SIZE ? UNIT_SIZE : device_lba;
 }
 
-// Superblock 1 goes first and comes back last: whenever this is interrupted, the target is either what it was
-// (by superblock 0) or the new, empty volume.
 void Volume::FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size,
                           uint64_t capacity_bytes) {
     const Superblock sb = MakeSuperblock(capacity_bytes == 0 ? io.Caps().capacity_bytes : capacity_bytes,
                                          lba_size, MakeUuid(), options.label, NowUs());
-    const char zeros[UNIT_SIZE] = {};
-    WriteUnit(io, sb.capacity_units - 1, zeros);
-    io.Flush();
-    WriteUnit(io, 0, &sb);
-    io.Flush();
-    WriteUnit(io, sb.capacity_units - 1, &sb);
-    io.Flush();
+    WipeSuperblocks(io, sb);
+    WriteSuperblocks(io, sb, [] {});
+}
+
+void Volume::FormatNewMemory(const Target &target, uint64_t size_bytes) {
+    FormatOptions options;
+    options.size_bytes = size_bytes;
+    CheckFormatOptions(target.name, options);
+    RenewMemory(target, options);
+    BlockIo io(OpenDevice(target, DeviceOptions()), BlockIoOptions(), target.name,
+               std::make_shared<IoStats>());
+    FormatDevice(io, options, ChooseLbaSize(target, options, io.Caps().lba_size));
 }
 
 // Locked first, then looked at, then changed. What can be refused is refused before anything is changed; a
 // file that was made is removed again, and one that was made longer gets its old length back.
 void Volume::Format(const std::string &target_name, const FormatOptions &options) {
     CheckFormatOptions(target_name, options);
-    if (IsMemoryName(target_name)) {
-        FormatMemory(target_name, options);
-    }
     std::optional<PreparedFile> file;
     if (IsToBeMade(target_name, options)) {
         file.emplace(target_name);
     }
     const Target target = ResolveTarget(target_name);
     const bool is_file = target.kind == TargetKind::REGULAR_FILE;
+    const TargetReservation reservation(target, "formatted");
+    if (target.kind == TargetKind::MEMORY) {
+        RenewMemory(target, options);
+    }
     TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
     const AtExit undo([&file] {
         if (file) {
             file->Undo();
         }
     });
+    if (file) {
+        file->Locked(lock.DescriptorOf(target));
+    }
     RefuseOccupied(target, options.force);
     const uint64_t size_bytes = AlignDown(options.size_bytes, UNIT_SIZE);
     if (is_file && size_bytes != 0) {
@@ -272,10 +344,19 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
     RequireWritable(target, io.Caps().read_only);
     const uint32_t lba_size = ChooseLbaSize(target, options, io.Caps().lba_size);
     const uint64_t capacity_bytes = is_file && size_bytes != 0 ? size_bytes : io.Caps().capacity_bytes;
-    FormatDevice(io, options, lba_size, capacity_bytes);
+    const Superblock sb = MakeSuperblock(capacity_bytes, lba_size, MakeUuid(), options.label, NowUs());
+    WipeSuperblocks(io, sb);
+    if (file) {
+        file->KeepLength();
+    }
+    WriteSuperblocks(io, sb, [&] {
+        if (is_file) {
+            ShortenFile(target, lock.DescriptorOf(target), capacity_bytes);
+            io.Flush(); // superblock 1 is looked for at the end of the file
+        }
+    });
     if (is_file) {
-        WriteMetadataAreas(io, lba_size, capacity_bytes);
-        ShortenFile(target, lock.DescriptorOf(target), capacity_bytes);
+        WriteMetadataAreas(io, sb);
     }
     if (file) {
         file->Keep();

@@ -1,5 +1,8 @@
+#include "volume/open_file.hpp"
+
 #include "common/error.hpp"
 #include "common/invariant.hpp"
+#include "volume/names/file_name.hpp"
 #include "volume/volume_state.hpp"
 
 #include <exception>
@@ -21,7 +24,7 @@ template <class STEP> void Attempt(std::exception_ptr &failure, STEP &&step) {
 
 } // namespace
 
-OpenFile::OpenFile(std::shared_ptr<Volume> volume, std::shared_ptr<File> file, OpenMode mode)
+OpenFile::OpenFile(std::shared_ptr<VolumeState> volume, std::shared_ptr<File> file, OpenMode mode)
     : volume_(std::move(volume)), file_(std::move(file)), mode_(mode) {}
 
 OpenFile::~OpenFile() {
@@ -40,18 +43,18 @@ uint64_t OpenFile::Read(void *data, uint64_t length, uint64_t offset) {
 void OpenFile::RequireWrite() const {
     if (!mode_.write) {
         throw Error(ErrorCode::READ_ONLY,
-                    volume_->state_->target.name + ": \"" + file_->Name() + "\" is open for reading only");
+                    volume_->target.name + ": \"" + file_->Name() + "\" is open for reading only");
     }
     if (file_->IsTemp() && TemporaryNameOf(file_->Name()) == TemporaryName::OWNER) {
         throw Error(ErrorCode::UNSUPPORTED,
-                    volume_->state_->target.name + ": \"" + file_->Name() +
+                    volume_->target.name + ": \"" + file_->Name() +
                         "\" is the name of the mark that DuckDB sets beside its temporary "
                         "files, which stays empty; write to another name");
     }
-    const std::string poisoned = volume_->state_->log.Poisoned();
+    const std::string poisoned = volume_->log.Poisoned();
     if (!poisoned.empty()) {
         throw Error(ErrorCode::POISONED,
-                    volume_->state_->target.name + ": cannot write to \"" + file_->Name() +
+                    volume_->target.name + ": cannot write to \"" + file_->Name() +
                         "\": the volume takes no more writes after an earlier failure (" + poisoned + ")");
     }
 }
@@ -96,8 +99,8 @@ void OpenFile::Close() {
         return;
     }
     const std::shared_ptr<File> file = std::move(file_);
-    const std::shared_ptr<Volume> volume = std::move(volume_);
-    VolumeState &state = *volume->state_;
+    const std::shared_ptr<VolumeState> volume = std::move(volume_);
+    VolumeState &state = *volume;
     std::exception_ptr failure;
     bool last_writer = false;
     if (mode_.write) {
@@ -105,7 +108,9 @@ void OpenFile::Close() {
         RAWDUCK_INVARIANT(file->writers > 0, "every writer is counted");
         last_writer = --file->writers == 0;
     }
-    if (last_writer && !file->Removed()) {
+    if (last_writer && file->Removed()) {
+        Attempt(failure, [&] { file->GiveBackReservation(); });
+    } else if (last_writer) {
         Attempt(failure, [&] { file->Sync(); });
         Attempt(failure, [&] { file->ReleaseReservation(); });
     }
@@ -119,7 +124,9 @@ void OpenFile::Close() {
         file->shared_locks -= mode_.lock == OpenMode::Lock::SHARED ? 1 : 0;
         state.open_handles--;
         if (--file->handles == 0 && file->Removed()) {
-            freed = file->TakeExtents();
+            state.removed_files.erase(file);
+            // Without memory for it the next mount finds this space again.
+            Attempt(failure, [&] { freed = file->TakeExtents(); });
         }
     }
     if (file->IsTemp()) {

@@ -1,14 +1,18 @@
 #include "volume/registry.hpp"
 
+#include "common/error.hpp"
 #include "common/invariant.hpp"
-#include "device/fork_generation.hpp"
-#include "device/open_target.hpp"
+#include "common/process/fork_generation.hpp"
+#include "io/device/memory_device.hpp"
+#include "target/open_target.hpp"
+#include "volume/open_here.hpp"
 
 #include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
 #include <sys/stat.h>
+#include <thread>
 
 namespace rawduck {
 
@@ -19,11 +23,12 @@ namespace {
 //!   (absent) --PinVolume--> MOUNTING --mounted--> MOUNTED --last pin dropped, idle--> UNMOUNTING -->
 //!   (absent)
 //!                              `--failed--> (absent)
+//!   (absent) --TargetReservation--> RESERVED --its end--> (absent)
 //!
-//! Mounting and unmounting are done without the registry's mutex, because a device that hangs may keep them
-//! for long; whoever wants the same target waits, whoever wants another one does not.
+//! All of that is done without the registry's mutex, because a device that hangs may take long; whoever wants
+//! the same target waits, whoever wants another one does not.
 struct Mount {
-    enum class State { MOUNTING, MOUNTED, UNMOUNTING } state = State::MOUNTING;
+    enum class State { MOUNTING, MOUNTED, UNMOUNTING, RESERVED } state = State::MOUNTING;
     std::shared_ptr<Volume> volume; //!< while MOUNTED
     uint64_t pins = 0;
 };
@@ -112,6 +117,23 @@ VolumePin PinMounted(Registry &registry, const std::string &identity) {
     return VolumePin(found->second.volume);
 }
 
+//! Makes an entry for a target that has none. An empty pin;
+//! or that of the mounted volume, and then there is none.
+VolumePin PinOrEnter(Registry &registry, const std::string &identity, Mount::State state) {
+    std::unique_lock<std::mutex> lock(registry.mutex);
+    for (;;) {
+        if (VolumePin pin = PinMounted(registry, identity)) {
+            return pin;
+        }
+        const auto [entry, is_new] = registry.volumes.emplace(identity, Mount());
+        if (is_new) {
+            entry->second.state = state;
+            return VolumePin();
+        }
+        registry.changed.wait(lock);
+    }
+}
+
 //! Of a target that is MOUNTING.
 VolumePin FinishMount(Registry &registry, const Target &target, std::shared_ptr<Volume> volume) {
     std::lock_guard<std::mutex> guard(registry.mutex);
@@ -124,15 +146,16 @@ VolumePin FinishMount(Registry &registry, const Target &target, std::shared_ptr<
     return PinMounted(registry, target.identity);
 }
 
-void GiveUpMount(Registry &registry, const Target &target) {
+//! Of a target that is MOUNTING or RESERVED.
+void Leave(Registry &registry, const std::string &identity) {
     std::lock_guard<std::mutex> guard(registry.mutex);
-    registry.volumes.erase(target.identity);
+    registry.volumes.erase(identity);
     registry.changed.notify_all();
 }
 
-// DuckDB asks whether a file is there for every block that it has spilled. Resolving a target is a dozen
-// system calls, and many more for an NVMe character device; this is one. Empty when it does not lead to a
-// mounted volume.
+// DuckDB asks whether a file is there for every block that it has spilled.
+// Resolving a target is a dozen system calls, and many more for an NVMe character
+// device; this is one. Empty when it does not lead to a mounted volume.
 VolumePin PinByNode(const std::string &target_name) {
     struct stat status;
     const bool absolute = !target_name.empty() && target_name[0] == '/';
@@ -170,34 +193,45 @@ VolumePin &VolumePin::operator=(VolumePin other) noexcept {
 }
 
 VolumePin PinVolume(const std::string &target_name, const MountOptions &options) {
-    if (target_name.rfind("memory:", 0) == 0 && !MemoryTargetExists(target_name.substr(7))) {
-        FormatOptions format;
-        format.size_bytes = options.memory_target_bytes;
-        Volume::Format(target_name, format);
-    }
     if (VolumePin pin = PinByNode(target_name)) {
         return pin;
     }
     const Target target = ResolveTarget(target_name);
     Registry &registry = TheRegistry();
-    {
-        std::unique_lock<std::mutex> lock(registry.mutex);
-        for (;;) {
-            if (VolumePin pin = PinMounted(registry, target.identity)) {
-                return pin;
-            }
-            if (registry.volumes.emplace(target.identity, Mount()).second) {
-                break; // ours to mount
-            }
-            registry.changed.wait(lock);
-        }
+    if (VolumePin pin = PinOrEnter(registry, target.identity, Mount::State::MOUNTING)) {
+        return pin;
     }
     try {
+        if (target.kind == TargetKind::MEMORY && !MemoryTargetExists(target.path)) {
+            Volume::FormatNewMemory(target, options.memory_target_bytes);
+        }
         return FinishMount(registry, target,
                            Volume::Mount(target, options, StatsFor(target.identity, target.name)));
     } catch (...) {
-        GiveUpMount(registry, target);
+        Leave(registry, target.identity);
         throw;
+    }
+}
+
+TargetReservation::TargetReservation(const Target &target, const char *done, WhenMounted when_mounted)
+    : identity_(target.identity) {
+    while (VolumePin mounted = PinOrEnter(TheRegistry(), identity_, Mount::State::RESERVED)) {
+        if (when_mounted == WhenMounted::SHARE) {
+            mounted_ = std::move(mounted);
+            return;
+        }
+        if (!mounted->Idle()) {
+            ThrowOpenHere(target, done);
+        }
+        // A function that is about to end, or this pin, is the last that keeps it mounted.
+        mounted = VolumePin();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+TargetReservation::~TargetReservation() {
+    if (!mounted_) {
+        Leave(TheRegistry(), identity_);
     }
 }
 

@@ -29,6 +29,26 @@ class VolumePin {
 //! mounted stay as they are. Throws what ResolveTarget and Volume::Mount throw.
 VolumePin PinVolume(const std::string &target_name, const MountOptions &options);
 
+//! For what works on a target past its mount: keeps it from being mounted
+//! in this process while it lives. Whoever wants to mount it waits; so does
+//! this for a mount that is about to end, and for another reservation.
+class TargetReservation {
+  public:
+    enum class WhenMounted { REFUSE, SHARE };
+    //! REFUSE throws ThrowOpenHere's Error when something on it is open. SHARE keeps it mounted when it is:
+    //! then nothing is reserved.
+    TargetReservation(const Target &target, const char *done, WhenMounted when_mounted = WhenMounted::REFUSE);
+    ~TargetReservation();
+    TargetReservation(const TargetReservation &) = delete;
+    TargetReservation &operator=(const TargetReservation &) = delete;
+
+    const VolumePin &Mounted() const { return mounted_; }
+
+  private:
+    const std::string identity_;
+    VolumePin mounted_;
+};
+
 //! The volume on this target; an empty pin when it is not mounted right now. `identity` as in Target.
 VolumePin MountedVolume(const std::string &identity);
 //! The volumes mounted right now.

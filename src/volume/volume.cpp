@@ -1,6 +1,11 @@
 #include "volume/volume.hpp"
 
 #include "common/error.hpp"
+#include "common/invariant.hpp"
+#include "io/open_device.hpp"
+#include "volume/log/load_image.hpp"
+#include "volume/names/file_name.hpp"
+#include "volume/open_here.hpp"
 #include "volume/volume_state.hpp"
 
 #include <chrono>
@@ -41,6 +46,9 @@ bool IsRecoveredLog(const std::string &from, const std::string &to) {
 }
 
 void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
+    if (mode.write && mode.lock == OpenMode::Lock::NONE) {
+        state.RequireUnlocked(file, "write to");
+    }
     const bool conflict =
         (mode.lock == OpenMode::Lock::EXCLUSIVE && (file.exclusive_lock || file.shared_locks > 0)) ||
         (mode.lock == OpenMode::Lock::SHARED && file.exclusive_lock);
@@ -53,6 +61,20 @@ void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
     }
     file.exclusive_lock = file.exclusive_lock || mode.lock == OpenMode::Lock::EXCLUSIVE;
     file.shared_locks += mode.lock == OpenMode::Lock::SHARED ? 1 : 0;
+}
+
+void RequireReplaceable(const VolumeState &state, const File &file, MoveMode mode) {
+    switch (mode) {
+    case MoveMode::REPLACE:
+        state.RequireUnlocked(file, "replace");
+        return;
+    case MoveMode::REPLACE_OWN:
+        RAWDUCK_INVARIANT(file.exclusive_lock, "who replaces its own file has that locked");
+        return;
+    case MoveMode::NEW_NAME:
+        break;
+    }
+    throw Error(ErrorCode::EXISTS, state.target.name + ": \"" + file.Name() + "\" exists already");
 }
 
 } // namespace
@@ -138,7 +160,7 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
     if (writing) {
         writing->Keep();
     }
-    handle->volume_ = shared_from_this();
+    handle->volume_ = std::shared_ptr<VolumeState>(shared_from_this(), state_.get());
     handle->file_ = file;
     if (mode.truncate && file->Size() > 0) {
         file->Truncate(0);
@@ -173,13 +195,14 @@ void Volume::Remove(const std::string &name) {
         if (entry == state_->names.end() || entry->second->Kind() == FileKind::DIRECTORY) {
             ThrowNotFound(*state_, name);
         }
+        state_->RequireRemovable(*entry->second);
         ticket = state_->QueueRemove(entry);
     }
     state_->log.Commit(ticket);
     writing.Finish();
 }
 
-void Volume::Move(const std::string &from, const std::string &to) {
+void Volume::Move(const std::string &from, const std::string &to, MoveMode mode) {
     CheckFileName(to);
     WriteScope writing(*state_);
     uint64_t ticket = 0;
@@ -198,6 +221,9 @@ void Volume::Move(const std::string &from, const std::string &to) {
         }
         if (from == to) {
             return;
+        }
+        if (target != state_->names.end()) {
+            RequireReplaceable(*state_, *target->second, mode);
         }
         ticket = state_->QueueMove(file, from, to);
     }
@@ -259,6 +285,14 @@ uint64_t Volume::Trim() {
     const uint64_t bytes = state_->deallocator.Trim(state_->superblock.capacity_units);
     writing.Finish();
     return bytes;
+}
+
+void Volume::WhileNobodyWrites(const char *done, const std::function<void()> &work) const {
+    std::lock_guard<std::mutex> access(state_->access_mutex);
+    if (state_->lock->Current() == TargetLock::Mode::EXCLUSIVE) {
+        ThrowOpenHere(state_->target, done);
+    }
+    work();
 }
 
 const PlacementMap &Volume::Placement() const {

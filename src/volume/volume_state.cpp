@@ -42,21 +42,30 @@ std::string WhyNotDeallocated(const Target &target, const Capabilities &caps, De
 VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> lock_p,
                          std::unique_ptr<BlockIo> io_p, VolumeImage image, const MountOptions &options)
     : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)), superblock(image.superblock),
-      warning(image.warning), space(BuildAllocator(image)), room(image.superblock, target.name),
+      warning(image.warning), overwritten(std::move(image.overwritten)), space(BuildAllocator(image)),
+      room(image.superblock, target.name),
       log(*io, image, [this](const std::vector<Extent> &extents) { space.Discard(extents); }),
       spill(*io, options.spill_buffer_bytes),
       deallocator(*io, space, log, WhyNotDeallocated(target, io->Caps(), options.deallocate),
                   options.deallocate_delay),
-      context{*io, space, log, room, spill, deallocator, image.superblock.lba_size} {
+      context{*io, space, log, room, spill, deallocator, overwritten, image.superblock.lba_size} {
     space.OnScarce([this] { TakeBackReservations(); });
     space.OnDiscard([this](const std::vector<Extent> &extents) { deallocator.Add(extents); });
     for (const auto &[id, entry] : image.catalog->Entries()) {
         names[entry.name] = std::make_shared<File>(context, id, entry.name, entry.kind, &entry);
         next_file_id = std::max(next_file_id, id + 1);
     }
+    for (const auto &[name, file] : names) {
+        file->KeepRoomForTail();
+    }
     if (!image.damage.empty()) {
         log.Poison("the metadata is damaged: " + image.damage);
     }
+}
+
+// The deallocator's thread may commit what the log holds, which may be written from the tails of files.
+VolumeState::~VolumeState() {
+    deallocator.Stop();
 }
 
 void VolumeState::BeginWrite() {
@@ -78,9 +87,28 @@ void VolumeState::BeginWrite() {
                                                 "attach with READ_ONLY, or use a newer rawduck");
     }
     if (lock->Current() != TargetLock::Mode::EXCLUSIVE) {
-        lock->Change(TargetLock::Mode::EXCLUSIVE);
+        BecomeWriter();
     }
     writers++;
+}
+
+// The lock of a reader keeps out whoever uses the same node of a block device,
+// or sees the same /sys. In another container somebody may have written all
+// the same, and what this mount would write from memory would destroy that.
+void VolumeState::BecomeWriter() {
+    lock->Change(TargetLock::Mode::EXCLUSIVE);
+    try {
+        if (!IsInProcess(target.kind) && !log.IsUnchanged()) {
+            throw Error(ErrorCode::LOCKED,
+                        target.name +
+                            ": another process has written to the volume since it was mounted here, "
+                            "through another node of the device, so what this process knows of it is "
+                            "outdated; detach everything on it and attach it again");
+        }
+    } catch (...) {
+        lock->Change(TargetLock::Mode::SHARED);
+        throw;
+    }
 }
 
 void VolumeState::EndWrite() {
@@ -102,9 +130,9 @@ void VolumeState::EndWrite() {
             lock->Change(TargetLock::Mode::SHARED);
             return;
         }
-        // Behind the lock another process may give freed space to a file, so the device is told of it before.
-        // That takes its time; others may open, close and write files meanwhile, since this writer still
-        // counts.
+        // Behind the lock another process may give freed space to a file, so the
+        // device is told of it before. That takes its time; others may open,
+        // close and write files meanwhile, since this writer still counts.
         access.unlock();
         deallocator.Drain();
         access.lock();
@@ -164,18 +192,53 @@ std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind
     return file;
 }
 
+void VolumeState::RequireUnlocked(const File &file, const char *what) const {
+    if (file.exclusive_lock || file.shared_locks > 0) {
+        throw Error(ErrorCode::LOCKED, target.name + ": cannot " + what + " \"" + file.Name() +
+                                           "\": it is already open " +
+                                           (file.exclusive_lock ? "for writing" : "for reading") +
+                                           " in this process; DETACH it there first");
+    }
+}
+
+// DuckDB closes its own before it removes them. What COPY has not finished it may remove while that is open.
+void VolumeState::RequireRemovable(const File &file) const {
+    if (file.Kind() == FileKind::DATABASE || file.Kind() == FileKind::WAL) {
+        RequireUnlocked(file, "remove");
+    }
+}
+
 void VolumeState::TakeBackReservations() {
     std::vector<std::shared_ptr<File>> files;
     {
         std::shared_lock<std::shared_mutex> guard(names_mutex);
-        for (const auto &[name, file] : names) {
+        const auto add = [&files](const std::shared_ptr<File> &file) {
             if (file->writers > 0) {
                 files.push_back(file);
             }
+        };
+        for (const auto &[name, file] : names) {
+            add(file);
+        }
+        for (const std::shared_ptr<File> &file : removed_files) {
+            add(file);
         }
     }
     for (const std::shared_ptr<File> &file : files) {
         file->GiveBackReservation();
+    }
+}
+
+void VolumeState::Retire(const std::shared_ptr<File> &file,
+                         const std::function<void(bool published)> &queue) {
+    if (file->handles > 0) {
+        removed_files.insert(file);
+    }
+    try {
+        file->Retire(queue);
+    } catch (...) {
+        removed_files.erase(file);
+        throw;
     }
 }
 
@@ -196,7 +259,7 @@ uint64_t VolumeState::QueueMove(const std::shared_ptr<File> &file, const std::st
             item.replaced_id = replaced && published ? replaced->Id() : 0;
             ticket = log.Queue({std::move(item)});
         };
-        file->Rename(to, [&] { replaced ? replaced->Retire(queue) : queue(false); });
+        file->Rename(to, [&] { replaced ? Retire(replaced, queue) : queue(false); });
     } catch (...) {
         if (is_new) {
             names.erase(place);
@@ -211,7 +274,7 @@ uint64_t VolumeState::QueueMove(const std::shared_ptr<File> &file, const std::st
 uint64_t VolumeState::QueueRemove(Names::iterator entry) {
     const std::shared_ptr<File> file = entry->second;
     bool known = false;
-    file->Retire([&](bool published) {
+    Retire(file, [&](bool published) {
         known = published && !file->IsTemp();
         if (known) {
             log.Queue({Item(ItemType::REMOVE, file->Id())});

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "common/error.hpp"
-#include "device/target_lock.hpp"
-#include "volume/file.hpp"
-#include "volume/volume.hpp"
+#include "target/lock/target_lock.hpp"
+#include "volume/file/file.hpp"
+#include "volume/options.hpp"
 
 #include <map>
+#include <set>
 #include <shared_mutex>
 
 namespace rawduck {
@@ -15,10 +16,13 @@ class VolumeState {
   public:
     VolumeState(const Target &target, std::unique_ptr<TargetLock> lock, std::unique_ptr<BlockIo> io,
                 VolumeImage image, const MountOptions &options);
+    ~VolumeState();
 
     //! Takes the exclusive lock for a writer; every call is paired with EndWrite. Throws Error LOCKED,
     //! PERMISSION or POISONED.
     void BeginWrite();
+    //! The exclusive lock instead of the shared one; throws LOCKED when what is in memory is outdated.
+    void BecomeWriter();
     //! With the last writer gone, everything queued is committed and readers of other processes may come in.
     void EndWrite();
     bool LastWriterLeaves() const;
@@ -30,14 +34,21 @@ class VolumeState {
     bool HasChildren(const std::string &directory) const;
     void CheckCreatable(const std::string &name) const;
     std::shared_ptr<File> Create(const std::string &name, FileKind kind);
+    //! Calls `queue`, which tells the log that the file is gone; when it throws, nothing has changed.
+    void Retire(const std::shared_ptr<File> &file, const std::function<void(bool published)> &queue);
+    //! Whoever has a file locked relies on its being there, as it is: a database that is attached. Throws
+    //! LOCKED; `what` was to be done to it, such as "remove".
+    void RequireUnlocked(const File &file, const char *what) const;
     //! For a file that the log was just told is gone: what it covers is free with the next record when nobody
     //! has it open, otherwise with its last close. Returns the ticket of that record.
     uint64_t QueueFreed(File &file);
     //! When space is scarce. Takes names_mutex.
     void TakeBackReservations();
-    //! Removes a file or a directory entry; returns the ticket to commit, 0 for one that the log does not
-    //! know of.
+    //! Removes a file or a directory entry; returns the ticket
+    //! to commit, 0 for one that the log does not know of.
     uint64_t QueueRemove(Names::iterator entry);
+    //! What Remove refuses to remove.
+    void RequireRemovable(const File &file) const;
     //! Gives a published file another name, replacing the file that has it; returns the ticket to commit.
     uint64_t QueueMove(const std::shared_ptr<File> &file, const std::string &from, const std::string &to);
 
@@ -46,6 +57,7 @@ class VolumeState {
     std::unique_ptr<BlockIo> io;
     const Superblock superblock; //!< as found at mount
     const std::string warning;
+    const std::vector<Extent> overwritten; //!< see VolumeImage
     Space space;
     MetadataRoom room;
     MetadataLog log;
@@ -58,6 +70,7 @@ class VolumeState {
 
     mutable std::shared_mutex names_mutex;
     Names names;
+    std::set<std::shared_ptr<File>> removed_files; //!< that somebody has open
     uint64_t next_file_id = 1;
     uint64_t open_handles = 0;
     uint64_t temp_files = 0;

@@ -10,23 +10,13 @@ import signal
 
 import pytest
 import rawduck
-from rawduck.bench import report, stats
-from rawduck.bench.experiment import (
-    CPU,
-    WALL,
-    Bar,
-    Case,
-    Experiment,
-    Kind,
-    Measurement,
-    Mode,
-    at_least,
-    at_most,
-)
-from rawduck.bench.options import Options
-from rawduck.bench.results import Results, digest
-from rawduck.bench.runner import Runner
-from rawduck.bench.spill import memory_bytes
+from rawduck.bench.core import report, stats
+from rawduck.bench.core.case import CPU, WALL, Case, Kind, Measurement, Mode
+from rawduck.bench.core.experiment import Bar, Experiment, at_least, at_most
+from rawduck.bench.core.options import Options
+from rawduck.bench.core.results import Results, digest
+from rawduck.bench.core.runner import Runner
+from rawduck.bench.experiments.spill import memory_bytes
 
 MACHINE = {
     "cpu": "test", "cores": 2, "usable_cores": 2, "memory_mib": 1024, "system": "Linux", "kernel": "1",

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import rawduck
-from rawduck.bench.memory_cap import CappedTask, MemoryCap
-from rawduck.cold import resident_bytes
-from rawduck.measure import QueryTask, Result, Stopwatch, Worker
+from rawduck.measuring.cold import resident_bytes
+from rawduck.measuring.measure import QueryTask, Result, Stopwatch, Worker
+from rawduck.measuring.memory_cap import CappedTask, MemoryCap
 from support import make_target
 
 _BUSY_SECONDS = 0.1

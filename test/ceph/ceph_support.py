@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 import rawduck
-from rawduck.ceph_cluster import Cluster
+from rawduck.ceph.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(os.environ.get("RAWDUCK_DUCKDB_SOURCE", ROOT / "build/duckdb-2.0.0"))

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import rawduck
 from ceph_support import connect
-from rawduck.ceph_cluster import Cluster, Options, class_directory
+from rawduck.ceph.cluster import Cluster, Options, class_directory
 
 _numbers = itertools.count()
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from rawduck.network import PrivateNetwork
+from rawduck.ceph.network import PrivateNetwork
 from support import run_cli
 
 QUICK = ("bench", "skyhook", "--quick", "--scale", "0.01", "--runs", "1")

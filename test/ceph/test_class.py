@@ -11,7 +11,7 @@ from dataclasses import replace
 import duckdb
 import pytest
 from class_protocol import Pool, Request, crc32c, seal
-from rawduck.ceph_cluster import class_directory
+from rawduck.ceph.cluster import class_directory
 
 ROWS = "SELECT i AS a, (i % 7)::VARCHAR AS g, (i / 10)::DECIMAL(15,2) AS d FROM range(200000) r(i)"
 COLUMNS = [("a", "BIGINT"), ("g", "VARCHAR"), ("d", "DECIMAL(15,2)")]

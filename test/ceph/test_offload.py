@@ -13,7 +13,7 @@ import pytest
 from ceph_support import SOURCE, User, connect, one, requests
 from class_protocol import Pool
 from rawduck import tpch
-from rawduck.ceph_cluster import class_directory
+from rawduck.ceph.cluster import class_directory
 
 SCALE = 0.1
 CALLS = int(os.environ.get("RAWDUCK_CLASS_CALLS", "2000"))

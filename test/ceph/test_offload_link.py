@@ -8,8 +8,8 @@ import re
 import pytest
 import rawduck
 from ceph_support import run_python
-from rawduck.ceph_cluster import Cluster, Options, class_directory
-from rawduck.network import PrivateNetwork
+from rawduck.ceph.cluster import Cluster, Options, class_directory
+from rawduck.ceph.network import PrivateNetwork
 
 LIMIT = "100mbit"
 LIMIT_BYTES_PER_S = 100e6 / 8
@@ -18,7 +18,8 @@ LIMIT_BYTES_PER_S = 100e6 / 8
 # different values; the second time the link's speed is known.
 QUERIES = """
     import json, sys
-    from rawduck import connect, network
+    from rawduck import connect
+    from rawduck.ceph import network
     network.enter(sys.argv[1])
     con = connect(ceph=True)
     con.execute("SET enable_progress_bar = false")
@@ -38,7 +39,8 @@ QUERIES = """
 # Would be pushed for the length of its answers; of the link this process knows nothing yet.
 FIRST_QUERY = """
     import json, sys
-    from rawduck import connect, network
+    from rawduck import connect
+    from rawduck.ceph import network
     network.enter(sys.argv[1])
     con = connect(ceph=True)
     con.execute(f"CREATE SECRET (TYPE rados, CONF '{sys.argv[2]}', KEYRING '{sys.argv[3]}')")
@@ -53,7 +55,8 @@ FIRST_QUERY = """
 # Nobody knows how many groups there are before the first object has answered; there are as many as rows.
 GROUPS = """
     import json, sys
-    from rawduck import connect, network
+    from rawduck import connect
+    from rawduck.ceph import network
     network.enter(sys.argv[1])
     con = connect(ceph=True)
     con.execute(f"CREATE SECRET (TYPE rados, CONF '{sys.argv[2]}', KEYRING '{sys.argv[3]}')")

@@ -1,10 +1,10 @@
 //! libFuzzer target: what reaches the OSD or comes back from it, before DuckDB sees it. The first byte
 //! chooses the decoder; checksums are made right, so that what is behind them is reached.
-#include "ceph/class/footer.hpp"
+#include "ceph/parquet/footer.hpp"
+#include "ceph/parquet/parquet_summary.hpp"
 #include "ceph/protocol/bytes.hpp"
 #include "ceph/protocol/messages.hpp"
-#include "ceph/protocol/parquet_summary.hpp"
-#include "volume/format/crc32c.hpp"
+#include "common/crc32c.hpp"
 
 #include <cstring>
 

@@ -1,9 +1,9 @@
 //! libFuzzer target: mounts damaged images. The input is a list of patches to the metadata of a small volume
 //! with some files, and the checksums are made right again, so that the decoder behind them is reached.
 //! Whatever the input, mounting, checking, reading and writing either work or throw Error.
+#include "common/crc32c.hpp"
 #include "common/error.hpp"
-#include "io/engines/synchronous_queue.hpp"
-#include "volume/format/crc32c.hpp"
+#include "io/device/synchronous_queue.hpp"
 #include "volume/format/record.hpp"
 #include "volume/volume.hpp"
 

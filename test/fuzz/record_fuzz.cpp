@@ -1,8 +1,8 @@
 //! libFuzzer target: the decoders of what lies on the target, without a mount around them. The input is the
 //! payload of a record; it is also taken as a record and as a superblock whose checksums are right.
-#include "volume/catalog.hpp"
 #include "volume/format/record.hpp"
 #include "volume/format/superblock.hpp"
+#include "volume/log/catalog.hpp"
 
 #include <algorithm>
 #include <cstdlib>

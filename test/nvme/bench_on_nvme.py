@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rawduck import render
-from rawduck.bench.bench import Bench
-from rawduck.bench.experiment import Case, Experiment
-from rawduck.bench.fdp import AMPLIFICATION, HOST, Fdp
-from rawduck.bench.micro import COMMANDS, COPIED_READS, ENGINES, FLUSHES, FUA, STRATEGIES, Micro
-from rawduck.bench.options import Options
-from rawduck.bench.paper import Passthrough
-from rawduck.bench.results import Results
+from rawduck.bench.core.bench import Bench
+from rawduck.bench.core.case import Case
+from rawduck.bench.core.experiment import Experiment
+from rawduck.bench.core.options import Options
+from rawduck.bench.core.results import Results
+from rawduck.bench.experiments.fdp import AMPLIFICATION, HOST, Fdp
+from rawduck.bench.experiments.micro import COMMANDS, COPIED_READS, ENGINES, FLUSHES, FUA, STRATEGIES, Micro
+from rawduck.bench.experiments.paper import Passthrough
 
 BLOCK = 256 * 1024
 RUN_BLOCKS = 4_000_000 * 8 // BLOCK

@@ -1,11 +1,15 @@
 """What goes wrong on a device reaches the user as an error that names it, and harms nobody else: media
-errors, and a device that goes away. And freed space, which the device has really forgotten.
+errors, a device that goes away, a writer that is killed while a slow device still has its commands. And freed
+space, which the device has really forgotten.
 """
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
+import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +19,8 @@ import rawduck
 from rawduck import render, volumes
 
 READ_SIZE = 4096
+F_OFD_GETLK = 36  # of Linux
+FLOCK = "hh4xqqi4x"  # struct flock: type, whence, start, length, process
 
 
 def connect(engine: str) -> duckdb.DuckDBPyConnection:
@@ -88,6 +94,64 @@ def command_timeout(target: str, controller: str, other: str) -> None:
             timeout.write_text("30000")
         bystander.lives()
         connection.execute("DETACH x")
+
+
+def killed_writer(target: str, engine: str, next_target: str, next_engine: str) -> None:
+    """Two names of one slow device. The commands of a process that was killed must not land on what the next
+    one writes: their lock lasts as long as they do.
+    """
+    told, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            write_for_ever(target, engine, tells)
+        finally:
+            os._exit(1)
+    try:
+        os.close(tells)
+        assert os.read(told, 1) == b"1", "the writer failed before it was killed"
+        time.sleep(15)  # until the device has taken what it takes quickly
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(told)
+    assert is_written(target), "no command was in flight any more, so this shows nothing"
+    with connect(next_engine) as connection:
+        connection.execute(f"ATTACH 'nvme://{next_target}/x.duckdb' AS x (READ_ONLY)")
+        assert not is_written(target), "it did not wait"
+        assert connection.execute("SELECT count(*), sum(v) FROM x.t").fetchone() == (1000, 499500)
+        connection.execute("DETACH x")
+        connection.execute(f"ATTACH 'nvme://{next_target}/x.duckdb' AS x")
+        connection.execute("CREATE TABLE x.next AS SELECT hash(range) AS v FROM range(5000)")
+        connection.execute("DETACH x")
+        assert connection.execute("FROM nvme_check(?) WHERE severity <> 'ok'", [next_target]).fetchall() == []
+        connection.execute(f"ATTACH 'nvme://{next_target}/x.duckdb' AS x")
+        query = "SELECT count(*), bit_xor(v) FROM x.next"
+        expected = "SELECT count(*), bit_xor(hash(range)) FROM range(5000)"
+        assert connection.execute(query).fetchone() == connection.execute(expected).fetchone()
+        assert connection.execute("SELECT count(*), sum(v) FROM x.t").fetchone() == (1000, 499500)
+        connection.execute("DETACH x")
+
+
+def write_for_ever(target: str, engine: str, tells: int) -> None:
+    """Little in flight at a time, so that it is done within a minute."""
+    with connect(engine) as connection:
+        connection.execute("SET nvme_queue_depth = 2; SET nvme_max_transfer = '16 KiB'")
+        connection.execute("CALL nvme_format(?, force := true)", [target])
+        connection.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x (BLOCK_SIZE 16384)")
+        connection.execute("CREATE TABLE x.t AS SELECT range AS v FROM range(1000)")
+        os.write(tells, b"1")
+        connection.execute("CREATE TABLE x.more AS SELECT hash(range) AS v FROM range(20000000)")
+
+
+def is_written(target: str) -> bool:
+    """Whether somebody has locked it for writing."""
+    descriptor = os.open(target, os.O_RDWR)
+    try:
+        lock = fcntl.fcntl(descriptor, F_OFD_GETLK, struct.pack(FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+        return struct.unpack(FLOCK, lock)[0] != fcntl.F_UNLCK
+    finally:
+        os.close(descriptor)
 
 
 def device_gone(target: str, engine: str, other: str, controller: str) -> None:

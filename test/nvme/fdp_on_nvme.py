@@ -14,7 +14,7 @@ import duckdb
 import rawduck
 from rawduck import render
 
-RECLAIM_UNIT = 512 * 1024**2  # as scripts/test_nvme.sh makes the device; no test writes as much to one handle
+RECLAIM_UNIT = 512 * 1024**2  # as test/nvme/run.sh makes the device; no test writes as much to one handle
 LBA = 4096
 AUTO = {0: ["database"], 1: ["metadata", "wal"], 2: ["temporary"]}
 

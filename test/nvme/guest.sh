@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs inside the guest that scripts/test_nvme.sh boots: the engine tests and the SQL tests on every namespace.
+# Runs inside the guest that test/nvme/run.sh boots: the engine tests and the SQL tests on every namespace.
 #   guest.sh REPOSITORY TEST_BINARY OUT
 # Leaves gtest reports and the list of other results, results.txt, in OUT, and OUT/finished when it came to its end.
 # The devices are told apart by their serial numbers, because the kernel numbers them in the order in which they answer.
@@ -120,6 +120,8 @@ cat >/tmp/plan.json <<END
              "/dev/$(generic "$second")", "capacity exceeded: the namespace is full"]],
             ["the namespace is full", "namespace_full", ["/dev/$full", "io_uring",
              "/dev/$second", "pool that the device is made of"]],
+            ["a writer is killed", "killed_writer",
+             ["/dev/$(generic "$slow")", "io_uring_cmd", "/dev/$slow", "io_uring"]],
             ["a command times out", "command_timeout", ["/dev/$(generic "$slow")", "${slow%n*}",
              "/dev/$(generic "$second")"]],
             ["the device goes away", "device_gone", ["/dev/$(generic "$bad")", "auto", "/dev/$(generic "$second")",

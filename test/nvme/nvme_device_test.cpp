@@ -1,12 +1,15 @@
 //! The engines on a real NVMe namespace. RAWDUCK_TEST_NVME names its character or block device, WHOSE
-//! CONTENTS ARE DESTROYED; scripts/test_nvme.sh sets it in a guest with emulated devices.
-#include "device/nvme_node.hpp"
-#include "device/sysfs.hpp"
-#include "device/target_lock.hpp"
+//! CONTENTS ARE DESTROYED; test/nvme/run.sh sets it in a guest with emulated devices.
 #include "io/block_io.hpp"
-#include "io/engines/io_uring_cmd.hpp"
-#include "io/engines/xnvme.hpp"
+#include "io/engine/io_uring_cmd.hpp"
+#include "io/engine/xnvme/xnvme.hpp"
+#include "io/open_device.hpp"
 #include "io_test_support.hpp"
+#include "target/inspect.hpp"
+#include "target/lock/target_lock.hpp"
+#include "target/nvme/nvme_node.hpp"
+#include "target/occupants/occupants.hpp"
+#include "target/system/sysfs.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -313,8 +316,8 @@ TEST_P(NvmeEngineTest, From64ThreadsAtOnce) {
     EXPECT_EQ(wrong, 0);
 }
 
-//! On a device whose read and write commands fail at these byte offsets: RAWDUCK_TEST_NVME_BAD_READ and
-//! _WRITE.
+//! On a device whose read and write commands fail at these
+//! byte offsets: RAWDUCK_TEST_NVME_BAD_READ and _WRITE.
 class NvmeErrorTest : public NvmeTest {
   protected:
     void SetUp() override {

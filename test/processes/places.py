@@ -87,12 +87,13 @@ OF_A_DEVICE = {
     "link to the device": _symbolic_link,
     "second node": _second_node,
     "bind mount of the node": _bind_mount,
+    "loop device over the device": _loop,
 }
 BACKING_FILE = "its backing file"
 SECOND_LOOP = "second loop device"
 BEHIND_A_LOOP = (BACKING_FILE, SECOND_LOOP)
 #: For the kernel these are devices of their own, which nobody has claimed.
-OTHER_LOOPS = ("loop device over it", SECOND_LOOP)
+OTHER_LOOPS = ("loop device over it", "loop device over the device", SECOND_LOOP)
 PARTITIONS = ("whole disk of its partition", "partition of it")
 ALL_WAYS = (*OF_A_FILE, *OF_A_DEVICE, *BEHIND_A_LOOP, *PARTITIONS)
 

@@ -17,7 +17,7 @@ MIB = 1024**2
 #: What the process does, and how often it commits in between; the limit comes before one of these.
 STEPS = ("attach", "load", "checkpoint", "spill", "second database", "detach")
 SIZES = (1, 300, 3000, 9000, 40)
-LONGEST_NAME = 255 - len(".nvme_copy")
+LONGEST_NAME = 255 - len(".nvme_copy-01234567")
 DESCRIPTORS_LEFT = (0, 4)
 MEMORY_LEFT = (1 * MIB, 60 * MIB)
 
@@ -172,4 +172,32 @@ def test_metadata_full(tmp_path):
         workload.run("load")
         workload.run("checkpoint")
         assert workload.messages[already:] == [], "commits to a file that was there before failed"
+    look_afterwards(target, workload)
+
+
+def test_metadata_full_of_logs(tmp_path):
+    """By databases with a log each: a new one may be refused, commits to those that are there are not."""
+    target = make_volume(tmp_path / "x.rawduck", 64 * MIB)
+    with workers(1) as (worker,):
+        workload = Workload(worker, target)
+        workload.run("attach")
+        worker.run("SET debug_skip_checkpoint_on_commit = true")
+        refused = ""
+        for number in range(2000):
+            statements = [f"ATTACH 'nvme://{target}/{number}.duckdb' AS d{number}"]
+            statements.append(f"CREATE TABLE d{number}.t AS SELECT 1 AS v")
+            answer = worker.ask("run", statements=statements)
+            if not answer.ok:
+                refused = answer.error
+                break
+        assert "metadata area is full" in refused, refused
+        assert number > 40
+        already = len(workload.messages)
+        workload.run("load")
+        worker.run(
+            "INSERT INTO d0.t VALUES (2)", "DETACH d1", f"CALL nvme_remove('nvme://{target}/1.duckdb')"
+        )
+        workload.run("checkpoint")
+        assert workload.messages[already:] == [], "commits to a file that was there before failed"
+        assert worker.run("SELECT count(*) FROM d0.t") == [[2]]
     look_afterwards(target, workload)

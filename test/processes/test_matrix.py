@@ -94,11 +94,12 @@ STOCK_WAYS = tuple(OF_A_FILE)
 
 
 def volume_pairs() -> list[tuple[State, str]]:
-    held = [(state, way) for state in VOLUME_STATES for way in ALL_WAYS if way not in PARTITIONS]
-    # A file with a loop device over it is not formatted.
-    held = [(state, way) for state, way in held if not (state.empties and way == OTHER_LOOPS[0])]
-    # A reader claims nothing that the kernel would see through another device.
-    return held + [(VOLUME_STATES[1], way) for way in PARTITIONS]
+    held = [(state, way) for state in VOLUME_STATES for way in ALL_WAYS]
+    # With nobody there, the disk of a partition may be formatted, and the other way round.
+    held = [(state, way) for state, way in held if way not in PARTITIONS or state != VOLUME_STATES[0]]
+    # A file or device with a loop device over it is not formatted.
+    held = [(state, way) for state, way in held if not (state.empties and way in OTHER_LOOPS[:2])]
+    return held
 
 
 @dataclass

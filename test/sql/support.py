@@ -82,7 +82,7 @@ def loop_device(image: Path, sector_size: int, size: str = "256M"):
         yield device
     finally:
         subprocess.run([losetup, "--detach", device], check=True)
-        image.unlink()
+        image.unlink(missing_ok=True)
 
 
 def size_bytes(text: str) -> int:
@@ -107,10 +107,13 @@ def file_names(connection, target: Target) -> list[str]:
 
 
 @contextmanager
-def start_python(code: str, *arguments: str):
-    """A child process that runs Python code with `connection`, a fresh rawduck.connect(), at hand."""
+def start_python(code: str, *arguments: str, within: tuple[str, ...] = ()):
+    """A child process that runs Python code with `connection`, a fresh rawduck.connect(), at hand.
+
+    `within`: a command that starts it, such as unshare.
+    """
     preamble = "import os, sys, time, duckdb, rawduck\nconnection = rawduck.connect()\n"
-    command = [sys.executable, "-c", preamble + textwrap.dedent(code), *arguments]
+    command = [*within, sys.executable, "-c", preamble + textwrap.dedent(code), *arguments]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     child = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
     try:
@@ -122,9 +125,9 @@ def start_python(code: str, *arguments: str):
         child.communicate()
 
 
-def run_python(code: str, *arguments: str) -> str:
+def run_python(code: str, *arguments: str, within: tuple[str, ...] = ()) -> str:
     """Runs such a child to its end. Returns what it printed."""
-    with start_python(code, *arguments) as child:
+    with start_python(code, *arguments, within=within) as child:
         output, errors = child.communicate(timeout=CHILD_SECONDS)
         assert child.returncode == 0, errors
     return output.strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import duckdb
 import rawduck
@@ -114,3 +115,74 @@ def test_short_lived_threads(target, con):
         for thread in threads:
             thread.join()
     assert results == [4999950000] * 400
+
+
+def repeat(statement: str, stop: threading.Event, allowed: str = "nothing") -> int:
+    """Goes on until it is told to stop. Only what is `allowed` may be refused."""
+    rounds = 0
+    with rawduck.connect() as con:
+        while not stop.is_set() or rounds == 0:
+            try:
+                con.execute(statement).fetchall()
+            except duckdb.Error as error:
+                assert allowed in str(error)  # noqa: PT017
+            rounds += 1
+    return rounds
+
+
+def test_attaching_waits_for_what_works_on_the_volume_beside_it(durable_target):
+    """In one process they would meet each other's locks."""
+    name = durable_target.name
+    stop = threading.Event()
+    open_here = "while something on it is open in this process"
+    with ThreadPoolExecutor(4) as pool, rawduck.connect() as con:
+        beside = [
+            pool.submit(repeat, f"FROM nvme_check('{name}')", stop, open_here),
+            pool.submit(repeat, f"FROM nvme_check('{name}', repair := true)", stop, open_here),
+            pool.submit(repeat, f"FROM nvme_files('{name}')", stop),
+        ]
+        try:
+            for number in range(40):
+                attach(con, durable_target, "x.duckdb")
+                con.execute(f"CREATE OR REPLACE TABLE x.t AS SELECT {number} AS v; DETACH x")
+        finally:
+            stop.set()
+        assert all(each.result() > 0 for each in beside)
+        attach(con, durable_target, "x.duckdb", "(READ_ONLY)")
+        assert one(con, "SELECT v FROM x.t") == 39
+
+
+def test_mounting_waits_for_a_format(durable_target):
+    stop = threading.Event()
+    query = f"CALL nvme_format('{durable_target.name}', force := true)"
+    with ThreadPoolExecutor(1) as pool, rawduck.connect() as con:
+        formatting = pool.submit(repeat, query, stop)
+        try:
+            for _ in range(20):
+                assert con.execute("FROM nvme_files(?)", [durable_target.name]).fetchall() == []
+        finally:
+            stop.set()
+        assert formatting.result() > 0
+
+
+def test_of_two_that_make_a_volume_one_does(tmp_path):
+    """The other is refused, and leaves what was made."""
+    connections = [rawduck.connect(), rawduck.connect()]
+
+    def make(connection, barrier, path, made):
+        barrier.wait()
+        with suppress(duckdb.Error):
+            connection.execute("CALL nvme_format(?, size := '16M')", [path])
+            made.append(connection)
+
+    for number in range(20):
+        path, barrier, made = str(tmp_path / f"v{number}.rawduck"), threading.Barrier(2), []
+        threads = [threading.Thread(target=make, args=(c, barrier, path, made)) for c in connections]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(made) == 1
+        assert made[0].execute("FROM nvme_check(?) WHERE severity <> 'ok'", [path]).fetchall() == []
+    for connection in connections:
+        connection.close()

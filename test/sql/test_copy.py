@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 
 import duckdb
 import pytest
@@ -106,6 +107,25 @@ def test_missing_source(target, con, tmp_path, overwrite):
         copy(con, target.path("missing"), tmp_path / "x", overwrite)
     assert file_names(con, target) == []
     assert not (tmp_path / "x").exists()
+
+
+def test_nothing_stays_locked(new_target, stock_file, tmp_path):
+    """The result of a statement may be kept, and everything that it used with it."""
+    volume = new_target("file-4096").path("x.duckdb")
+    direct = f"direct://{tmp_path}/y.duckdb"
+    plain = str(tmp_path / "z.duckdb")
+    with ExitStack() as stack:
+        for source, destination in (
+            (stock_file, volume),
+            (volume, direct),
+            (direct, plain),
+            (plain, stock_file),
+        ):
+            kept = stack.enter_context(rawduck.connect())
+            kept.execute(COPY, [str(source), str(destination), True]).fetchone()
+        for path in (volume, direct, plain, str(stock_file)):
+            with rawduck.connect() as con:
+                con.execute(f"ATTACH '{path}' AS x; INSERT INTO x.t VALUES (1, 'x'); DETACH x")
 
 
 def test_survives_the_process(durable_target, stock_file, tmp_path):

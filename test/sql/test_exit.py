@@ -89,5 +89,6 @@ def test_closed_while_the_process_ends(tmp_path, scheme, how, queue_mode):
 def test_closed_in_memory_while_the_process_ends():
     """Volumes in memory belong to the process, and are used after static objects are gone."""
     command = [sys.executable, "-c", OPEN + FROM_THE_EXIT_OF_C, "", "nvme://memory:exit/x.duckdb", "SELECT 1"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "MALLOC_PERTURB_": "165"}  # as above
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (result.returncode, result.stdout) == (0, "closed"), result.stderr

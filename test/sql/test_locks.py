@@ -1,20 +1,17 @@
-"""Whose target it is: locks of stock DuckDB, of other processes and the kernel, other names of one device."""
+"""Whose target it is: locks of stock DuckDB, of other processes and the kernel."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import stat
 import subprocess
-from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 import pytest
 import rawduck
+from holders import TOOLS, WRITE_ONCE, held, unshared
 from support import KINDS, loop_device, make_target, one, run_cli, run_python, start_python
-
-TOOLS = "/usr/sbin:/sbin:/usr/bin:/bin"
 
 OPEN_FOR_WRITING = """
 try:
@@ -74,6 +71,31 @@ def test_listing_devices_leaves_stocks_lock(con, stock):
     assert opened_by_another(stock) == "refused"
 
 
+ATTACHED_IN_BOTH = """
+path = sys.argv[1]
+with duckdb.connect() as stock:
+    connection.execute(f"ATTACH 'direct://{path}' AS x (READ_ONLY)")
+    stock.execute(f"ATTACH '{path}' AS x (READ_ONLY)")
+    connection.execute("DETACH x")
+    try:
+        connection.execute(f"FROM nvme_files('{path}')")
+    except duckdb.IOException as error:
+        print(error, flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("hide", ["--bind /dev/null /proc/locks", "-t tmpfs none /proc"])
+def test_stock_keeps_its_lock_where_locks_are_not_shown(tmp_path, hide):
+    path = tmp_path / "shared.duckdb"
+    with duckdb.connect(path) as stock:
+        stock.execute("CREATE TABLE t AS SELECT 1 AS i")
+    container = unshared("--mount", f"mount {hide}")
+    with start_python(ATTACHED_IN_BOTH, str(path), within=container) as child:
+        assert "DETACH it there first" in child.stdout.readline(), child.stderr.read()
+        assert opened_by_another(path) == "refused"
+
+
 def test_stock_that_comes_later_keeps_its_lock(tmp_path):
     """Both read one file; when ours is detached, stock DuckDB's lock still keeps writers out."""
     path = tmp_path / "shared.duckdb"
@@ -102,27 +124,6 @@ def descriptors() -> list[str]:
         except FileNotFoundError:
             continue
     return links
-
-
-HOLD = """
-connection.execute(f"ATTACH '{sys.argv[1]}' AS x")
-connection.execute("CREATE OR REPLACE TABLE x.t AS SELECT range AS i FROM range(1000)")
-print("ready", flush=True)
-sys.stdin.readline()
-connection.execute("INSERT INTO x.t VALUES (-1)")
-print(connection.execute("SELECT count(*) FROM x.t").fetchone()[0], flush=True)
-connection.execute("DETACH x")
-"""
-
-
-@contextmanager
-def held(path: str):
-    """Another process has the database attached for writing. Afterwards it commits once more and detaches."""
-    with start_python(HOLD, path) as child:
-        assert child.stdout.readline() == "ready\n", child.stderr.read()
-        yield child
-        output, errors = child.communicate("\n", timeout=60)
-        assert (child.returncode, output) == (0, "1001\n"), errors
 
 
 @pytest.mark.parametrize(
@@ -194,63 +195,41 @@ def test_a_forced_format_may_make_the_file_smaller_or_larger(con, tmp_path):
         assert not con.execute(f"FROM nvme_check('{path}') WHERE severity <> 'ok'").fetchall()
 
 
-@pytest.fixture
-def device(tmp_path):
-    """A loop device with a volume on it, and the path of its file."""
-    image = tmp_path / "disk.img"
-    with loop_device(image, 512, "64M") as name:
-        with rawduck.connect() as connection:
-            connection.execute(f"CALL nvme_format('{name}')")
-        yield name, image
+def test_a_holder_that_a_container_cannot_see(file_target):
+    """It is not taken for one that has ended, whose requests would be waited for."""
+    container = unshared("--pid --fork --mount-proc", "true")
+    with held(file_target.path("x.duckdb")):
+        message = run_python(WRITE_ONCE, file_target.name, within=container)
+    assert "another process holds a lock on it, or requests of a process that has ended" in message
 
 
-@pytest.fixture
-def second_node(device, tmp_path):
-    """The same device under another node, as containers have it."""
-    path = tmp_path / "node"
-    try:
-        os.mknod(path, stat.S_IFBLK | 0o600, os.stat(device[0]).st_rdev)
-        os.close(os.open(path, os.O_RDONLY))
-    except OSError as error:
-        pytest.skip(f"no device node can be made here: {error}")
-    return path
+MAIN_THREAD_ENDS = """
+import ctypes, threading
+
+def hold():
+    with open(f"/proc/self/task/{os.getpid()}/status") as status:
+        while "State:\tZ" not in status.read():
+            status.seek(0)
+            time.sleep(0.01)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    os._exit(0)
+
+connection.execute(f"ATTACH '{sys.argv[1]}' AS x")
+connection.execute("CREATE TABLE x.t AS SELECT 1 AS i")
+threading.Thread(target=hold).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 
 
-@pytest.mark.parametrize("options", ["", "(READ_ONLY)"], ids=["write", "read"])
-def test_a_device_under_another_node_is_the_same_device(con, device, second_node, options):
-    with held(f"nvme://{device[0]}/x.duckdb") as child, pytest.raises(duckdb.IOException) as caught:
-        con.execute(f"ATTACH 'nvme://{second_node}/x.duckdb' AS x {options}")
-    assert str(child.pid) in str(caught.value)
-    con.execute(f"ATTACH 'nvme://{second_node}/x.duckdb' AS x {options}")
-    assert one(con, "SELECT count(*) FROM x.t") == 1001
-
-
-@pytest.mark.parametrize("statement", ["CALL nvme_format('{}', force := true)", "CALL nvme_trim('{}')"])
-def test_functions_on_another_node_are_refused(con, device, second_node, statement):
-    with held(f"nvme://{device[0]}/x.duckdb"), pytest.raises(duckdb.IOException, match=str(second_node)):
-        con.execute(statement.format(second_node))
-
-
-def test_mkfs_and_mount_are_refused_by_the_kernel(device):
-    with held(f"nvme://{device[0]}/x.duckdb"):
-        result = subprocess.run(
-            [shutil.which("mkfs.ext4", path=TOOLS), "-q", "-F", device[0]],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert result.returncode != 0
-        assert "in use" in result.stderr
-
-
-def test_a_loop_device_and_its_file_are_one(con, device):
-    name, image = device
-    with held(f"nvme://{name}/x.duckdb") as child:
-        for path in (f"nvme://{image}/x.duckdb", f"nvme://{image}/y.duckdb"):
-            with pytest.raises(duckdb.IOException, match=str(child.pid)):
-                con.execute(f"ATTACH '{path}' AS x")
-    with held(f"nvme://{image}/x.duckdb") as child, pytest.raises(duckdb.IOException, match=str(child.pid)):
-        con.execute(f"ATTACH 'nvme://{name}/x.duckdb' AS x")
+def test_a_holder_whose_first_thread_has_ended(file_target, con):
+    with start_python(MAIN_THREAD_ENDS, file_target.path("x.duckdb")) as child:
+        assert child.stdout.readline() == "ready\n", child.stderr.read()
+        with pytest.raises(duckdb.IOException, match=f"process {child.pid} .*holds a lock on it"):
+            con.execute(f"ATTACH '{file_target.path('x.duckdb')}' AS x")
+        child.kill()
+        child.wait()
+        con.execute(f"ATTACH '{file_target.path('x.duckdb')}' AS x")
 
 
 def test_a_file_under_a_mounted_loop_device_is_refused(con, small_file_system, tmp_path):
@@ -258,46 +237,6 @@ def test_a_file_under_a_mounted_loop_device_is_refused(con, small_file_system, t
     with pytest.raises(duckdb.Error, match="mounted"):
         con.execute(f"CALL nvme_format('{image}', force := true)")
     (small_file_system / "still").write_text("there")
-
-
-@pytest.fixture
-def partitions(tmp_path):
-    """A loop device with two partitions, and these."""
-    with loop_device(tmp_path / "parts.img", 512, "128M") as disk:
-        names = [f"{disk}p{number}" for number in (1, 2)]
-        for number in (1, 2):
-            add = [
-                shutil.which("addpart", path=TOOLS),
-                disk,
-                str(number),
-                str(number * 120000 - 110000),
-                "98304",
-            ]
-            result = subprocess.run(add, capture_output=True, text=True, check=False)
-            if result.returncode != 0:
-                pytest.skip(f"no partitions of loop devices here: {result.stderr.strip()}")
-        try:
-            yield disk, *names
-        finally:
-            for number in (1, 2):
-                subprocess.run([shutil.which("delpart", path=TOOLS), disk, str(number)], check=True)
-
-
-def test_a_disk_and_its_partitions_exclude_each_other(con, partitions, tmp_path):
-    disk, first, second = partitions
-    for partition in (first, second):
-        con.execute(f"CALL nvme_format('{partition}')")
-    with held(f"nvme://{first}/x.duckdb"):
-        with pytest.raises(duckdb.Error, match=disk):
-            con.execute(f"CALL nvme_format('{disk}', force := true)")
-        with pytest.raises(duckdb.Error, match=r"parts\.img"):
-            con.execute(f"CALL nvme_format('{tmp_path / 'parts.img'}', force := true)")
-        con.execute(f"ATTACH 'nvme://{second}/y.duckdb' AS y")  # the neighbour is free
-        con.execute("CREATE TABLE y.t AS SELECT 1 AS i")
-        con.execute("DETACH y")
-    con.execute(f"CALL nvme_format('{disk}', force := true)")
-    with held(f"nvme://{disk}/x.duckdb"), pytest.raises(duckdb.Error, match=first):
-        con.execute(f"CALL nvme_format('{first}', force := true)")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.endswith("4096")])
@@ -325,13 +264,3 @@ def test_format_target_twice(tmp_path):
             connection.execute(f"CALL nvme_format('{target.name}')")
         with rawduck.connect() as connection:
             connection.execute(f"CALL nvme_format('{target.name}', force := true)")
-
-
-def test_a_process_that_ends_leaves_the_device_free(device):
-    for _ in range(3):
-        with start_python(HOLD, f"nvme://{device[0]}/x.duckdb") as child:
-            assert child.stdout.readline() == "ready\n", child.stderr.read()
-            child.kill()
-            child.wait()
-        with rawduck.connect(f"nvme://{device[0]}/x.duckdb") as connection:
-            assert one(connection, "SELECT count(*) FROM t") == 1000

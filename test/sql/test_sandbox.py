@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -331,3 +332,63 @@ def test_nothing_is_spilled_without_local_disk(area, con, directory):
     con.execute("SET disabled_filesystems = 'LocalFileSystem'")
     with pytest.raises(duckdb.PermissionException, match="LocalFileSystem has been disabled"):
         con.execute("CREATE TEMP TABLE t AS SELECT hash(range) AS h FROM range(4000000)")
+
+
+#: {p}: a path that is not allowed, {a}: one that is.
+ASKING = [
+    "CALL nvme_copy('direct://{p}', 'direct://{a}')",
+    "CALL nvme_copy('direct://{a}', 'direct://{p}')",
+    "CALL nvme_copy('direct://{a}', 'direct://{p}', overwrite := true)",
+    "CALL nvme_copy('{p}', 'direct://{a}')",
+    "CALL nvme_copy('direct://{a}', '{p}', overwrite := true)",
+    "CALL nvme_copy('direct://{a}', 'nvme://{p}/x', overwrite := true)",
+    "CALL nvme_copy('nvme://{p}/x', 'direct://{a}')",
+    "CALL nvme_remove('nvme://{p}/x')",
+    "FROM nvme_random_reads('direct://{p}')",
+    "FROM nvme_random_reads('nvme://{p}/x')",
+    "FROM nvme_info('{p}')",
+    "FROM nvme_files('{p}')",
+    "FROM nvme_check('{p}')",
+    "FROM nvme_check('{p}', repair := true)",
+    "FROM nvme_fdp('{p}')",
+    "CALL nvme_trim('{p}')",
+    "CALL nvme_format('{p}', size := '16M', force := true)",
+    "FROM read_csv('direct://{p}')",
+    "FROM read_csv('nvme://{p}/x')",
+    "FROM glob('direct://{p}/*')",
+    "FROM glob('nvme://{p}/*')",
+    "COPY (SELECT 1) TO 'direct://{p}'",
+    "COPY (SELECT 1) TO 'nvme://{p}/x'",
+    "ATTACH 'direct://{p}' AS db",
+    "ATTACH 'nvme://{p}/x' AS db (READ_ONLY)",
+]
+
+
+@pytest.fixture
+def secrets(tmp_path):
+    """Paths of one length to things of every kind, and to nothing."""
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    make_volume(folder / "1_volume")
+    (folder / "2_a_file").write_bytes(bytes(4096))
+    (folder / "3_folder").mkdir()
+    os.mkfifo(folder / "4_a_fifo")
+    (folder / "5_a_link").symlink_to(folder / "2_a_file")
+    (folder / "6_broken").symlink_to(folder / "nowhere")
+    return [*sorted(folder.iterdir()), folder / "7_nobody"]
+
+
+@pytest.mark.parametrize("statement", ASKING)
+def test_what_is_forbidden_tells_nothing(secrets, con, tmp_path, statement):
+    """Not what lies there, nor whether anything does, nor where a link leads."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "a").write_bytes(bytes(4096))
+    con.execute(f"SET allowed_directories = ['direct://{tmp_path}/open']; {NO_ACCESS}")
+    answers = set()
+    for path in secrets:
+        if statement.startswith("ATTACH") and path.is_symlink():
+            continue  # DuckDB itself follows it before it asks, with its own file system too
+        with pytest.raises(duckdb.PermissionException, match="by configuration") as refused:
+            con.execute(statement.format(p=path, a=tmp_path / "open" / "a"))
+        answers.add(str(refused.value).replace(str(path), "it"))
+    assert len(answers) == 1

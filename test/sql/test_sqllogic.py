@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNNER = ROOT / "scripts" / "sqllogic"
+RUNNER = ROOT / "test" / "sqllogic" / "runner"
 TESTS = sorted((ROOT / "test" / "sqllogic").glob("*.test"))
 
 

@@ -1,7 +1,8 @@
-"""Includes point down: extension, sql, filesystem, volume, volume/format, io, device, common."""
+"""Includes and imports point down, and nothing goes round in a circle."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -9,8 +10,42 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
-LAYERS = ["common", "device", "io", "volume/format", "volume", "filesystem", "sql", ""]
+# Lowest first. A folder that is not named belongs to the one that holds it.
+LAYERS = [
+    "common",
+    "target/system",
+    "target/nvme",
+    "target",
+    "target/occupants",
+    "target/lock",
+    "io/device",
+    "io/engine",
+    "io/request",
+    "io/queue",
+    "io",
+    "volume/format",
+    "volume/names",
+    "volume/space",
+    "volume/log",
+    "volume/spill",
+    "volume/file",
+    "volume",
+    "direct",
+    "extension/file_systems",
+    "extension/sql",
+    "extension",
+]
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+#: An object that outlives a function and has a destructor: "static T x;", or "const std::T X = ..." at the
+#: start of a line. Not "static auto &x = *new T", nor what is constexpr.
+STANDARD = r"std::(?:string|vector|map|set|unordered_\w+|deque|list|function|unique_ptr|shared_ptr)\b"
+OWNING = rf"{STANDARD}(?:<[^\n;{{}}()]*>)?"
+DESTROYED = re.compile(
+    rf"^(?:\s*static (?:const )?|inline |(?:inline )?const ){OWNING} \w+(?:;| = |\(\"|\{{)|"
+    rf"^\s*static [A-Z]\w+ \w+;",
+    re.MULTILINE,
+)
 
 LINES_GOOD = 500
 LINES_MOST = 600
@@ -32,7 +67,7 @@ def source_files(*folders: str) -> list[Path]:
 
 
 def test_layer_of_nested_folders():
-    assert layer_of("io/engines/posix.cpp") == LAYERS.index("io")
+    assert layer_of("io/engine/xnvme/xnvme.cpp") == LAYERS.index("io/engine")
     assert layer_of("volume/format/record.hpp") < layer_of("volume/volume.hpp")
 
 
@@ -50,9 +85,55 @@ def test_includes_point_down():
 
 
 def test_core_is_free_of_duckdb():
-    """What lies below the file system layer builds and is tested without DuckDB."""
-    core = [(path, name) for path, name in includes() if layer_of(path) < LAYERS.index("filesystem")]
+    """What lies below the extension builds and is tested without DuckDB."""
+    core = [
+        (path, name) for path, name in includes() if layer_of(path) < LAYERS.index("extension/file_systems")
+    ]
     assert not [f"src/{path} includes {name}" for path, name in core if name.startswith("duckdb")]
+
+
+def uses_of_sources() -> dict[str, set[str]]:
+    """What each source below src and ceph includes. A source is a header and its .cpp, without the ending."""
+    uses: dict[str, set[str]] = {}
+    for path in source_files("src", "ceph"):
+        source = str(path.relative_to(ROOT).with_suffix(""))
+        for name in INCLUDE.findall(path.read_text()):
+            other = Path(name) if name.startswith("ceph/") else Path("src") / name
+            if (ROOT / other).exists():
+                uses.setdefault(source, set()).add(str(other.with_suffix("")))
+    return {source: others - {source} for source, others in uses.items()}
+
+
+def find_circle(uses: dict[str, set[str]]) -> list[str]:
+    """A way from a node back to itself; empty when there is none."""
+    done: set[str] = set()
+
+    def search(node: str, way: list[str]) -> list[str]:
+        if node in way:
+            return [*way[way.index(node) :], node]
+        if node in done:
+            return []
+        for other in sorted(uses.get(node, ())):
+            circle = search(other, [*way, node])
+            if circle:
+                return circle
+        done.add(node)
+        return []
+
+    for node in sorted(uses):
+        circle = search(node, [])
+        if circle:
+            return circle
+    return []
+
+
+def test_circles_are_found():
+    assert find_circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert find_circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+
+
+def test_sources_form_no_circle():
+    assert find_circle(uses_of_sources()) == []
 
 
 def test_files_are_short():
@@ -67,9 +148,39 @@ def test_files_are_short():
     assert not long, f"longer than {LINES_MOST} lines: {long}"
 
 
-CEPH_LAYERS = ["protocol", "query", "class", "client", "filesystem", "pushdown", "sql", ""]
-CEPH_BORROWS = re.compile(r"^(common|filesystem|sql)/|^volume/format/crc32c.hpp$")
-DUCKDB_FREE = ("client", "protocol")
+def destroyed_at_exit(text: str) -> list[str]:
+    return [found.group().strip() for found in DESTROYED.finditer(text)]
+
+
+def test_nothing_is_destroyed_when_the_process_ends():
+    """Exit handlers close databases, too, which use what we keep. Say constexpr, or *new."""
+    files = source_files("src", "ceph")
+    found = {str(path.relative_to(ROOT)): destroyed_at_exit(path.read_text()) for path in files}
+    assert not {path: names for path, names in found.items() if names}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ('const std::string MAGIC("DUCK", 4);', True),
+        ("const std::unordered_set<std::string> ALLOWED = {", True),
+        ("    static std::map<std::string, const Module *> loaded;", True),
+        ("    static Log log;", True),
+        ("static std::vector<int> all;", True),
+        ("    static auto &log = *new Log;", False),
+        ("constexpr std::string_view MAGIC = x;", False),
+        ("    static std::mutex mutex;", False),
+        ("    static std::string Name(int number);", False),
+        ("const std::vector<std::string> &Names() {", False),
+    ],
+)
+def test_what_is_destroyed_is_recognised(text, is_found):
+    assert bool(destroyed_at_exit(text)) is is_found
+
+
+CEPH_LAYERS = ["protocol", "parquet", "query", "osd", "rados", "files", "pushdown", "sql", ""]
+CEPH_BORROWS = re.compile(r"^(common|extension/file_systems|extension/sql)/")
+DUCKDB_FREE = ("rados", "parquet", "protocol")
 
 
 def test_ceph_stands_beside_the_rest():
@@ -100,3 +211,54 @@ def test_each_part_has_its_namespace(folder):
     for path in source_files(folder):
         opened = set(NAMESPACE.findall(path.read_text())) - {"duckdb"}
         assert opened <= {OWN_NAMESPACES[folder]}, path
+
+
+def imports(path: Path) -> set[str]:
+    """The modules of ours that a module needs at run time."""
+    tree = ast.parse(path.read_text())
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    names = set()
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name for name in names if name.startswith("rawduck.")}
+
+
+PYTHON_LAYERS = ["", "measuring", "ceph", "bench/core", "bench/experiments", "bench", "commands"]
+
+
+def python_modules() -> dict[str, Path]:
+    folder = ROOT / "python"
+    return {
+        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in folder.rglob("*.py")
+    }
+
+
+def test_python_modules_form_no_circle():
+    modules = python_modules()
+    assert find_circle({name: imports(path) & set(modules) - {name} for name, path in modules.items()}) == []
+
+
+def test_python_imports_point_down():
+    """What is used by several parts of the package lies in its root, cli.py alone is above all."""
+    modules = python_modules()
+
+    def height(name: str) -> int:
+        if name == "rawduck.cli":
+            return len(PYTHON_LAYERS)
+        folder = str(modules[name].parent.relative_to(ROOT / "python" / "rawduck")).strip(".")
+        return PYTHON_LAYERS.index(folder)
+
+    for name, path in modules.items():
+        for other in imports(path) & set(modules):
+            assert height(other) <= height(name), f"{name} imports {other}"

@@ -1,7 +1,7 @@
+#include "ceph/parquet/footer_checksum.hpp"
 #include "ceph/protocol/bytes.hpp"
-#include "ceph/protocol/footer_checksum.hpp"
 #include "ceph/protocol/messages.hpp"
-#include "volume/format/crc32c.hpp"
+#include "common/crc32c.hpp"
 
 #include <cstring>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "ceph/client/object_tails.hpp"
+#include "ceph/rados/object_tails.hpp"
 
 #include <gtest/gtest.h>
 

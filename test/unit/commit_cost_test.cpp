@@ -1,7 +1,7 @@
-//! What a commit costs the device: no write that is not needed, all in flight together, one round trip more
-//! at most.
+//! What a commit costs the device: no write that is not needed,
+//! all in flight together, one round trip more at most.
 
-#include "io/engines/simulated.hpp"
+#include "io/device/simulated/simulated_device.hpp"
 #include "volume_fixture.hpp"
 
 namespace rawduck {

@@ -1,9 +1,10 @@
 //! A volume on a simulated device whose metadata can be damaged, for tests.
 #pragma once
 
-#include "io/engines/simulated.hpp"
+#include "io/device/simulated/simulated_device.hpp"
 #include "volume/check.hpp"
-#include "volume/volume_image.hpp"
+#include "volume/log/load_image.hpp"
+#include "volume/log/volume_image.hpp"
 #include "volume_fixture.hpp"
 
 #include <cstring>

@@ -4,7 +4,7 @@
 #include "io_test_support.hpp"
 #include "no_more_threads.hpp"
 #include "volume/format/superblock.hpp"
-#include "volume/space.hpp"
+#include "volume/space/space.hpp"
 #include "volume_fixture.hpp"
 
 #include <atomic>

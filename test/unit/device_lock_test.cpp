@@ -1,10 +1,12 @@
 //! TargetLock between processes, and against the classic locks of stock DuckDB.
-#include "device/target_lock.hpp"
 #include "io_test_support.hpp"
+#include "target/lock/target_lock.hpp"
 
 #include <csignal>
 #include <fcntl.h>
 #include <optional>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 namespace rawduck {
@@ -166,6 +168,32 @@ TEST_F(LockTest, WithoutWritePermissionOnlyASharedLock) {
         return false;
     }));
 }
+
+//! A /proc of this process's own that shows nobody but the user's own processes (2), or nothing of them (1).
+bool HideProcesses(const char *hidepid) {
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           mount("proc", "/proc", "proc", 0, (std::string("hidepid=") + hidepid).c_str()) == 0;
+}
+
+class HiddenHolderTest : public LockTest, public ::testing::WithParamInterface<const char *> {};
+
+TEST_P(HiddenHolderTest, IsNotTakenForOneThatHasEnded) {
+    if (!InChild([] { return HideProcesses(GetParam()); })) {
+        GTEST_SKIP() << "a /proc of its own with hidepid needs root";
+    }
+    held_.emplace(target_, Mode::EXCLUSIVE);
+    const int fd = open(file_.Path().c_str(), O_RDWR | O_CLOEXEC);
+    EXPECT_TRUE(InChild([&] {
+        if (!HideProcesses(GetParam()) || setgid(65534) != 0 || setuid(65534) != 0) {
+            return false;
+        }
+        const LockHolder holder = FindLockHolder(fd, false, {});
+        return holder.process == 0 && !holder.everyone_seen;
+    }));
+    close(fd);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hidepid, HiddenHolderTest, ::testing::Values("1", "2"));
 
 TEST_F(LockTest, IsNeverAStandardStreamThatTheProgramHasClosed) {
     EXPECT_TRUE(InChild([&] {

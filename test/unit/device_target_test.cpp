@@ -1,7 +1,9 @@
 //! ResolveTarget, InspectTarget, FindOccupants and ListBlockDevices.
 #include "common/units.hpp"
-#include "device/target.hpp"
 #include "io_test_support.hpp"
+#include "target/inspect.hpp"
+#include "target/occupants/occupants.hpp"
+#include "target/target.hpp"
 
 #include <fstream>
 

@@ -1,9 +1,10 @@
-#include "filesystem/direct_file.hpp"
+#include "direct/direct_file.hpp"
 
 #include "common/error.hpp"
 #include "volume/registry.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <fcntl.h>
 #include <fstream>
@@ -193,7 +194,9 @@ TEST_F(DirectFileTest, LocksExcludeOtherHandles) {
         auto writer = DirectFile::Open(path_, exclusive);
         EXPECT_EQ(CodeOf(exclusive), ErrorCode::LOCKED);
         EXPECT_EQ(CodeOf(shared), ErrorCode::LOCKED);
-        DirectFile::Open(path_, Writing()); // asks for no lock, as DuckDB does to look at the magic bytes
+        EXPECT_EQ(CodeOf(Writing()), ErrorCode::LOCKED) << "it would be written to behind the owner's back";
+        DirectFileOptions reading; // asks for no lock, as DuckDB does to look at the magic bytes
+        DirectFile::Open(path_, reading);
     }
     auto reader = DirectFile::Open(path_, shared);
     auto another = DirectFile::Open(path_, shared);
@@ -201,6 +204,60 @@ TEST_F(DirectFileTest, LocksExcludeOtherHandles) {
     another->Close();
     reader->Close();
     DirectFile::Open(path_, exclusive);
+}
+
+TEST_F(DirectFileTest, AFileStaysTheSameWhenItsNameGoesToAnother) {
+    const std::string old(256 * KIB + 100, 'o'), fresh(256 * KIB + 100, 'n');
+    for (const OpenMode::Lock lock :
+         {OpenMode::Lock::NONE, OpenMode::Lock::SHARED, OpenMode::Lock::EXCLUSIVE}) {
+        for (const bool removed : {false, true}) {
+            std::ofstream(path_, std::ios::binary) << old;
+            std::ofstream(path_ + ".new", std::ios::binary) << fresh;
+            DirectFileOptions options = Writing();
+            options.lock = lock;
+            auto file = DirectFile::Open(path_, options);
+            ASSERT_EQ(removed ? unlink(path_.c_str()) : rename((path_ + ".new").c_str(), path_.c_str()), 0);
+            std::string read(old.size(), '?');
+            EXPECT_EQ(file->Read(read.data(), read.size(), 0), old.size());
+            EXPECT_TRUE(read == old) << "lock " << static_cast<int>(lock);
+            file->Write(std::string(128 * KIB, 'w').data(), 128 * KIB, 64 * KIB);
+            EXPECT_EQ(file->Read(read.data(), read.size(), 0), old.size());
+            EXPECT_TRUE(read == std::string(old).replace(64 * KIB, 128 * KIB, 128 * KIB, 'w'));
+            EXPECT_TRUE(removed || Contents() == fresh) << "the other file was written to";
+        }
+    }
+}
+
+TEST_F(DirectFileTest, WhoeverHasTheLockHasTheFileOfThatName) {
+    std::ofstream(path_) << "0";
+    std::atomic<bool> done{false};
+    std::thread replacing([&] { // as a copy does
+        while (!done) {
+            std::ofstream(path_ + ".new") << "1";
+            const int fd = open(path_.c_str(), O_RDWR);
+            struct flock lock = {};
+            lock.l_type = F_WRLCK;
+            if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+                rename((path_ + ".new").c_str(), path_.c_str());
+            }
+            close(fd);
+        }
+    });
+    DirectFileOptions options;
+    options.write = true;
+    options.lock = OpenMode::Lock::EXCLUSIVE;
+    for (int opened = 0; opened < 300;) {
+        try {
+            auto file = DirectFile::Open(path_, options);
+            struct stat status;
+            EXPECT_EQ(stat(path_.c_str(), &status), 0);
+            EXPECT_EQ(file->GetStatus().version, StatusOf(status).version);
+            opened++;
+        } catch (const Error &) { // it is being replaced
+        }
+    }
+    done = true;
+    replacing.join();
 }
 
 TEST_F(DirectFileTest, ALockConflictDoesNotTruncate) {
@@ -302,8 +359,8 @@ TEST_F(DirectFileTest, AWriteThatFailsHalfwayLeavesNothingOlderInMemory) {
     EXPECT_EQ(block == expected.substr(BLOCK), true);
 }
 
-//! Puts one end of a pipe, which refuses everything at an offset, in the place of a file's buffered
-//! descriptors.
+//! Puts one end of a pipe, which refuses everything at an
+//! offset, in the place of a file's buffered descriptors.
 void BreakBuffered(const std::string &path) {
     int ends[2];
     ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);

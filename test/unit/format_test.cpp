@@ -1,5 +1,5 @@
+#include "common/crc32c.hpp"
 #include "common/error.hpp"
-#include "volume/format/crc32c.hpp"
 #include "volume/format/record.hpp"
 #include "volume/format/superblock.hpp"
 

@@ -1,6 +1,6 @@
-//! DuckDB's three headers, counted in commands: each is replaced by one write of one unit at a place of its
-//! own, so that a device with an atomic write unit of 4 KiB never tears one, and no device damages the one
-//! that counts.
+//! DuckDB's three headers, counted in commands: each is replaced by one write
+//! of one unit at a place of its own, so that a device with an atomic write
+//! unit of 4 KiB never tears one, and no device damages the one that counts.
 #include "io_fake_device.hpp"
 #include "volume_fixture.hpp"
 

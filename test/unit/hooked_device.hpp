@@ -1,7 +1,7 @@
 //! A volume on a simulated device that tells a test of each command before it is carried out.
 #pragma once
 
-#include "io/engines/simulated.hpp"
+#include "io/device/simulated/simulated_device.hpp"
 #include "out_of_memory.hpp"
 #include "volume_fixture.hpp"
 

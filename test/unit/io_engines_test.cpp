@@ -1,10 +1,12 @@
 //! The posix and io_uring engines on a regular file, and on a loop device where the machine lets us make one.
-#include "common/aligned_buffer.hpp"
+#include "common/memory/aligned_buffer.hpp"
 #include "io/block_io.hpp"
-#include "io/engines/io_uring.hpp"
-#include "io/engines/nvme_device.hpp"
+#include "io/device/nvme_device.hpp"
+#include "io/engine/io_uring.hpp"
+#include "io/open_device.hpp"
 #include "io_test_support.hpp"
 #include "io_xnvme_support.hpp"
+#include "target/inspect.hpp"
 
 #include <algorithm>
 #include <csignal>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/error.hpp"
-#include "io/device.hpp"
+#include "io/device/device.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,9 @@
 #include "common/error.hpp"
 #include "io/block_io.hpp"
+#include "io/device/device_options.hpp"
+#include "io/device/memory_device.hpp"
+#include "io/open_device.hpp"
+#include "target/target.hpp"
 
 #include <cerrno>
 #include <gtest/gtest.h>

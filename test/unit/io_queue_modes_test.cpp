@@ -1,5 +1,6 @@
 //! Every queue strategy: right under 64 threads, and as many queues and commands in flight as it promises.
 #include "io/block_io.hpp"
+#include "io/open_device.hpp"
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
 #include "io_xnvme_support.hpp"

@@ -1,9 +1,12 @@
 //! What becomes of threads for which no queue can be made: they share some, or run their commands themselves.
-#include "io/queue_supply.hpp"
+#include "io/queue/queue_supply.hpp"
 
 #include "io/block_io.hpp"
+#include "io/device/device_options.hpp"
+#include "io/open_device.hpp"
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
+#include "target/target.hpp"
 
 #include <atomic>
 #include <condition_variable>

@@ -2,7 +2,8 @@
 
 #include "common/error.hpp"
 #include "io/block_io.hpp"
-#include "io/engines/simulated.hpp"
+#include "io/device/simulated/simulated_device.hpp"
+#include "io/open_device.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "io/io_stats.hpp"
+#include "io/request/io_stats.hpp"
 
 #include <gtest/gtest.h>
 #include <memory>

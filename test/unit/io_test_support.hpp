@@ -1,4 +1,4 @@
-//! Shared by the tests of src/io and src/device.
+//! Shared by the tests of src/io and src/target.
 #pragma once
 
 #include "common/error.hpp"

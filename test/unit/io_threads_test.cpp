@@ -1,6 +1,6 @@
 //! Lifetimes of thread-owned queues: threads that end before or after the device, many of them, and fork.
 #include "io/block_io.hpp"
-#include "io/bounce_pool.hpp"
+#include "io/queue/bounce_pool.hpp"
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
 

@@ -1,8 +1,9 @@
 //! Which of xNVMe's interfaces the tests of all engines can go through here.
 #pragma once
 
-#include "io/device.hpp"
-#include "io/engines/xnvme.hpp"
+#include "io/device/device.hpp"
+#include "io/engine/xnvme/xnvme.hpp"
+#include "io/open_device.hpp"
 #include "io_test_support.hpp"
 
 namespace rawduck {

@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 #include "hooked_device.hpp"
+#include "volume/format/superblock.hpp"
 
 #include <algorithm>
 #include <map>
@@ -31,6 +32,7 @@ int UntilNoSpace(const std::function<void(int)> &action) {
 //! A database and its log, as DuckDB has them open.
 class LimitsTest : public ::testing::TestWithParam<uint32_t> {
   protected:
+    explicit LimitsTest(uint64_t capacity = CAPACITY) : simulated(GetParam(), capacity) {}
     void Open() {
         volume = simulated.Mount();
         database = volume->Open("keep.duckdb", WriteMode(FileKind::DATABASE));
@@ -77,13 +79,49 @@ class LimitsTest : public ::testing::TestWithParam<uint32_t> {
         EXPECT_TRUE(ReadAll(*found, "keep.duckdb.wal") == logged);
     }
 
-    SimulatedVolume simulated{GetParam(), CAPACITY};
+    void Remount() {
+        database.reset();
+        log.reset();
+        volume.reset();
+        volume = simulated.Mount();
+        database = volume->Open("keep.duckdb", WriteMode(FileKind::DATABASE));
+        log = volume->Open("keep.duckdb.wal", WriteMode(FileKind::WAL));
+    }
+
+    SimulatedVolume simulated;
     std::mt19937_64 random{1};
     std::string content, logged;
     std::shared_ptr<Volume> volume;
     std::unique_ptr<OpenFile> database, log;
 };
 INSTANTIATE_TEST_SUITE_P(LbaSizes, LimitsTest, ::testing::Values(512, 4096));
+
+class SmallestVolumeTest : public LimitsTest {
+  protected:
+    SmallestVolumeTest() : LimitsTest(MIN_VOLUME_BYTES) {}
+    //! Whatever else is there, and whatever the volume refuses from now on.
+    void CommitToLogsThatAreThere(const std::vector<std::string> &others) {
+        for (int i = 0; i < 40; i++) {
+            Commit(1 + random() % 3000);
+        }
+        Commit(2 * MIB + 777); // needs more space than was reserved for it
+        for (const std::string &name : others) {
+            auto other = volume->Open(name, WriteMode(FileKind::WAL));
+            const std::string bytes = RandomBytes(random, 5001);
+            other->Append(bytes.data(), bytes.size());
+            other->Sync();
+        }
+        Overwrite(3 * UNIT_SIZE, BLOCK);
+        Overwrite(UNIT_SIZE, UNIT_SIZE);
+        log->Truncate(1001);
+        logged.resize(1001);
+        EXPECT_EQ(volume->Info().poisoned, "");
+        const auto found = simulated.MountAfterCut();
+        EXPECT_TRUE(ReadAll(*found, "keep.duckdb") == content);
+        EXPECT_TRUE(ReadAll(*found, "keep.duckdb.wal") == logged);
+    }
+};
+INSTANTIATE_TEST_SUITE_P(LbaSizes, SmallestVolumeTest, ::testing::Values(512, 4096));
 
 } // namespace
 
@@ -102,20 +140,72 @@ TEST_P(LimitsTest, FilesThatFillTheMetadataLeaveRoomForCommits) {
     UseTheDatabase();
     EXPECT_EQ(UntilNoSpace(make), 0) << "still full";
     for (const bool remount : {false, true}) {
-        volume->Remove(folder + "/" + std::to_string(remount ? 1 : 0));
+        for (const int which : {0, 1}) { // one for what the database has grown by
+            volume->Remove(folder + "/" + std::to_string((remount ? 2 : 0) + which));
+        }
         if (remount) {
-            database.reset();
-            log.reset();
-            volume.reset();
-            volume = simulated.Mount();
-            database = volume->Open("keep.duckdb", WriteMode(FileKind::DATABASE));
-            log = volume->Open("keep.duckdb.wal", WriteMode(FileKind::WAL));
+            Remount();
         }
         make(0);
         UseTheDatabase();
     }
     EXPECT_TRUE(volume->RemoveDirectory(folder, true));
-    EXPECT_NEAR(UntilNoSpace(make), made, 1) << "all of the room is there again";
+    EXPECT_NEAR(UntilNoSpace(make), made, 2) << "all of the room is there again";
+}
+
+// A new log may be refused; what is there already can be written to, truncated and removed.
+TEST_P(SmallestVolumeTest, LogsThatFillTheMetadataLeaveRoomForCommits) {
+    Open();
+    std::vector<std::string> others;
+    const auto make = [&](int) {
+        const std::string name = "other" + std::to_string(others.size()) + ".duckdb.wal";
+        auto other = volume->Open(name, WriteMode(FileKind::WAL));
+        other->Append("x", 1);
+        other->Sync();
+        others.push_back(name);
+    };
+    EXPECT_GT(UntilNoSpace(make), GetParam() == 512 ? 300 : 60);
+    CommitToLogsThatAreThere(others);
+    EXPECT_EQ(UntilNoSpace(make), 0) << "still full";
+    Remount();
+    EXPECT_EQ(UntilNoSpace(make), 0) << "a mount finds it as full";
+    CommitToLogsThatAreThere(others);
+    for (int i = 0; i < 2; i++) { // for a log that grew, and one that is to be made
+        volume->Remove(others.back());
+        others.pop_back();
+    }
+    UseTheDatabase();
+    CommitToLogsThatAreThere(others);
+}
+
+TEST_P(SmallestVolumeTest, LongerNamesLeaveRoomForCommits) {
+    Open();
+    const auto make = [&](int i) { volume->Open(std::to_string(i), WriteMode())->Append("x", 1); };
+    const int made = UntilNoSpace(make);
+    UntilNoSpace([&](int i) {
+        ASSERT_LT(i, made) << "there is room for every name";
+        volume->Move(std::to_string(i), std::string(250 - std::to_string(i).size(), 'n') + std::to_string(i));
+    });
+    UseTheDatabase();
+}
+
+TEST_P(SmallestVolumeTest, LongerTailsLeaveRoomForCommits) {
+    Open();
+    const std::string whole(UNIT_SIZE, 'w');
+    std::vector<std::unique_ptr<OpenFile>> files;
+    const auto make = [&](int i) {
+        files.push_back(volume->Open(std::to_string(i), WriteMode()));
+        files.back()->Append(whole.data(), whole.size());
+        files.back()->Sync();
+    };
+    for (int i = 0; i < 800; i++) {
+        make(i);
+    }
+    UntilNoSpace([&](int i) {
+        ASSERT_LT(static_cast<size_t>(i), files.size()) << "there is room for every tail";
+        files[i]->Truncate(UNIT_SIZE - 1);
+    });
+    UseTheDatabase();
 }
 
 // The names of these files alone fill it, each in the log with its first Sync only.

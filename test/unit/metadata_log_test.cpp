@@ -1,8 +1,9 @@
 //! What the log promises beyond ordering: freed space rests, failures stay contained, damage is told from a
 //! torn tail, commits are shared.
 
-#include "io/engines/simulated.hpp"
-#include "volume/metadata_log.hpp"
+#include "io/device/simulated/simulated_device.hpp"
+#include "volume/log/load_image.hpp"
+#include "volume/log/metadata_log.hpp"
 #include "volume_fixture.hpp"
 
 #include <chrono>

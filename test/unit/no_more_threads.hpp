@@ -7,8 +7,8 @@
 
 namespace rawduck {
 
-//! While it lives, std::thread throws std::system_error: new threads want a stack that fits into no address
-//! space.
+//! While it lives, std::thread throws std::system_error: new
+//! threads want a stack that fits into no address space.
 class NoMoreThreads {
   public:
     NoMoreThreads() {

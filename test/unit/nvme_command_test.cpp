@@ -1,4 +1,4 @@
-#include "io/engines/nvme_device.hpp"
+#include "io/device/nvme_device.hpp"
 
 #include <algorithm>
 #include <cstring>

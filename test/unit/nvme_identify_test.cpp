@@ -1,18 +1,18 @@
 //! What NVMe devices say of themselves, and of what went wrong: parsing, refusals, status texts, node names.
 #include "common/units.hpp"
-#include "device/nvme_identify.hpp"
-#include "device/nvme_node.hpp"
-#include "device/nvme_status.hpp"
-#include "io/engines/nvme_device.hpp"
+#include "io/device/nvme_device.hpp"
 #include "io_test_support.hpp"
+#include "target/nvme/nvme_identify.hpp"
+#include "target/nvme/nvme_node.hpp"
+#include "target/nvme/nvme_status.hpp"
 
 #include <cstring>
 
 namespace rawduck {
 namespace {
 
-//! The data structures of a plain device: 4096-byte LBAs in format 1, MDTS of 512 KiB, everything optional
-//! there.
+//! The data structures of a plain device: 4096-byte LBAs in
+//! format 1, MDTS of 512 KiB, everything optional there.
 struct Identity {
     std::vector<uint8_t> controller = std::vector<uint8_t>(4096), name_space = std::vector<uint8_t>(4096);
 

@@ -5,8 +5,7 @@
 
 namespace rawduck {
 
-//! While it lives, the allocation behind so many others throws std::bad_alloc, and only that one. Memory of
-//! AlignedBuffer comes from elsewhere and is not counted.
+//! While it lives, the allocation behind so many others throws std::bad_alloc, and only that one.
 class OutOfMemoryAfter {
   public:
     explicit OutOfMemoryAfter(int64_t allocations);

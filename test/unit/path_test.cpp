@@ -1,5 +1,5 @@
-#include "filesystem/path.hpp"
-#include "filesystem/pattern.hpp"
+#include "common/pattern.hpp"
+#include "volume/names/path.hpp"
 
 #include "common/error.hpp"
 

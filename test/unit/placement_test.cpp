@@ -1,7 +1,7 @@
 //! Flexible data placement: what the device tells, which class gets which identifier, and that every write of
 //! a volume carries the identifier of its class.
-#include "device/nvme_fdp.hpp"
-#include "io/engines/nvme_device.hpp"
+#include "io/device/nvme_device.hpp"
+#include "io/device/nvme_fdp.hpp"
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"
 #include "volume_fixture.hpp"

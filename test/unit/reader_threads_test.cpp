@@ -1,4 +1,4 @@
-#include "filesystem/reader_threads.hpp"
+#include "common/process/reader_threads.hpp"
 
 #include <atomic>
 #include <gtest/gtest.h>

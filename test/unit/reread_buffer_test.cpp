@@ -19,8 +19,8 @@ namespace {
 constexpr uint64_t PIECE = RereadBuffer::PIECE_BYTES;
 constexpr uint64_t PIECES_MAX = 4;
 
-//! A device behind a buffer of four pieces, whose every byte says which piece it is in and how often that was
-//! written.
+//! A device behind a buffer of four pieces, whose every byte
+//! says which piece it is in and how often that was written.
 class RereadBufferTest : public ::testing::Test {
   protected:
     RereadBufferTest() : state_(64 * PIECE) {
@@ -254,8 +254,8 @@ TEST_F(RereadBufferTest, NoneWhereNoneIsWanted) {
     io_.reset(); // before the state that it uses
 }
 
-// Versions only grow. A reader must never see one that is older than the newest that was complete before its
-// read began.
+// Versions only grow. A reader must never see one that is older
+// than the newest that was complete before its read began.
 TEST_F(RereadBufferTest, ManyThreadsNeverSeeWhatWasThereBefore) {
     constexpr uint64_t PLACES = 6; // more than there is memory for
     std::array<std::atomic<int>, PLACES> complete{};

@@ -1,4 +1,4 @@
-#include "filesystem/size.hpp"
+#include "common/size.hpp"
 
 #include "common/error.hpp"
 #include "common/units.hpp"

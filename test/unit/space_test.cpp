@@ -1,7 +1,8 @@
-#include "volume/allocator.hpp"
-#include "volume/extent_map.hpp"
-#include "volume/hole_set.hpp"
-#include "volume/space.hpp"
+#include "out_of_memory.hpp"
+#include "volume/file/extent_map.hpp"
+#include "volume/file/hole_set.hpp"
+#include "volume/space/allocator.hpp"
+#include "volume/space/space.hpp"
 
 #include <algorithm>
 
@@ -36,7 +37,7 @@ TEST(ExtentMapTest, LocatesEveryUnitThroughGrowthRemapAndTruncate) {
                 moved += old.units;
             }
             EXPECT_EQ(moved, unit + units);
-            map.Remap(Extent{unit, next, units});
+            map.Remap({Extent{unit, next, units}});
             for (uint64_t i = 0; i < units; i++) {
                 oracle[unit + i] = next + i;
             }
@@ -68,15 +69,42 @@ TEST(ExtentMapTest, WhatIsMovedBackTogetherIsOneExtentAgain) {
     ExtentMap map;
     map.Append(Unit{100}, 64);
     for (uint64_t unit = 1; unit < 64; unit += 2) {
-        map.Remap(Extent{unit, 1000 + 2 * unit, 1});
+        map.Remap({Extent{unit, 1000 + 2 * unit, 1}});
     }
     EXPECT_EQ(map.Extents().size(), 64u);
     for (uint64_t unit = 1; unit < 64; unit += 2) {
-        map.Remap(Extent{unit, 100 + unit, 1});
+        map.Remap({Extent{unit, 100 + unit, 1}});
     }
     ASSERT_EQ(map.Extents().size(), 1u);
     EXPECT_EQ(map.Extents()[0].start, 100u);
     EXPECT_EQ(map.Extents()[0].units, 64u);
+}
+
+// Whoever wrote the pieces gives all of them back when the file does not lie there in the end.
+TEST(ExtentMapTest, WithoutMemoryNothingLiesElsewhere) {
+    int failures = 0;
+    for (int64_t step = 0; step < 10; step++) {
+        ExtentMap map;
+        map.Append(Unit{100}, 4);
+        map.Append(Unit{502}, 4); // the first piece will end where this begins
+        bool failed = false;
+        {
+            const OutOfMemoryAfter limit(step);
+            try {
+                map.Remap({Extent{2, 500, 2}, Extent{4, 300, 2}});
+            } catch (const std::bad_alloc &) {
+                failed = true;
+            }
+        }
+        failures += failed ? 1 : 0;
+        uint64_t contiguous = 0;
+        const std::vector<uint64_t> there =
+            failed ? std::vector<uint64_t>{102, 103, 502, 503} : std::vector<uint64_t>{500, 501, 300, 301};
+        for (uint64_t unit = 2; unit < 6; unit++) {
+            EXPECT_EQ(map.Locate(unit * UNIT_SIZE, contiguous) / UNIT_SIZE, there[unit - 2]) << step;
+        }
+    }
+    EXPECT_GT(failures, 1);
 }
 
 TEST(AllocatorTest, NeverHandsOutAUnitTwiceAndGetsEverythingBack) {
@@ -151,6 +179,29 @@ TEST(HoleSetTest, MatchesAByteMap) {
             ASSERT_EQ(bytes[i] == '\0', oracle[i] && i >= from && i < from + 1500) << i;
         }
     }
+}
+
+// Space is given back on ways that must not fail, such as behind a record that is durable.
+TEST(SpaceTest, WhatIsFreedWithoutMemoryIsFreeAllTheSame) {
+    int failures = 0;
+    for (int64_t step = 0; step < 30; step++) {
+        Space space{Allocator(Unit{100}, Unit{5000})};
+        std::vector<Extent> freed, kept;
+        for (int i = 0; i < 20; i++) {
+            const Allocator::Result taken = space.Allocate(8, Unit{0}, false, SpaceUse::HEADER);
+            (i % 2 == 0 ? freed : kept).push_back(Extent{0, Index(taken.start), taken.units});
+        }
+        {
+            const OutOfMemoryAfter limit(step);
+            ASSERT_NO_THROW(space.Free(freed)) << step;
+            failures += limit.Failed() ? 1 : 0;
+        }
+        EXPECT_EQ(space.FreeUnits(), space.TotalUnits() - kept.size() * 8) << step;
+        space.Free(kept);
+        const Allocator::Result all = space.Allocate(UINT64_MAX, Unit{0}, false, SpaceUse::HEADER);
+        EXPECT_EQ(all.units, space.TotalUnits()) << step;
+    }
+    EXPECT_GT(failures, 10);
 }
 
 TEST(SpaceDeathTest, FreeingTwiceEndsTheProcess) {

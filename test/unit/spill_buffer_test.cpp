@@ -1,4 +1,4 @@
-#include "volume/spill_buffer.hpp"
+#include "volume/spill/spill_buffer.hpp"
 
 #include "io_fake_device.hpp"
 #include "io_test_support.hpp"

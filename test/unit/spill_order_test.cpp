@@ -1,5 +1,5 @@
-#include "volume/spill_memory.hpp"
-#include "volume/spill_order.hpp"
+#include "volume/spill/spill_memory.hpp"
+#include "volume/spill/spill_order.hpp"
 
 #include <cstring>
 #include <gtest/gtest.h>

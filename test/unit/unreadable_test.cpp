@@ -1,10 +1,10 @@
 //! LBAs that the device cannot read, in everything that a mount, a check and a repair read: each takes with
 //! it only what it held, and nothing is decided that a device that reads it again would decide otherwise.
 
+#include "common/crc32c.hpp"
 #include "damaged_volume.hpp"
-#include "volume/format/crc32c.hpp"
-#include "volume/metadata_log.hpp"
-#include "volume/salvage_read.hpp"
+#include "volume/log/metadata_log.hpp"
+#include "volume/log/salvage_read.hpp"
 
 namespace rawduck {
 
@@ -14,8 +14,8 @@ using Strings = std::vector<std::string>;
 
 class UnreadableTest : public DamagedVolumeTest {
   protected:
-    //! A log of several records, the last of which vouches for `length` bytes of x.wal that lie at the
-    //! returned place.
+    //! A log of several records, the last of which vouches for
+    //! `length` bytes of x.wal that lie at the returned place.
     uint64_t CommitData(uint64_t length) {
         Commit("first", 3);
         auto volume = Mount();
@@ -223,5 +223,78 @@ TEST_F(UnreadableTest, MoreThanSomeLbas) {
 }
 
 } // namespace
+
+// The state before a damaged record has blocks whose space was given away behind it. What lies there now may be
+// a whole block of the same database: only the log knows that it is not the one.
+TEST_F(UnreadableTest, WhatWasOverwrittenBehindTheDamageIsNotRead) {
+    const std::string old(1 * MIB, 'o'), fresh(1 * MIB, 'n');
+    {
+        auto volume = Mount();
+        auto file = volume->Open("f", WriteMode(FileKind::DATABASE));
+        for (int i = 0; i < 6; i++) {
+            file->Append(old.data(), old.size());
+        }
+        file->Sync(); // a snapshot
+        file->Write(fresh.data(), fresh.size(), 2 * MIB);
+        file->Sync(); // log record 1: what lay there is free now
+        auto other = volume->Open("g", WriteMode());
+        other->Append("x", 1);
+        other->Sync();
+        bool full = false;
+        while (!full) {
+            try {
+                other->Append(fresh.data(), 64 * KIB);
+            } catch (const Error &error) {
+                full = error.Code() == ErrorCode::NO_SPACE;
+                ASSERT_TRUE(full) << error.what();
+            }
+        }
+        other->Sync();
+    }
+    const uint64_t record = LogStart(Load().superblock);
+    std::string bytes = ReadBytes(record, LBA);
+    bytes[100] ^= 1;
+    WriteBytes(record, bytes);
+    EXPECT_NE(Load().damage, "");
+
+    auto volume = Mount();
+    auto file = volume->Open("f", OpenMode());
+    std::string found(1 * MIB, '\0');
+    EXPECT_EQ(file->Read(&found[0], found.size(), 4 * MIB), found.size());
+    EXPECT_EQ(found, old);
+    try {
+        file->Read(&found[0], found.size(), 2 * MIB);
+        ADD_FAILURE() << "it reads what another file has there";
+    } catch (const Error &error) {
+        EXPECT_EQ(error.Code(), ErrorCode::CORRUPT);
+        EXPECT_NE(std::string(error.what()).find("given to other data"), std::string::npos) << error.what();
+    }
+}
+
+// What is appended to a log that was emptied lies where its old content was.
+TEST_F(UnreadableTest, ALogThatWasEmptiedBehindTheDamageIsNotRead) {
+    const std::string old(64 * KIB, 'o'), fresh(16 * KIB, 'n');
+    {
+        auto volume = Mount();
+        auto log = volume->Open("x.wal", WriteMode(FileKind::WAL));
+        log->Append(old.data(), old.size());
+        log->Sync(); // a snapshot
+        auto other = volume->Open("g", WriteMode());
+        other->Append("x", 1);
+        other->Sync(); // log record 1
+        log->Truncate(0);
+        log->Append(fresh.data(), fresh.size());
+        log->Sync();
+    }
+    const uint64_t record = LogStart(Load().superblock);
+    std::string bytes = ReadBytes(record, LBA);
+    bytes[100] ^= 1;
+    WriteBytes(record, bytes);
+
+    auto volume = Mount();
+    std::string found(LBA, '\0');
+    EXPECT_EQ(FailureOf([&] { volume->Open("x.wal", OpenMode())->Read(&found[0], LBA, 0); }),
+              ErrorCode::CORRUPT);
+}
 
 } // namespace rawduck

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/error.hpp"
+#include "io/device/memory_device.hpp"
 #include "volume/registry.hpp"
 #include "volume/volume.hpp"
 

@@ -1,6 +1,8 @@
 #include "common/error.hpp"
+#include "io/open_device.hpp"
 #include "io_test_support.hpp"
 #include "volume/check.hpp"
+#include "volume/names/file_name.hpp"
 #include "volume_fixture.hpp"
 
 #include <thread>
@@ -136,6 +138,45 @@ TEST_P(VolumeTest, RemovedAndReplacedFilesStayReadableUntilClosed) {
     EXPECT_LT(volume->Info().used_bytes, used) << "the replaced file's space comes back with its last close";
     volume.reset();
     EXPECT_EQ(ReadAll(*memory.Mount(), "old"), "new");
+}
+
+TEST_P(VolumeTest, WhatSomebodyHasLockedIsNotReplacedRemovedOrWrittenTo) {
+    for (const OpenMode::Lock lock : {OpenMode::Lock::SHARED, OpenMode::Lock::EXCLUSIVE}) {
+        auto volume = memory.Mount();
+        volume->Open("new", WriteMode())->Write("new", 3, 0);
+        OpenMode mode = WriteMode(FileKind::DATABASE);
+        volume->Open("d/held", mode)->Append("held", 4);
+        mode.write = lock == OpenMode::Lock::EXCLUSIVE;
+        mode.lock = lock;
+        auto held = volume->Open("d/held", mode);
+        OpenMode emptying = WriteMode();
+        emptying.truncate = true;
+        EXPECT_EQ(CodeOf([&] { volume->Move("new", "d/held"); }), ErrorCode::LOCKED);
+        EXPECT_EQ(CodeOf([&] { volume->Open("d/held", emptying); }), ErrorCode::LOCKED);
+        EXPECT_EQ(CodeOf([&] { volume->Open("d/held", WriteMode()); }), ErrorCode::LOCKED);
+        EXPECT_EQ(CodeOf([&] { volume->Remove("d/held"); }), ErrorCode::LOCKED);
+        EXPECT_EQ(CodeOf([&] { volume->RemoveDirectory("d", true); }), ErrorCode::LOCKED);
+        EXPECT_EQ(ReadAll(*volume, "d/held"), "held");
+        EXPECT_EQ(ReadAll(*volume, "new"), "new");
+        if (lock == OpenMode::Lock::EXCLUSIVE) {
+            volume->Move("new", "d/held", MoveMode::REPLACE_OWN);
+            EXPECT_EQ(ReadAll(*volume, "d/held"), "new");
+        }
+        held->Close();
+        volume->Remove("d/held");
+    }
+}
+
+TEST_P(VolumeTest, ANewNameReplacesNothing) {
+    auto volume = memory.Mount();
+    volume->Open("a", WriteMode())->Append("a", 1);
+    volume->Open("b", WriteMode())->Append("bb", 2);
+    EXPECT_EQ(CodeOf([&] { volume->Move("a", "b", MoveMode::NEW_NAME); }), ErrorCode::EXISTS);
+    EXPECT_EQ(ReadAll(*volume, "a"), "a");
+    EXPECT_EQ(ReadAll(*volume, "b"), "bb");
+    volume->Move("a", "c", MoveMode::NEW_NAME);
+    EXPECT_EQ(ReadAll(*volume, "c"), "a");
+    EXPECT_FALSE(volume->FileExists("a"));
 }
 
 TEST_P(VolumeTest, TruncatedBytesNeverComeBack) {
@@ -328,8 +369,8 @@ TEST_P(VolumeTest, FilesOfFragmentsAndManyNamesMountAgain) {
     }
 }
 
-// The name of a mounted volume is looked at once more, not resolved: it must still be found to lead
-// elsewhere.
+// The name of a mounted volume is looked at once more, not
+// resolved: it must still be found to lead elsewhere.
 TEST(RegistryTest, ANameLeadsToTheVolumeThatLiesThereNow) {
     const TemporaryFile first(16 * MIB), second(16 * MIB);
     FormatOptions options;

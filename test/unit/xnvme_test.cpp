@@ -1,7 +1,7 @@
-//! The xNVMe engine where it is not built, and what it refuses; what it does is among the tests of all
-//! engines.
-#include "io/device.hpp"
-#include "io/engines/xnvme_library.hpp"
+//! The xNVMe engine where it is not built, and what it
+//! refuses; what it does is among the tests of all engines.
+#include "io/device/device.hpp"
+#include "io/engine/xnvme/xnvme_library.hpp"
 #include "io_test_support.hpp"
 #include "io_xnvme_support.hpp"
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from rawduck.bench.art import Art
-from rawduck.bench.commits import Commits
-from rawduck.bench.experiment import Experiment
-from rawduck.bench.fdp import Fdp
-from rawduck.bench.grouping import Grouping
-from rawduck.bench.load import Load
-from rawduck.bench.micro import Micro
-from rawduck.bench.paper import Passthrough, Strategies
-from rawduck.bench.scaling import Scaling
-from rawduck.bench.scan import Scan
-from rawduck.bench.skyhook import Skyhook
-from rawduck.bench.spill import Spill
-from rawduck.bench.tpch import Tpch
-from rawduck.bench.warm import Warm
+from rawduck.bench.core.experiment import Experiment
+from rawduck.bench.experiments.art import Art
+from rawduck.bench.experiments.commits import Commits
+from rawduck.bench.experiments.fdp import Fdp
+from rawduck.bench.experiments.grouping import Grouping
+from rawduck.bench.experiments.load import Load
+from rawduck.bench.experiments.micro import Micro
+from rawduck.bench.experiments.paper import Passthrough, Strategies
+from rawduck.bench.experiments.scaling import Scaling
+from rawduck.bench.experiments.scan import Scan
+from rawduck.bench.experiments.skyhook import Skyhook
+from rawduck.bench.experiments.spill import Spill
+from rawduck.bench.experiments.tpch import Tpch
+from rawduck.bench.experiments.warm import Warm
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
     kind.name: kind

@@ -12,9 +12,10 @@ import typer
 
 import rawduck
 from rawduck import disks, paths, render, tpch
-from rawduck.bench import EXPERIMENTS, report
-from rawduck.bench.bench import Bench, Outcome
-from rawduck.bench.options import OWN_TARGET, Options
+from rawduck.bench import EXPERIMENTS
+from rawduck.bench.core import report
+from rawduck.bench.core.bench import Bench, Outcome
+from rawduck.bench.core.options import OWN_TARGET, Options
 
 ALL = "all"
 EXIT_FAILED_RUNS = 1

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from rawduck import ceph_cluster, render
-from rawduck.ceph_cluster import Cluster
+from rawduck import render
+from rawduck.ceph import cluster as ceph_cluster
+from rawduck.ceph.cluster import Cluster
 from rawduck.commands.options import Json
 
 Directory = Annotated[Path, typer.Option("--dir", help="Everything of the cluster lies below it.")]

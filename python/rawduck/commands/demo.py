@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 import rawduck
-from rawduck import demo, paths, render, tpch
+from rawduck import paths, render, tpch
+from rawduck.commands import demo_comparison
 
 EXIT_WRONG = 1
 
@@ -43,7 +44,7 @@ def run_demo(
     The exit code is 0 when every answer is right, 1 when one is wrong, 2 when the demo could not run.
     """
     work_dir = work_dir.absolute()
-    settings = demo.Settings(
+    settings = demo_comparison.Settings(
         target=paths.absolute_target(target or str(work_dir / "demo.rawduck")),
         scale=scale,
         work_dir=work_dir,
@@ -54,6 +55,6 @@ def run_demo(
     )
     if settings.target.startswith(paths.MEMORY_PREFIX):
         raise rawduck.RawduckError("the demo compares disks; give it a file or a device")
-    if not demo.run(settings):
+    if not demo_comparison.run(settings):
         render.print_error("some answers are wrong, see the table above")
         raise typer.Exit(EXIT_WRONG)

@@ -1,6 +1,6 @@
 #include "volume/format/record.hpp"
 
-#include "volume/format/crc32c.hpp"
+#include "common/crc32c.hpp"
 
 #include <cstring>
 

@@ -1,7 +1,7 @@
 #include "volume/format/superblock.hpp"
 
+#include "common/crc32c.hpp"
 #include "common/error.hpp"
-#include "volume/format/crc32c.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -128,6 +128,15 @@ Uuid MakeUuid() {
     uuid[6] = (uuid[6] & 0x0F) | 0x40;
     uuid[8] = (uuid[8] & 0x3F) | 0x80;
     return uuid;
+}
+
+uint64_t LogStart(const Superblock &sb) {
+    return sb.metadata_start[sb.active_area] * UNIT_SIZE + AlignUp(sb.snapshot_bytes, UNIT_SIZE);
+}
+
+uint64_t LogEnd(const Superblock &sb) {
+    const uint64_t area_end = (sb.metadata_start[sb.active_area] + sb.metadata_units) * UNIT_SIZE;
+    return std::min(area_end, LogStart(sb) + LOG_BYTES_MAX);
 }
 
 } // namespace rawduck

@@ -70,4 +70,11 @@ std::string UuidText(const Uuid &uuid);
 //! A random (version 4) UUID from the kernel. Throws Error IO.
 Uuid MakeUuid();
 
+//! A mount reads at most this much log, so that it stays fast; a longer log is cut short by a new snapshot.
+constexpr uint64_t LOG_BYTES_MAX = 16 * MIB;
+
+//! Where the log of the active area starts and ends, in bytes on the target.
+uint64_t LogStart(const Superblock &superblock);
+uint64_t LogEnd(const Superblock &superblock);
+
 } // namespace rawduck

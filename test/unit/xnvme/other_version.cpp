@@ -1,5 +1,5 @@
 //! A librawduck_xnvme.so of another version of the interface.
-#include "io/engines/xnvme_module.hpp"
+#include "io/engine/xnvme/xnvme_module.hpp"
 
 extern "C" __attribute__((visibility("default"))) const rawduck::XnvmeModule *rawduck_xnvme_module() {
     static const rawduck::XnvmeModule module = {

@@ -1,0 +1,22 @@
+//! From a path to the pool that it names, with the credentials of DuckDB's secrets.
+#pragma once
+
+#include "ceph/rados/rados_cluster.hpp"
+#include "ceph/rados/rados_path.hpp"
+
+#include "duckdb/common/file_opener.hpp"
+
+namespace rawduck_ceph {
+
+//! An extension setting: how many seconds to wait for the cluster.
+constexpr const char *SETTING_RADOS_TIMEOUT = "rados_timeout";
+constexpr uint32_t RADOS_TIMEOUT_DEFAULT_S = 30;
+//! The type of the secrets that hold credentials.
+constexpr const char *RADOS_SECRET = "rados";
+
+//! The pool of a rados:// path, for whoever runs the query behind `opener`: the credentials of the secret
+//! whose scope fits the path best, or Ceph's defaults. Clusters stay connected as long as the database is
+//! open. Throws Error.
+std::shared_ptr<RadosPool> PoolOf(const std::string &path, duckdb::optional_ptr<duckdb::FileOpener> opener);
+
+} // namespace rawduck_ceph

@@ -1,0 +1,110 @@
+#include "ceph/files/rados_file.hpp"
+
+#include "ceph/parquet/footer_checksum.hpp"
+
+#include "ceph/rados/rados_path.hpp"
+#include "common/error.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rawduck_ceph {
+
+using rawduck::Error;
+using rawduck::ErrorCode;
+
+using duckdb::FileOpenFlags;
+using duckdb::FileSystem;
+
+RadosFileHandle::RadosFileHandle(FileSystem &file_system, std::string path, FileOpenFlags flags,
+                                 std::shared_ptr<RadosPool> pool, std::string object,
+                                 const ObjectStatus &status)
+    : FileHandle(file_system, std::move(path), flags), pool_(std::move(pool)), object_(std::move(object)),
+      writing_(false), status_(status) {}
+
+RadosFileHandle::RadosFileHandle(FileSystem &file_system, std::string path, FileOpenFlags flags,
+                                 std::shared_ptr<RadosPool> pool, std::string object, bool must_create)
+    : FileHandle(file_system, std::move(path), flags), pool_(std::move(pool)), object_(std::move(object)),
+      writing_(true), status_(), must_create_(must_create) {}
+
+void RadosFileHandle::Close() {
+    if (!pool_) {
+        return;
+    }
+    if (writing_) {
+        Publish();
+    }
+    Discard();
+}
+
+uint64_t RadosFileHandle::ReadAt(void *data, uint64_t length, uint64_t offset) {
+    if (!pool_ || writing_) {
+        throw Error(ErrorCode::INVALID, path + ": the object is not open for reading");
+    }
+    const uint64_t available = offset < status_.size ? std::min(length, status_.size - offset) : 0;
+    pool_->Read(object_, status_.version, data, available, offset);
+    pool_->tails.Note(object_, status_, data, available, offset);
+    return available;
+}
+
+void RadosFileHandle::RequireWriting() const {
+    if (!pool_ || !writing_) {
+        throw Error(ErrorCode::READ_ONLY, path + ": the object is not open for writing");
+    }
+}
+
+void RadosFileHandle::WriteAt(const void *data, uint64_t length, uint64_t offset) {
+    RequireWriting();
+    std::lock_guard<std::mutex> guard(mutex_);
+    const uint64_t end = offset + length;
+    if (end > RadosPool::OBJECT_BYTES_MAX) {
+        throw Error(ErrorCode::NO_SPACE,
+                    path + ": the object would be larger than " +
+                        std::to_string(RadosPool::OBJECT_BYTES_MAX >> 20) +
+                        " MiB, about what Ceph takes in one write. Write several objects: COPY ... TO "
+                        "'rados://<pool>/<prefix>' (FORMAT parquet, FILE_SIZE_BYTES '8MB', "
+                        "ROW_GROUP_SIZE_BYTES '64MB')");
+    }
+    if (end > written_.size()) {
+        written_.resize(end);
+    }
+    std::memcpy(&written_[offset], data, length);
+    published_ = false;
+}
+
+void RadosFileHandle::Resize(uint64_t size) {
+    RequireWriting();
+    std::lock_guard<std::mutex> guard(mutex_);
+    written_.resize(size);
+    published_ = false;
+}
+
+void RadosFileHandle::Publish() {
+    RequireWriting();
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (published_) {
+        return;
+    }
+    pool_->Write(object_, written_.data(), written_.size(), must_create_, FOOTER_ATTRIBUTE,
+                 FooterAttributeOf(written_.data(), written_.size()));
+    published_ = true;
+    must_create_ = false; // from now on it is our own that is replaced
+}
+
+void RadosFileHandle::Discard() {
+    std::lock_guard<std::mutex> guard(mutex_);
+    written_ = {};
+    pool_.reset();
+}
+
+ObjectStatus RadosFileHandle::Status() const {
+    if (!writing_) {
+        return status_;
+    }
+    std::lock_guard<std::mutex> guard(mutex_);
+    ObjectStatus status;
+    status.size = written_.size();
+    return status;
+}
+
+} // namespace rawduck_ceph

@@ -1,0 +1,125 @@
+#include "ceph/rados/rados_cluster.hpp"
+
+#include "ceph/rados/rados_error.hpp"
+#include "ceph/rados/rados_handle.hpp"
+#include "ceph/rados/rados_path.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <unistd.h>
+
+namespace rawduck_ceph {
+namespace {
+
+//! The place of a connection. Its mutex is held while
+//! connecting, which may take long, and the registry's is not.
+struct Slot {
+    std::mutex mutex;
+    std::weak_ptr<RadosCluster> cluster;
+};
+
+//! Whether nobody connects through a slot, and its connection is closed. Called where nobody can take it.
+bool IsUnused(const std::shared_ptr<Slot> &slot) {
+    if (slot.use_count() > 1) {
+        return false;
+    }
+    // Whoever had it has given it up; the lock makes what they wrote visible here.
+    std::lock_guard<std::mutex> guard(slot->mutex);
+    return slot->cluster.expired();
+}
+
+std::shared_ptr<Slot> SlotFor(const RadosCredentials &credentials) {
+    static std::mutex &mutex = *new std::mutex; // never destroyed: connections may outlive static objects
+    static auto &slots = *new std::map<std::vector<std::string>, std::shared_ptr<Slot>>;
+    auto key = credentials.Key();
+    key.push_back(std::to_string(getpid())); // a child made by fork() needs its own
+    std::lock_guard<std::mutex> guard(mutex);
+    for (auto it = slots.begin(); it != slots.end();) {
+        it = IsUnused(it->second) ? slots.erase(it) : std::next(it);
+    }
+    auto &slot = slots[key];
+    if (!slot) {
+        slot = std::make_shared<Slot>();
+    }
+    return slot;
+}
+
+std::string FetchId(rados_t cluster) {
+    char id[64] = {};
+    const int code = rados_cluster_fsid(cluster, id, sizeof id);
+    if (code < 0) {
+        ThrowRadosError(code, "Ceph", "ask the cluster for its UUID");
+    }
+    return id;
+}
+
+std::string Joined(const std::vector<std::string> &names) {
+    std::string result;
+    for (auto &name : names) {
+        result += (result.empty() ? "" : ", ") + name;
+    }
+    return result.empty() ? "none" : result;
+}
+
+} // namespace
+
+std::shared_ptr<RadosCluster> RadosCluster::Connect(const RadosCredentials &credentials) {
+    auto slot = SlotFor(credentials);
+    std::lock_guard<std::mutex> guard(slot->mutex);
+    auto cluster = slot->cluster.lock();
+    if (!cluster) {
+        cluster = std::make_shared<RadosCluster>(credentials);
+        slot->cluster = cluster;
+    }
+    return cluster;
+}
+
+RadosCluster::RadosCluster(const RadosCredentials &credentials)
+    : handle_(std::make_shared<RadosHandle>(credentials)), id_(FetchId(handle_->Get())) {}
+
+int64_t RadosCluster::LookUp(const std::string &pool) {
+    int64_t id = rados_pool_lookup(handle_->Get(), pool.c_str());
+    if (id == -ENOENT) {
+        // The map of the cluster that we have may be older than the pool.
+        const int code = rados_wait_for_latest_osdmap(handle_->Get());
+        if (code < 0) {
+            ThrowRadosError(code, RADOS_SCHEME + pool, "ask the monitors for the pool");
+        }
+        id = rados_pool_lookup(handle_->Get(), pool.c_str());
+    }
+    return id;
+}
+
+std::shared_ptr<RadosPool> RadosCluster::Pool(const std::string &name) {
+    handle_->RequireSameProcess(RADOS_SCHEME + name);
+    const int64_t id = LookUp(name);
+    if (id == -ENOENT) {
+        throw Error(ErrorCode::NOT_FOUND,
+                    RADOS_SCHEME + name + ": the cluster has no pool of this name; it has: " +
+                        Joined(PoolNames()) + ". `ceph osd pool create " + name + "` makes it");
+    }
+    if (id < 0) {
+        ThrowRadosError(static_cast<int>(id), RADOS_SCHEME + name, "find the pool");
+    }
+    std::lock_guard<std::mutex> guard(mutex_);
+    auto &pool = pools_[name];
+    if (!pool || pool->Id() != id) { // made anew under the same name
+        pool = std::make_shared<RadosPool>(handle_, name, id, id_);
+    }
+    return pool;
+}
+
+std::vector<std::string> RadosCluster::PoolNames() {
+    std::string text(64 << 10, '\0');
+    const int code = rados_pool_list(handle_->Get(), text.data(), text.size());
+    if (code < 0) {
+        ThrowRadosError(code, "Ceph", "list the pools");
+    }
+    std::vector<std::string> names;
+    for (const char *name = text.c_str(); *name; name += std::strlen(name) + 1) {
+        names.emplace_back(name);
+    }
+    return names;
+}
+
+} // namespace rawduck_ceph

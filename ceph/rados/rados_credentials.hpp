@@ -1,0 +1,26 @@
+//! How to reach a cluster.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rawduck_ceph {
+
+//! How to reach a cluster and as whom. What is empty is left to Ceph's own defaults.
+struct RadosCredentials {
+    std::string conf;        //!< a configuration file; by default those that every Ceph client reads
+    std::string cluster;     //!< name of the cluster, "ceph" by default
+    std::string user;        //!< without "client.", "admin" by default
+    std::string keyring;     //!< a file with the user's key
+    std::string key;         //!< the key itself
+    std::string mon_host;    //!< monitors, instead of or without a configuration file
+    uint32_t timeout_s = 30; //!< for connecting, and for every operation; 0: for ever
+
+    //! For messages, without the key: "client.admin (/etc/ceph/ceph.conf)".
+    std::string ToString() const;
+    //! Everything, as a key to find a connection by.
+    std::vector<std::string> Key() const;
+};
+
+} // namespace rawduck_ceph

@@ -1,0 +1,1 @@
+"""What every experiment uses: cases and modes, running them in turns, results, reports and plots."""

@@ -1,0 +1,103 @@
+"""The ways to run DuckDB on a database: on a volume, through direct://, and every way of stock DuckDB."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from rawduck.bench.core.case import Kind, Mode
+
+VOLUME, VOLUME_ALLOCATOR, DIRECT = "volume", "volume_allocator", "direct"
+STOCK = "stock"
+
+#: Where a mode's database lies.
+ON_VOLUME, ON_FILE_DIRECTLY, ON_FILE = "volume", "direct", "file"
+
+_READ_ONLY = "READ_ONLY"
+
+
+@dataclass(frozen=True)
+class DuckMode(Mode):
+    """A way to open DuckDB; `settings`, which is hashed, is made of the other fields."""
+
+    place: str = ON_FILE
+    config: tuple[tuple[str, Any], ...] = ()
+    #: SET statements of the extension.
+    engine: tuple[tuple[str, Any], ...] = ()
+    attach_options: str = _READ_ONLY
+
+    @property
+    def extension(self) -> bool:
+        return self.place != ON_FILE
+
+
+def make(
+    name: str,
+    title: str,
+    place: str = ON_FILE,
+    *,
+    config: dict[str, Any] | None = None,
+    engine: dict[str, Any] | None = None,
+    attach_options: str = _READ_ONLY,
+    optional: bool = False,
+) -> DuckMode:
+    kind = Kind.STOCK if place == ON_FILE else Kind.OURS
+    config, engine = config or {}, engine or {}
+    settings = {"place": place, "config": config, "engine": engine, "attach": attach_options}
+    fixed = {
+        "config": tuple(config.items()),
+        "engine": tuple(engine.items()),
+        "attach_options": attach_options,
+    }
+    return DuckMode(name, title, kind, settings, optional, place=place, **fixed)
+
+
+def with_config(modes: list[DuckMode], **config: Any) -> list[DuckMode]:
+    """The same modes with more of DuckDB's configuration, such as memory_limit; None is no setting."""
+    more = {name: value for name, value in config.items() if value is not None}
+    return [
+        make(
+            mode.name,
+            mode.title,
+            mode.place,
+            config=dict(mode.config) | more,
+            engine=dict(mode.engine),
+            attach_options=mode.attach_options,
+            optional=mode.optional,
+        )
+        for mode in modes
+    ]
+
+
+def allocator_memory(memory_limit: str | None = None) -> str:
+    """block_allocator_memory: the memory limit, or a quarter of the machine's memory, at least 256 MiB."""
+    if memory_limit:
+        return memory_limit
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{max(256, physical // 4 // 1024**2)}MiB"
+
+
+def ours(memory_limit: str | None = None) -> list[DuckMode]:
+    allocator = {"block_allocator_memory": allocator_memory(memory_limit)}
+    return [
+        make(VOLUME, "rawduck, volume", ON_VOLUME),
+        make(VOLUME_ALLOCATOR, "rawduck, volume + block allocator", ON_VOLUME, config=allocator),
+        make(DIRECT, "rawduck, direct://", ON_FILE_DIRECTLY),
+    ]
+
+
+def stock(memory_limit: str | None = None) -> list[DuckMode]:
+    """Every way that "best stock" is the best of."""
+    prefetch = {"storage_block_prefetch": "ALWAYS_PREFETCH"}
+    allocator = {"block_allocator_memory": allocator_memory(memory_limit)}
+    direct_io = f"{_READ_ONLY}, IO_MODE 'DIRECT_IO'"
+    return [
+        make(STOCK, "stock, default"),
+        make("stock_prefetch", "stock, ALWAYS_PREFETCH", config=prefetch),
+        make("stock_allocator", "stock, block allocator", config=allocator),
+        make("stock_tuned", "stock, ALWAYS_PREFETCH + block allocator", config=prefetch | allocator),
+        make("stock_mmap", "stock, MMAP", attach_options=f"{_READ_ONLY}, IO_MODE 'MMAP'"),
+        # Fails where the disk wants its buffers better aligned than DuckDB's are.
+        make("stock_direct_io", "stock, DIRECT_IO", attach_options=direct_io, optional=True),
+    ]

@@ -1,0 +1,1 @@
+"""A Ceph cluster on this machine, to try things on and to measure with."""

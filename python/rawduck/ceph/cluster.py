@@ -1,0 +1,376 @@
+"""A Ceph cluster on this machine, for trying out and for tests: one monitor and a few OSDs on files.
+
+Everything lies below one directory and listens on 127.0.0.1 only. There is no manager and no systemd. The
+daemons are Debian's own; they run as the user who starts them, and nothing else is ever ended.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Container
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rawduck.ceph.daemon import Daemon
+from rawduck.errors import RawduckError
+
+OSDS_MOST = 3
+MONITOR = "mon.a"
+
+_PROGRAMS = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool")
+_STATE = "rawduck-ceph.json"
+_START_SECONDS = 120
+_COMMAND_SECONDS = 60
+_POLL_SECONDS = 5
+_SOCKET_PATH_MOST = 107
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a cluster is made with; kept in its directory."""
+
+    osds: int = 1
+    copies: int = 1  # replicas of every object in a pool made with the defaults
+    cephx: bool = False  # clients and daemons prove who they are with keys
+    osd_bytes: int = 16 << 30  # sparse: it takes what is stored
+
+
+def class_directory() -> Path | None:
+    """The object class that is installed with this package, for `Cluster.up`. None where it was not built."""
+    directory = Path(__file__).parent.parent / "class"
+    return directory if (directory / "libcls_rawduck.so").exists() else None
+
+
+class Cluster:
+    """The cluster below a directory. Not thread-safe, but processes may share one that is up.
+
+    `wrapper` is put before the commands that talk and listen, to have them in a private network, for one.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], wrapper: tuple[str, ...] = ()) -> None:
+        self.directory = Path(directory).absolute()
+        self._wrapper = wrapper
+
+    @property
+    def conf(self) -> Path:
+        """The configuration file that a client names."""
+        return self.directory / "ceph.conf"
+
+    @property
+    def keyring(self) -> Path:
+        """The administrator's key."""
+        return self.directory / "keyring"
+
+    @property
+    def exists(self) -> bool:
+        return (self.directory / _STATE).exists()
+
+    @property
+    def options(self) -> Options:
+        return Options(**self._state()["options"])
+
+    def up(self, options: Options | None = None, class_directory: Path | None = None) -> None:
+        """Makes the cluster where there is none, and starts what does not run; returns when it answers.
+
+        `class_directory` holds object classes of ours; they join the system's in every OSD that starts now.
+        """
+        if reason := why_not():
+            raise RawduckError(reason)
+        if not self.exists:
+            self._make(options or Options())
+        elif options is not None and options != self.options:
+            raise RawduckError(
+                f"{self.directory} holds a cluster made with other options ({self.options}); "
+                f"remove it first: rawduck ceph down --dir {self.directory}"
+            )
+        for osd in range(self.options.osds):
+            self._link_classes(osd, class_directory)
+        for name in self.daemon_names():
+            self.start(name)
+        self.wait(lambda: self.osds_up() == self.options.osds, "every OSD is up")
+
+    def down(self, *, keep: bool = False) -> None:
+        """Stops the daemons, and removes the directory unless `keep`."""
+        if not self.exists:
+            raise RawduckError(f"{self.directory} holds no cluster that rawduck made")
+        for name in reversed(self.daemon_names()):
+            self.daemon(name).stop()
+        if not keep:
+            shutil.rmtree(self.directory)
+
+    def daemon_names(self) -> list[str]:
+        return [MONITOR, *(f"osd.{number}" for number in range(self.options.osds))]
+
+    def daemon(self, name: str) -> Daemon:
+        """A daemon of this cluster by its name, such as osd.0, to look at, kill and stop."""
+        return Daemon(name, self.directory / "run" / f"{name}.pid", str(self.conf))
+
+    def start(self, name: str) -> None:
+        """Starts a daemon that does not run; `wait` for what it is to do."""
+        if self.daemon(name).running:
+            return
+        kind, _, number = name.partition(".")
+        command = [f"ceph-{kind}", "--foreground", "--id", number, "--conf", str(self.conf)]
+        self.daemon(name).start([*self._wrapper, *command], self.directory / "log" / f"{name}.out")
+
+    def restart(self, name: str) -> None:
+        """Starts a daemon again that was stopped or killed, and waits until every OSD is up."""
+        # Right after a stop the monitor may still take the OSD for up. (A stopped monitor cannot be asked.)
+        before = self._up_since() if name.startswith("osd.") else {}
+        again = {osd: epoch for osd, epoch in before.items() if name == f"osd.{osd}"}
+        self.daemon(name).stop()
+        self.start(name)
+
+        def all_up() -> bool:
+            now = self._up_since()
+            return len(now) == self.options.osds and all(now[osd] > epoch for osd, epoch in again.items())
+
+        self.wait(all_up, "every OSD is up")
+
+    def ceph(
+        self, *arguments: str, text_input: str | None = None, connect_seconds: int = _COMMAND_SECONDS
+    ) -> str:
+        """Runs the `ceph` command on this cluster. Returns what it printed."""
+        command = ["ceph", "--conf", str(self.conf), "--connect-timeout", str(connect_seconds), *arguments]
+        timeout = connect_seconds + _COMMAND_SECONDS
+        return _run([*self._wrapper, *command], text_input=text_input, timeout=timeout)
+
+    def _up_since(self) -> dict[int, int]:
+        """Of each OSD that is up, the epoch of the cluster's map that it came up with."""
+        osds = json.loads(self.ceph("osd", "dump", "--format", "json"))["osds"]
+        return {osd["osd"]: osd["up_from"] for osd in osds if osd["up"]}
+
+    def osds_up(self) -> int:
+        return len(self._up_since())
+
+    def pools(self) -> list[str]:
+        return [pool["poolname"] for pool in json.loads(self.ceph("osd", "lspools", "--format", "json"))]
+
+    def create_pool(self, name: str, *, erasure_coded: bool = False, groups: int = 16) -> None:
+        """A pool of `groups` placement groups. An erasure-coded one cuts objects in two and needs 3 OSDs."""
+        if not erasure_coded:
+            self.ceph("osd", "pool", "create", name, str(groups), str(groups), "replicated")
+            return
+        profile = ("k=2", "m=1", "crush-failure-domain=osd")
+        self.ceph("osd", "erasure-code-profile", "set", "rawduck", *profile, "--force")
+        self.ceph("osd", "pool", "create", name, str(groups), str(groups), "erasure", "rawduck")
+
+    def create_user(self, name: str, *capabilities: str) -> Path:
+        """Makes client.<name> with capabilities such as "mon", "allow r". Returns its keyring."""
+        keyring = self.directory / f"{name}.keyring"
+        self.ceph("auth", "get-or-create", f"client.{name}", *capabilities, "--out-file", str(keyring))
+        return keyring
+
+    def class_directory(self, osd: int) -> Path:
+        """Where an OSD finds its object classes. A change counts from its next start."""
+        return self.directory / f"osd.{osd}" / "classes"
+
+    def wait(self, reached: Callable[[], bool], what: str, dead: Container[str] = ()) -> None:
+        """Returns when `reached` says so; throws, and names the logs, when that takes too long.
+
+        It throws, too, when a daemon ends that is not among the `dead`.
+        """
+        limit = time.monotonic() + _START_SECONDS
+        while not reached():
+            self._require_daemons(dead)
+            if time.monotonic() > limit:
+                raise RawduckError(
+                    f"{self.directory}: gave up waiting after {_START_SECONDS} s until {what}; "
+                    f"the logs are in {self.directory / 'log'}"
+                )
+            time.sleep(0.2)
+
+    def _require_daemons(self, dead: Container[str]) -> None:
+        for name in self.daemon_names():
+            if name not in dead and self.daemon(name).failed:
+                log = self.directory / "log" / f"{name}.out"
+                raise RawduckError(f"{name} does not run; the last it said: {_tail(log) or 'nothing'}")
+
+    def _state(self) -> dict:
+        try:
+            return json.loads((self.directory / _STATE).read_text())
+        except FileNotFoundError:
+            raise RawduckError(
+                f"{self.directory} holds no cluster; make one with: rawduck ceph up --dir {self.directory}"
+            ) from None
+
+    def _make(self, options: Options) -> None:
+        """Writes an empty cluster: configuration, keys, and the stores of every daemon."""
+        if not 1 <= options.osds <= OSDS_MOST or not 1 <= options.copies <= options.osds:
+            raise RawduckError(
+                f"a cluster here has 1 to {OSDS_MOST} OSDs, and 1 to as many copies of an object"
+            )
+        if self.directory.exists() and any(self.directory.iterdir()):
+            raise RawduckError(f"{self.directory} is not empty, and holds no cluster; name another directory")
+        if len(str(self.directory / "run" / "osd.0.asok")) > _SOCKET_PATH_MOST:
+            raise RawduckError(f"{self.directory}: the path is too long for sockets; name a shorter one")
+        for folder in ("run", "log", *(f"osd.{osd}/classes" for osd in range(options.osds))):
+            (self.directory / folder).mkdir(parents=True, exist_ok=True)
+        try:
+            cluster_id, ports = str(uuid.uuid4()), _free_ports(2)
+            self.conf.write_text(_configuration(self.directory, cluster_id, ports, options))
+            self._make_monitor(cluster_id, ports)
+            state = {"fsid": cluster_id, "options": asdict(options)}
+            (self.directory / _STATE).write_text(json.dumps(state, indent=2) + "\n")
+            self.start(MONITOR)
+            self.wait(self._monitor_answers, "the monitor answers")
+            for osd in range(options.osds):
+                self._make_osd(osd)
+        except BaseException as error:
+            said = _tail(self.directory / "log" / "mon.a.log")
+            if self.exists:
+                self.daemon(MONITOR).stop()
+            shutil.rmtree(self.directory)
+            if isinstance(error, RawduckError):
+                raise RawduckError(f"{error}; the monitor's log ends with: {said or 'nothing'}") from None
+            raise
+
+    def _monitor_answers(self) -> bool:
+        try:
+            self.ceph("mon", "stat", connect_seconds=_POLL_SECONDS)
+        except RawduckError:
+            return False
+        return True
+
+    def _make_monitor(self, cluster_id: str, ports: list[int]) -> None:
+        keyring, monitor_keyring = str(self.keyring), str(self.directory / "mon.keyring")
+        everything = [item for part in ("mon", "osd", "mgr", "mds") for item in ("--cap", part, "allow *")]
+        _run(
+            ["ceph-authtool", "--create-keyring", monitor_keyring, "--gen-key", "-n", "mon.", *everything[:3]]
+        )
+        _run(["ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "client.admin", *everything])
+        _run(["ceph-authtool", monitor_keyring, "--import-keyring", keyring])
+        monitor_map = str(self.directory / "monmap")
+        addresses = f"[v2:127.0.0.1:{ports[0]},v1:127.0.0.1:{ports[1]}]"
+        _run(["monmaptool", "--create", "--fsid", cluster_id, "--addv", "a", addresses, monitor_map])
+        files = ["--monmap", monitor_map, "--keyring", monitor_keyring]
+        _run(["ceph-mon", "--mkfs", "--id", "a", "--conf", str(self.conf), *files])
+
+    def _make_osd(self, number: int) -> None:
+        osd_id = str(uuid.uuid4())
+        keyring = self.directory / f"osd.{number}" / "keyring"
+        _run(["ceph-authtool", "--create-keyring", str(keyring), "--gen-key", "-n", f"osd.{number}"])
+        key = _run(["ceph-authtool", str(keyring), "--print-key", "-n", f"osd.{number}"]).strip()
+        secret = json.dumps({"cephx_secret": key})
+        self.ceph("osd", "new", osd_id, str(number), "-i", "-", text_input=secret)
+        command = ["ceph-osd", "--mkfs", "--id", str(number), "--conf", str(self.conf), "--osd-uuid", osd_id]
+        _run([*self._wrapper, *command])  # asks the monitor
+
+    def _link_classes(self, osd: int, class_directory: Path | None) -> None:
+        """An OSD has one class directory: it gets links to the system's classes and to ours."""
+        for link in self.class_directory(osd).iterdir():
+            link.unlink()
+        for source in (_system_classes(), class_directory):
+            for library in sorted(source.glob("libcls_*.so")) if source else []:
+                (self.class_directory(osd) / library.name).symlink_to(library.absolute())
+
+
+def _configuration(directory: Path, cluster_id: str, ports: list[int], options: Options) -> str:
+    auth = "cephx" if options.cephx else "none"
+    return f"""\
+# Written by `rawduck ceph up`; `rawduck ceph down` removes it with everything beside it.
+[global]
+fsid = {cluster_id}
+mon_initial_members = a
+mon_host = [v2:127.0.0.1:{ports[0]},v1:127.0.0.1:{ports[1]}]
+public_addr = 127.0.0.1
+cluster_addr = 127.0.0.1
+auth_cluster_required = {auth}
+auth_service_required = {auth}
+auth_client_required = {auth}
+keyring = {directory}/keyring
+run_dir = {directory}/run
+admin_socket = {directory}/run/$name.asok
+crash_dir = {directory}/log
+log_file = {directory}/log/$name.log
+log_to_stderr = false
+err_to_stderr = true
+
+[client]
+admin_socket =
+log_file =
+
+[mon]
+mon_data = {directory}/mon.a
+keyring = {directory}/mon.keyring
+mon_cluster_log_file = {directory}/log/cluster.log
+mon_allow_pool_size_one = true
+mon_allow_pool_delete = true
+mon_osd_min_down_reporters = 1
+mon_warn_on_pool_no_redundancy = false
+auth_allow_insecure_global_id_reclaim = false
+osd_pool_default_size = {options.copies}
+osd_pool_default_min_size = 1
+osd_pool_default_pg_autoscale_mode = off
+osd_crush_chooseleaf_type = 0
+
+[osd]
+osd_data = {directory}/osd.$id
+keyring = {directory}/osd.$id/keyring
+osd_objectstore = bluestore
+bluestore_block_size = {options.osd_bytes}
+# Ceph's lowest target leaves next to nothing for data, and what was just read is read from the disk again.
+osd_memory_target = 939524096
+bluestore_cache_autotune = false
+bluestore_cache_size = 536870912
+bluestore_cache_meta_ratio = 0.2
+bluestore_cache_kv_ratio = 0.1
+osd_class_dir = {directory}/osd.$id/classes
+osd_class_load_list = *
+osd_class_default_list = *
+osd_heartbeat_interval = 1
+osd_heartbeat_grace = 5
+"""
+
+
+def why_not() -> str:
+    """Why there can be no cluster on this machine, or an empty string."""
+    missing = [program for program in _PROGRAMS if not shutil.which(program)]
+    if not missing:
+        return ""
+    return (
+        f"Ceph's {', '.join(missing)} are not installed; on Debian and Ubuntu run as root: "
+        "apt-get install --no-install-recommends ceph-mon ceph-osd ceph-common (in a clone of rawduck: "
+        "scripts/bootstrap_ceph.sh)"
+    )
+
+
+def _system_classes() -> Path:
+    """Where the distribution keeps Ceph's own object classes."""
+    found = sorted(glob.glob("/usr/lib/*/rados-classes") + glob.glob("/usr/lib*/rados-classes"))
+    if not found:
+        raise RawduckError("Ceph's own object classes (rados-classes) are missing below /usr/lib")
+    return Path(found[0])
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [listening.getsockname()[1] for listening in sockets]
+    for listening in sockets:
+        listening.close()
+    return ports
+
+
+def _run(command: list[str], *, text_input: str | None = None, timeout: float = _COMMAND_SECONDS) -> str:
+    try:
+        result = subprocess.run(
+            command, input=text_input or "", capture_output=True, text=True, check=False, timeout=timeout
+        )
+    except subprocess.TimeoutExpired:
+        raise RawduckError(f"`{' '.join(command)}` did not answer within {timeout:.0f} s") from None
+    if result.returncode != 0:
+        said = result.stderr.strip() or result.stdout.strip() or "nothing"
+        raise RawduckError(f"`{' '.join(command)}` failed with {result.returncode}; it said: {said}")
+    return result.stdout
+
+
+def _tail(path: Path, lines: int = 5) -> str:
+    return " / ".join(path.read_text(errors="replace").strip().splitlines()[-lines:]) if path.exists() else ""

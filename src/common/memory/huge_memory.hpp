@@ -1,0 +1,29 @@
+//! Memory straight from the system, in huge pages where it has some.
+#pragma once
+
+#include "common/units.hpp"
+
+#include <memory>
+
+namespace rawduck {
+
+//! A device transfers to 2 MiB that lie together with one descriptor, and to as many small pages with 512; a
+//! virtio disk was measured to be twice as fast with the former. Not thread-safe.
+class HugeMemory {
+  public:
+    static constexpr uint64_t PAGE_BYTES = 2 * MIB;
+
+    //! Zeroed, and begins at a multiple of PAGE_BYTES. Takes
+    //! no memory before it is touched. Throws std::bad_alloc.
+    explicit HugeMemory(uint64_t bytes);
+    char *Data() const { return memory_.get(); }
+
+  private:
+    struct Unmap {
+        uint64_t bytes;
+        void operator()(char *memory) const;
+    };
+    std::unique_ptr<char, Unmap> memory_;
+};
+
+} // namespace rawduck

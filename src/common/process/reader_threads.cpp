@@ -1,0 +1,122 @@
+#include "common/process/reader_threads.hpp"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <fstream>
+#include <string>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+
+namespace rawduck {
+
+namespace {
+
+constexpr std::chrono::microseconds PAUSE{100};
+constexpr int RESTS = 2;
+//! Copying takes 0.5 ns a byte, decrypting and compressing some 4 each.
+constexpr int64_t CPU_NS = 5 * 1000 * 1000, CPU_NS_PER_BYTE = 10;
+constexpr uint32_t ELSEWHERE = 0;
+
+//! What each thread has read from last: its id and the number of the file. Threads may share a place, and
+//! then nothing is known of the one that was there before. Without destructor, because files are closed until
+//! the process ends.
+constexpr size_t PLACES = 4096;
+std::array<std::atomic<uint64_t>, PLACES> last_reads;
+
+int32_t ThisThread() {
+    thread_local const auto id = static_cast<int32_t>(syscall(SYS_gettid));
+    return id;
+}
+
+std::atomic<uint64_t> &PlaceOf(int32_t thread) {
+    return last_reads[static_cast<uint32_t>(thread) % PLACES];
+}
+
+uint64_t LastRead(int32_t thread, uint32_t file) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(thread)) << 32 | file;
+}
+
+bool HasReadAnother(int32_t thread, uint32_t file) {
+    const uint64_t last = PlaceOf(thread).load();
+    return last >> 32 == LastRead(thread, file) >> 32 && last != LastRead(thread, file);
+}
+
+//! -1 when the thread has ended.
+int64_t CpuNs(int32_t thread) {
+    // The clock of a thread as the kernel numbers them;
+    // pthread_getcpuclockid wants a thread that cannot have ended.
+    constexpr uint32_t PER_THREAD_SCHEDULED = 6;
+    const auto clock = static_cast<clockid_t>(~static_cast<uint32_t>(thread) << 3 | PER_THREAD_SCHEDULED);
+    timespec used{};
+    return clock_gettime(clock, &used) == 0 ? used.tv_sec * 1000000000LL + used.tv_nsec : -1;
+}
+
+//! The state in /proc/self/task/<thread>/stat follows the name, which is in parentheses and may hold any. A
+//! thread that has ended rests.
+bool Runs(int32_t thread) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    const size_t end = line.rfind(')');
+    return end != std::string::npos && end + 2 < line.size() && line[end + 2] == 'R';
+}
+
+} // namespace
+
+uint32_t ReaderThreads::NextNumber() {
+    static std::atomic<uint32_t> last{ELSEWHERE};
+    const uint32_t number = ++last;
+    return number == ELSEWHERE ? ++last : number;
+}
+
+void ReaderThreads::Add(uint64_t bytes) {
+    const int32_t thread = ThisThread();
+    const int64_t done_cpu_ns = CpuNs(thread) + CPU_NS + CPU_NS_PER_BYTE * static_cast<int64_t>(bytes);
+    PlaceOf(thread) = LastRead(thread, number_);
+    std::lock_guard<std::mutex> guard(mutex_);
+    const auto known = std::find_if(readers_.begin(), readers_.end(),
+                                    [&](const Reader &reader) { return reader.thread == thread; });
+    if (known == readers_.end()) {
+        readers_.push_back({thread, done_cpu_ns});
+    } else {
+        known->done_cpu_ns = done_cpu_ns;
+    }
+}
+
+void ReaderThreads::AddElsewhere() {
+    PlaceOf(ThisThread()) = LastRead(ThisThread(), ELSEWHERE);
+}
+
+bool ReaderThreads::HasLetGo(Reader &reader) const {
+    if (reader.thread == ThisThread() || HasReadAnother(reader.thread, number_)) {
+        return true;
+    }
+    const int64_t cpu_ns = CpuNs(reader.thread);
+    if (cpu_ns < 0 || cpu_ns > reader.done_cpu_ns) {
+        return true;
+    }
+    reader.rests += Runs(reader.thread) ? 0 : 1;
+    return reader.rests >= RESTS;
+}
+
+void ReaderThreads::WaitUntilTheyLetGo(std::chrono::milliseconds limit) const {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    std::vector<Reader> readers;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        readers = readers_;
+    }
+    for (;;) {
+        readers.erase(std::remove_if(readers.begin(), readers.end(),
+                                     [this](Reader &reader) { return HasLetGo(reader); }),
+                      readers.end());
+        if (readers.empty() || std::chrono::steady_clock::now() > deadline) {
+            return;
+        }
+        std::this_thread::sleep_for(PAUSE);
+    }
+}
+
+} // namespace rawduck

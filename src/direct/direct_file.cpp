@@ -1,0 +1,453 @@
+#include "direct/direct_file.hpp"
+
+#include "common/error.hpp"
+#include "common/invariant.hpp"
+#include "common/memory/aligned_buffer.hpp"
+#include "common/process/at_exit.hpp"
+#include "common/units.hpp"
+#include "io/open_device.hpp"
+#include "target/open_target.hpp"
+#include "target/system/posix_lock.hpp"
+#include "volume/registry.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace rawduck {
+namespace {
+
+//! A multiple of every LBA size and the size of a page of the page cache: see direct_file.hpp.
+constexpr uint64_t PAGE = UNIT_SIZE;
+
+std::string DirectoryOf(const std::string &path) {
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "." : path.substr(0, slash == 0 ? 1 : slash);
+}
+
+bool EndsWith(const std::string &text, const std::string &suffix) {
+    return text.size() >= suffix.size() &&
+           text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+//! Databases and their logs are counted by themselves, everything else per directory: spilling and
+//! partitioned exports make files by the thousand, and counters are kept for the life of the process.
+std::shared_ptr<IoStats> StatsOf(const std::string &path, FileKind kind) {
+    if (kind == FileKind::DATABASE || kind == FileKind::WAL) {
+        // By path, not by inode: every checkpoint starts a new log.
+        return StatsFor("file:" + path, path);
+    }
+    const std::string group = DirectoryOf(path) + (kind == FileKind::TEMP ? "/duckdb_temp_*" : "/*");
+    return StatsFor("files:" + group, group);
+}
+
+FileDescriptor OpenDirectoryOf(const std::string &path) {
+    const std::string directory = DirectoryOf(path);
+    FileDescriptor fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.IsOpen()) {
+        throw Error(ErrorCode::IO,
+                    directory + ": cannot open the directory to flush it: " + ErrnoText(errno));
+    }
+    return fd;
+}
+
+void FlushDirectory(const FileDescriptor &fd, const std::string &path) {
+    if (fsync(fd.Get()) != 0) {
+        throw Error(ErrorCode::IO, DirectoryOf(path) + ": cannot flush the directory: " + ErrnoText(errno));
+    }
+}
+
+} // namespace
+
+std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const DirectFileOptions &options) {
+    if (options.kind != FileKind::TEMP) {
+        CheckNoPosixLock(path);
+    }
+    std::unique_ptr<DirectFile> file(new DirectFile(path, options));
+    file->OpenBuffered();
+    try {
+        struct stat status;
+        if (fstat(file->buffered_.Get(), &status) != 0) {
+            file->ThrowSystemError("look at", errno);
+        }
+        if (!S_ISREG(status.st_mode)) {
+            throw Error(ErrorCode::INVALID, path +
+                                                ": direct:// is for regular files, which this is not; for a "
+                                                "device format a volume and use nvme://");
+        }
+        file->stats_ = StatsOf(path, options.kind);
+        if (options.lock != OpenMode::Lock::NONE) {
+            file->Lock();
+        }
+        if (options.lock == OpenMode::Lock::NONE && options.write && !file->created_ &&
+            options.kind != FileKind::TEMP) {
+            // Held no longer than this: it finds out whether somebody works on the file.
+            const TargetLock nobody(file->Itself(), TargetLock::Mode::EXCLUSIVE);
+        }
+        if (options.kind == FileKind::DATABASE) {
+            file->Direct(); // a file system without O_DIRECT is reported when the database is attached
+        }
+        if (options.truncate) {
+            file->Truncate(0);
+        }
+    } catch (...) {
+        // Without the lock that was wanted, another process may have made the new file its own.
+        if (file->created_ && (file->lock_ || options.lock == OpenMode::Lock::NONE) && file->HasItsName()) {
+            unlink(path.c_str());
+        }
+        throw;
+    }
+    return file;
+}
+
+void DirectFile::OpenBuffered() {
+    // O_NONBLOCK: opening a FIFO must not wait for its other end. It means nothing for a regular file.
+    const int flags = O_NONBLOCK | (!options_.write ? O_RDONLY : options_.read ? O_RDWR : O_WRONLY);
+    const auto closing = options_.kind == FileKind::TEMP ? FileDescriptor::Closing::PLAIN
+                                                         : FileDescriptor::Closing::KEEPS_POSIX_LOCKS;
+    const int attempts = 100; // it may be created and removed by others between our two calls
+    for (int attempt = 0; attempt < attempts; attempt++) {
+        if (options_.create) {
+            buffered_ = FileDescriptor(
+                OpenAboveStreams(path_.c_str(), flags | O_CREAT | O_EXCL, options_.owner_only ? 0600 : 0666),
+                closing);
+            if (buffered_.IsOpen()) {
+                created_ = true;
+                return;
+            }
+            if (errno != EEXIST || options_.must_create) {
+                ThrowSystemError("create", errno);
+            }
+        }
+        buffered_ = FileDescriptor(OpenAboveStreams(path_.c_str(), flags), closing);
+        if (buffered_.IsOpen()) {
+            return;
+        }
+        if (errno != ENOENT || !options_.create) {
+            break;
+        }
+    }
+    ThrowSystemError("open", errno);
+}
+
+//! The file that is open, under whatever name it is found
+//! now: it may have been renamed, replaced or removed since.
+Target DirectFile::Itself() const {
+    struct stat status;
+    if (fstat(buffered_.Get(), &status) != 0) {
+        ThrowSystemError("look at", errno);
+    }
+    Target target;
+    target.kind = TargetKind::REGULAR_FILE;
+    target.name = path_;
+    target.path = "/proc/self/fd/" + std::to_string(buffered_.Get());
+    target.identity = target.node_identity = IdentityOf(status);
+    if (access(target.path.c_str(), F_OK) != 0) {
+        target.path = path_; // there is no /proc: opening it fails when it is another file by now
+    }
+    return target;
+}
+
+bool DirectFile::HasItsName() const {
+    struct stat status;
+    return stat(path_.c_str(), &status) == 0 && IdentityOf(status) == Itself().identity;
+}
+
+void DirectFile::Lock() {
+    const Target itself = Itself();
+    lock_ = std::make_unique<TargetLock>(itself, options_.lock == OpenMode::Lock::SHARED
+                                                     ? TargetLock::Mode::SHARED
+                                                     : TargetLock::Mode::EXCLUSIVE);
+    RAWDUCK_INVARIANT(lock_->DescriptorOf(itself) >= 0, "the file that is locked is the one that is open");
+    // From now on nobody puts another file in its place. Before, the lock was perhaps that of who did.
+    if (!HasItsName()) {
+        throw Error(ErrorCode::IO, path_ +
+                                       ": another file took its place, or it was removed, while it was being "
+                                       "opened; try again");
+    }
+}
+
+DirectFile::~DirectFile() = default;
+
+void DirectFile::Close() {
+    // Nothing is held back, so there is nothing to report: what was not synced was never promised.
+    direct_.reset();
+    lock_.reset();
+    buffered_ = FileDescriptor();
+}
+
+BlockIo &DirectFile::Direct() {
+    std::call_once(direct_once_, [&] {
+        DeviceOptions device;
+        device.engine = options_.io.engine;
+        if (options_.kind == FileKind::TEMP && EndsWith(path_, ".block")) {
+            device.engine = "posix"; // written once and read once: a ring would cost more than it could save
+        }
+        device.read_only = !options_.write;
+        device.lock = lock_.get();
+        device.growing_file = true;
+        device.max_transfer_bytes = options_.io.max_transfer_bytes;
+        direct_ = std::make_unique<BlockIo>(OpenDevice(Itself(), device), options_.io.io, path_, stats_);
+    });
+    return *direct_;
+}
+
+uint64_t DirectFile::Read(void *data, uint64_t length, uint64_t offset) {
+    const uint64_t size = SizeCovering(offset + length);
+    if (offset >= size) {
+        return 0;
+    }
+    length = std::min(length, size - offset);
+    const bool whole_pages = AlignUp(offset, PAGE) + PAGE <= offset + length;
+    if (whole_pages && options_.kind != FileKind::WAL) {
+        ReadPages(static_cast<char *>(data), length, offset, size);
+    } else {
+        BufferedRead(static_cast<char *>(data), length, offset);
+    }
+    return length;
+}
+
+void DirectFile::ReadPages(char *data, uint64_t length, uint64_t offset, uint64_t size) {
+    const uint64_t end = offset + length;
+    const uint64_t first = AlignUp(offset, PAGE), last = AlignDown(end, PAGE);
+    // Pages that are wanted in part are read whole beside the others, in the same batch of commands.
+    AlignedBuffer edges(2 * PAGE);
+    Request request;
+    request.opcode = Opcode::READ;
+    // Without a lock others may write to it.
+    request.reread = options_.kind == FileKind::DATABASE && options_.lock != OpenMode::Lock::NONE;
+    if (offset < first) {
+        request.segments.push_back({first - PAGE, edges.Data(), PAGE});
+    }
+    request.segments.push_back({first, data + (first - offset), last - first});
+    const bool tail_is_whole = last < end && last + PAGE <= size;
+    if (tail_is_whole) {
+        request.segments.push_back({last, edges.Data() + PAGE, PAGE});
+    }
+    Direct().Execute(request);
+    if (offset < first) {
+        memcpy(data, edges.Data() + (PAGE - (first - offset)), first - offset);
+    }
+    if (tail_is_whole) {
+        memcpy(data + (last - offset), edges.Data() + PAGE, end - last);
+    } else if (last < end) {
+        BufferedRead(data + (last - offset), end - last, last);
+    }
+}
+
+void DirectFile::Write(const void *data, uint64_t length, uint64_t offset) {
+    CheckWritable();
+    auto bytes = static_cast<const char *>(data);
+    const uint64_t end = offset + length;
+    const uint64_t first = AlignUp(offset, PAGE), last = AlignDown(end, PAGE);
+    if (first >= last || options_.kind == FileKind::WAL) {
+        BufferedWrite(bytes, length, offset);
+        return;
+    }
+    BufferedWrite(bytes, first - offset, offset);
+    Direct().Write(first, bytes + (first - offset), last - first);
+    BufferedWrite(bytes + (last - offset), end - last, last);
+}
+
+uint64_t DirectFile::Append(const void *data, uint64_t length) {
+    std::lock_guard<std::mutex> guard(append_mutex_);
+    const uint64_t offset = Size();
+    Write(data, length, offset);
+    return offset;
+}
+
+void DirectFile::BufferedRead(char *data, uint64_t length, uint64_t offset) {
+    if (length == 0) {
+        return;
+    }
+    const auto read = [&](uint64_t done) {
+        const ssize_t bytes =
+            pread(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
+        return Moved(bytes, "read", ENODATA, length, offset);
+    };
+    stats_->Count(IoOperation::READ, [&](IoRequest &request) {
+        for (uint64_t done = 0; done < length;) {
+            done += request.RunCommand([&] { return read(done); });
+        }
+    });
+}
+
+void DirectFile::BufferedWrite(const char *data, uint64_t length, uint64_t offset) {
+    if (length == 0) {
+        return;
+    }
+    const AtExit written([&] { Changed(offset, length); }); // also when it fails halfway
+    const auto write = [&](uint64_t done) {
+        const ssize_t bytes =
+            pwrite(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
+        return Moved(bytes, "write", EIO, length, offset);
+    };
+    stats_->Count(IoOperation::WRITE, [&](IoRequest &request) {
+        for (uint64_t done = 0; done < length;) {
+            done += request.RunCommand([&] { return write(done); });
+        }
+    });
+}
+
+// What pread or pwrite says: the bytes, none when a signal interrupted it.
+uint64_t DirectFile::Moved(ssize_t bytes, const char *operation, int error_of_none, uint64_t length,
+                           uint64_t offset) const {
+    const int error_number = bytes < 0 ? errno : error_of_none;
+    if (bytes < 0 && error_number == EINTR) {
+        return 0;
+    }
+    if (bytes <= 0) {
+        ThrowSystemError(std::string(operation) + " " + std::to_string(length) + " bytes at " +
+                             std::to_string(offset) + " of",
+                         error_number);
+    }
+    return static_cast<uint64_t>(bytes);
+}
+
+// Past BlockIo.
+void DirectFile::Changed(uint64_t offset, uint64_t length) {
+    if (options_.kind == FileKind::DATABASE) {
+        Direct().Changed(offset, length);
+    }
+}
+
+void DirectFile::Sync() {
+    if (!options_.write) {
+        return;
+    }
+    CheckWritable();
+    stats_->Count(IoOperation::FLUSH, [&](IoRequest &request) {
+        request.RunCommand([&] {
+            Flush();
+            return 0;
+        });
+    });
+}
+
+void DirectFile::Flush() {
+    // Opened first: where no descriptor is left for it,
+    // nothing has happened yet, and this may be tried again.
+    FileDescriptor directory;
+    if (created_ && options_.kind != FileKind::TEMP) {
+        directory = OpenDirectoryOf(path_);
+    }
+    // The kernel may have dropped what a failed flush covers; the next would report success.
+    const AtExit final([&, exceptions = std::uncaught_exceptions()] {
+        failed_ = failed_ || std::uncaught_exceptions() > exceptions;
+    });
+    // Flushes the disk's cache too, and so what was written directly.
+    if (fdatasync(buffered_.Get()) != 0) {
+        ThrowSystemError("flush", errno);
+    }
+    if (directory.IsOpen()) {
+        FlushDirectory(directory, path_);
+        created_ = false;
+    }
+}
+
+void DirectFile::Truncate(uint64_t size) {
+    CheckWritable();
+    std::lock_guard<std::mutex> guard(size_mutex_);
+    if (ftruncate(buffered_.Get(), static_cast<off_t>(size)) != 0) {
+        ThrowSystemError("truncate", errno);
+    }
+    known_size_ = size;
+    Changed(size, UINT64_MAX - size);
+}
+
+bool DirectFile::Deallocate(uint64_t offset, uint64_t length) {
+    CheckWritable();
+    const AtExit deallocated([&] { Changed(offset, length); });
+    return stats_->Count(IoOperation::DEALLOCATE, [&](IoRequest &request) {
+        int error_number = 0;
+        const uint64_t done = request.RunCommand([&] {
+            const int result = fallocate(buffered_.Get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                         static_cast<off_t>(offset), static_cast<off_t>(length));
+            error_number = result == 0 ? 0 : errno;
+            return result == 0 ? length : 0;
+        });
+        // A hint that is not taken harms nobody: a checkpoint goes
+        // on. A file system that cannot take any is no error.
+        if (error_number != 0 && error_number != EOPNOTSUPP && error_number != ENOSYS) {
+            request.Fail();
+        }
+        return done > 0;
+    });
+}
+
+uint64_t DirectFile::Size() {
+    return GetStatus().size;
+}
+
+StorageFile::Status DirectFile::GetStatus() {
+    struct stat status;
+    if (fstat(buffered_.Get(), &status) != 0) {
+        ThrowSystemError("look at", errno);
+    }
+    return StatusOf(status);
+}
+
+uint64_t DirectFile::SizeCovering(uint64_t end) {
+    // Looking the size up for every read would be a system
+    // call for nothing: files shrink only through Truncate.
+    uint64_t known = known_size_;
+    if (end > known) {
+        std::lock_guard<std::mutex> guard(size_mutex_);
+        known = Size();
+        known_size_ = known;
+    }
+    return known;
+}
+
+void DirectFile::CheckWritable() const {
+    if (!options_.write) {
+        throw Error(ErrorCode::READ_ONLY, path_ + ": it is opened for reading only");
+    }
+    if (failed_) {
+        throw Error(ErrorCode::POISONED,
+                    path_ + ": an earlier flush failed, so what is on disk is unknown; detach "
+                            "it, check the disk (dmesg) and attach it again");
+    }
+}
+
+void DirectFile::ThrowSystemError(const std::string &what, int error_number) const {
+    const std::string message = path_ + ": cannot " + what + " the file: " + ErrnoText(error_number);
+    switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+        throw Error(ErrorCode::NOT_FOUND, message);
+    case EEXIST:
+        throw Error(ErrorCode::EXISTS, message);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        throw Error(ErrorCode::PERMISSION, message);
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+        throw Error(ErrorCode::NO_SPACE, message);
+    default:
+        throw Error(ErrorCode::IO, message);
+    }
+}
+
+StorageFile::Status StatusOf(const struct stat &status) {
+    StorageFile::Status result;
+    result.size = static_cast<uint64_t>(status.st_size);
+    result.modified_us =
+        static_cast<int64_t>(status.st_mtim.tv_sec) * 1000000 + status.st_mtim.tv_nsec / 1000;
+    result.version = std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino) + ":" +
+                     std::to_string(result.size) + ":" + std::to_string(status.st_mtim.tv_sec) + "." +
+                     std::to_string(status.st_mtim.tv_nsec);
+    return result;
+}
+
+void SyncDirectoryOf(const std::string &path) {
+    FlushDirectory(OpenDirectoryOf(path), path);
+}
+
+} // namespace rawduck

@@ -1,0 +1,110 @@
+//! An ordinary file on an ordinary file system, read and
+//! written past the page cache with many commands in flight.
+//!
+//! Direct I/O works in whole pages; files do not. So a file is open twice: aligned pages go through BlockIo
+//! with O_DIRECT, and what is left of a write at its two ends goes through a second, buffered descriptor. The
+//! size is therefore always exact. Padding the last page and cutting it off later, as direct writers often
+//! do, would leave a padded tail after a crash, and DuckDB refuses a write-ahead log that ends in zeros.
+//!
+//! Mixing both is coherent on Linux: before direct I/O on a range the kernel writes its dirty pages back, and
+//! after a direct write it drops them (generic_file_direct_write, iomap_dio_rw). That works page by page, so
+//! the direct part of a write consists of whole pages even where the disk would take less, and no page is
+//! ever written both ways at once.
+//!
+//! Invariant: both descriptors and the lock are of one file. It is looked up
+//! by its name once; what is opened later is opened through the first
+//! descriptor, because by then the name may lead to another file, or nowhere.
+//!
+//! A write-ahead log takes the buffered way only. Its appends are small and unaligned, it is read once, in
+//! order and 4 KiB at a time, and a crash must not leave a size that covers bytes which were not written: a
+//! direct write of the middle of an append could extend the file before its buffered head is on disk.
+#pragma once
+
+#include "io/storage_file.hpp"
+
+#include "io/block_io.hpp"
+#include "target/lock/target_lock.hpp"
+#include "target/system/file_descriptor.hpp"
+#include "volume/volume.hpp"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <sys/stat.h>
+
+namespace rawduck {
+
+struct DirectFileOptions {
+    bool read = true, write = false;
+    bool create = false;      //!< when it is missing
+    bool truncate = false;    //!< empty what is there, once it is locked
+    bool must_create = false; //!< throw EXISTS when it is there
+    bool owner_only = false;  //!< of a new file: no access for others
+    OpenMode::Lock lock = OpenMode::Lock::NONE;
+    FileKind kind = FileKind::OTHER;
+    MountOptions io; //!< engine, queues, command size
+};
+
+class DirectFile final : public StorageFile {
+  public:
+    //! Opens the file at an absolute path. Throws Error NOT_FOUND, EXISTS,
+    //! PERMISSION, LOCKED (also when stock DuckDB holds it, in this process or
+    //! another), INVALID (not a regular file) or UNSUPPORTED (no O_DIRECT).
+    static std::unique_ptr<DirectFile> Open(const std::string &path, const DirectFileOptions &options);
+    ~DirectFile() override;
+
+    uint64_t Read(void *data, uint64_t length, uint64_t offset) override;
+    void Write(const void *data, uint64_t length, uint64_t offset) override;
+    uint64_t Append(const void *data, uint64_t length) override;
+    void Sync() override;
+    void Truncate(uint64_t size) override;
+    bool Deallocate(uint64_t offset, uint64_t length) override;
+    uint64_t Size() override;
+    Status GetStatus() override;
+    void Close() override;
+
+  private:
+    DirectFile(std::string path, const DirectFileOptions &options)
+        : path_(std::move(path)), options_(options) {}
+
+    void OpenBuffered();
+    Target Itself() const;
+    bool HasItsName() const;
+    void Lock();
+    BlockIo &Direct();
+    void ReadPages(char *data, uint64_t length, uint64_t offset, uint64_t size);
+    void BufferedRead(char *data, uint64_t length, uint64_t offset);
+    void BufferedWrite(const char *data, uint64_t length, uint64_t offset);
+    uint64_t Moved(ssize_t bytes, const char *operation, int error_of_none, uint64_t length,
+                   uint64_t offset) const;
+    void Flush();
+    void Changed(uint64_t offset, uint64_t length);
+    uint64_t SizeCovering(uint64_t end);
+    void CheckWritable() const;
+    [[noreturn]] void ThrowSystemError(const std::string &what, int error_number) const;
+
+    const std::string path_;
+    const DirectFileOptions options_;
+    FileDescriptor buffered_;
+    std::unique_ptr<TargetLock> lock_;
+    std::shared_ptr<IoStats> stats_;
+    std::atomic<bool> created_{false}; //!< and its directory entry is not yet durable
+    std::atomic<bool> failed_{false};  //!< a flush failed: no more writes
+
+    //! Opened by the first read or write that has whole pages: most small files never need it.
+    std::once_flag direct_once_;
+    std::unique_ptr<BlockIo> direct_;
+
+    std::mutex size_mutex_;               //!< orders looking the size up against truncating
+    std::atomic<uint64_t> known_size_{0}; //!< the file is at least this long
+
+    std::mutex append_mutex_; //!< the end that an append finds is where it writes
+};
+
+//! What stat(2) says of an ordinary file.
+StorageFile::Status StatusOf(const struct stat &status);
+
+//! Makes the creation, renaming or removal of a directory entry durable. Throws Error.
+void SyncDirectoryOf(const std::string &path);
+
+} // namespace rawduck

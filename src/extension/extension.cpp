@@ -1,0 +1,27 @@
+//! The extension's entry point: registers everything, does nothing else.
+#include "extension/file_systems/direct_file_system.hpp"
+#include "extension/file_systems/nvme_file_system.hpp"
+#include "extension/sql/functions.hpp"
+#include "extension/sql/settings.hpp"
+
+#include "duckdb/common/virtual_file_system.hpp"
+#include "duckdb/main/database.hpp"
+#include "duckdb/main/extension/extension_loader.hpp"
+
+extern "C" __attribute__((visibility("default"))) void
+rawduck_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
+    // The static form brings its own copy of DuckDB, the host form takes the host's; both must be the one
+    // whose headers this was compiled with.
+    if (std::string(duckdb::DuckDB::LibraryVersion()) != RAWDUCK_DUCKDB_VERSION) {
+        throw duckdb::InvalidInputException("rawduck was built for DuckDB %s, but this is DuckDB %s",
+                                            RAWDUCK_DUCKDB_VERSION, duckdb::DuckDB::LibraryVersion());
+    }
+    loader.SetDescription(
+        "DuckDB directly on raw NVMe and block devices (nvme://), or past the page cache of "
+        "ordinary files (direct://)");
+    auto &files = loader.GetDatabaseInstance().GetFileSystem();
+    files.RegisterSubSystem(duckdb::make_uniq<rawduck::NvmeFileSystem>());
+    files.RegisterSubSystem(duckdb::make_uniq<rawduck::DirectFileSystem>());
+    rawduck::RegisterSettings(loader);
+    rawduck::RegisterFunctions(loader);
+}

@@ -1,0 +1,192 @@
+#include "extension/file_systems/direct_file_system.hpp"
+
+#include "direct/direct_file.hpp"
+#include "direct/take_name.hpp"
+#include "extension/file_systems/errors.hpp"
+#include "extension/file_systems/sandbox.hpp"
+#include "extension/file_systems/settings.hpp"
+#include "volume/names/path.hpp"
+
+#include "duckdb/common/multi_file/multi_file_list.hpp"
+#include "volume/names/file_name.hpp"
+
+#include <sys/stat.h>
+
+namespace rawduck {
+
+using duckdb::FileOpener;
+using duckdb::FileOpenFlags;
+using duckdb::FileSystem;
+using duckdb::OpenFileInfo;
+
+namespace {
+
+//! The path as the local file system knows it: without the scheme, "~" still in it.
+std::string LocalPath(const std::string &path) {
+    return Translated([&] { return StripDirectScheme(path); });
+}
+
+std::string AbsolutePath(const std::string &path, DirectFileSystem::Opener opener) {
+    const std::string expanded = FileSystem::ExpandPath(LocalPath(path), opener);
+    return expanded[0] == '/' ? expanded : FileSystem::GetWorkingDirectory() + "/" + expanded;
+}
+
+//! The absolute path of a file, once DuckDB's settings are found to allow what it leads to.
+std::string FilePath(const std::string &path, DirectFileSystem::Opener opener) {
+    std::string absolute = AbsolutePath(path, opener);
+    Sandbox(opener).RequireFile(DIRECT_SCHEME + absolute);
+    return absolute;
+}
+
+std::string DirectoryPath(const std::string &path, DirectFileSystem::Opener opener) {
+    std::string absolute = AbsolutePath(path, opener);
+    Sandbox(opener).RequireDirectory(DIRECT_SCHEME + absolute);
+    return absolute;
+}
+
+DirectFileOptions OptionsOf(const OpenIntent &intent, const std::string &path, FileOpenFlags flags,
+                            DirectFileSystem::Opener opener) {
+    DirectFileOptions options;
+    options.read = intent.read;
+    options.write = intent.write;
+    options.create = intent.create;
+    options.truncate = intent.truncate;
+    options.must_create = intent.must_create;
+    options.owner_only = flags.CreatePrivateFile();
+    options.lock = intent.lock_exclusive ? OpenMode::Lock::EXCLUSIVE
+                   : intent.lock_shared  ? OpenMode::Lock::SHARED
+                                         : OpenMode::Lock::NONE;
+    options.kind = intent.KindOf(path);
+    options.io = MountOptionsOf(opener);
+    options.io.io.placement = PlacementRequest(); // a file system decides for itself where it puts a file
+    return options;
+}
+
+//! Whoever has a file locked goes on writing to it, and what is written would be lost. DuckDB closes its own
+//! before it replaces them.
+std::unique_ptr<TargetLock> LockReplaced(const std::string &path) {
+    struct stat status;
+    const bool is_file = stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+    return is_file ? std::make_unique<TargetLock>(ResolveTarget(path), TargetLock::Mode::EXCLUSIVE) : nullptr;
+}
+
+} // namespace
+
+DirectFileSystem::DirectFileSystem() : local_(FileSystem::CreateLocal()) {}
+
+bool DirectFileSystem::CanHandleFile(const std::string &path) {
+    return IsDirectPath(path);
+}
+
+std::string DirectFileSystem::CanonicalizePath(const std::string &path, Opener opener) {
+    return DIRECT_SCHEME + ResolvedPath(AbsolutePath(path, opener));
+}
+
+duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::string &path,
+                                                                  FileOpenFlags flags, Opener opener) {
+    const OpenIntent intent(flags);
+    const std::string absolute = FilePath(path, opener);
+    auto file = Translated([&]() -> std::unique_ptr<StorageFile> {
+        try {
+            return DirectFile::Open(absolute, OptionsOf(intent, absolute, flags, opener));
+        } catch (const Error &error) {
+            const bool expected = (error.Code() == ErrorCode::NOT_FOUND && flags.ReturnNullIfNotExists()) ||
+                                  (error.Code() == ErrorCode::EXISTS && flags.ReturnNullIfExists());
+            if (!expected) {
+                throw;
+            }
+            return nullptr;
+        }
+    });
+    return file ? MakeHandle(path, flags, std::move(file), opener) : nullptr;
+}
+
+duckdb::optional<duckdb::FileMetadata> DirectFileSystem::GetStatsIfExists(const OpenFileInfo &file,
+                                                                          Opener opener) {
+    const std::string absolute = FilePath(file.path, opener);
+    auto metadata = local_->GetStatsIfExists(OpenFileInfo(absolute), opener);
+    struct stat status;
+    if (metadata && stat(absolute.c_str(), &status) == 0) {
+        metadata->version_tag = StatusOf(status).version; // as an open handle tells it
+    }
+    return metadata;
+}
+
+bool DirectFileSystem::FileExists(const std::string &path, Opener opener) {
+    return local_->FileExists(FilePath(path, opener), opener);
+}
+
+void DirectFileSystem::RemoveFile(const std::string &path, Opener opener) {
+    const std::string absolute = FilePath(path, opener);
+    local_->RemoveFile(absolute, opener);
+    // DuckDB does not sync after removing a write-ahead log, and relies on its not coming back.
+    if (TemporaryNameOf(path) == TemporaryName::NONE) {
+        Translated([&] { SyncDirectoryOf(absolute); });
+    }
+}
+
+bool DirectFileSystem::TryRemoveFile(const std::string &path, Opener opener) {
+    if (!FileExists(path, opener)) {
+        return false;
+    }
+    RemoveFile(path, opener);
+    return true;
+}
+
+void DirectFileSystem::MoveFile(const std::string &source, const std::string &target, Opener opener) {
+    if (!IsDirectPath(source) || !IsDirectPath(target)) {
+        throw duckdb::InvalidInputException(
+            "%s: cannot move it to %s; CALL nvme_copy(source, destination) instead", source, target);
+    }
+    const std::string from = FilePath(source, opener), to = FilePath(target, opener);
+    Translated([&] {
+        const std::unique_ptr<TargetLock> replaced = LockReplaced(to);
+        TakeNameOver(from, to);
+        if (from.substr(0, from.rfind('/')) != to.substr(0, to.rfind('/'))) {
+            SyncDirectoryOf(from);
+        }
+    });
+}
+
+bool DirectFileSystem::DirectoryExists(const std::string &path, Opener opener) {
+    return local_->DirectoryExists(DirectoryPath(path, opener), opener);
+}
+
+void DirectFileSystem::CreateDirectory(const std::string &path, Opener opener) {
+    local_->CreateDirectory(DirectoryPath(path, opener), opener);
+}
+
+bool DirectFileSystem::CreateDirectoryExtended(const std::string &path,
+                                               const duckdb::CreateDirectoryOptions &options, Opener opener) {
+    return local_->CreateDirectoryExtended(DirectoryPath(path, opener), options, opener);
+}
+
+void DirectFileSystem::RemoveDirectory(const std::string &path, Opener opener) {
+    local_->RemoveDirectory(DirectoryPath(path, opener), opener);
+}
+
+bool DirectFileSystem::RemoveDirectoryExtended(const std::string &path,
+                                               const duckdb::RemoveDirectoryOptions &options, Opener opener) {
+    return local_->RemoveDirectoryExtended(DirectoryPath(path, opener), options, opener);
+}
+
+bool DirectFileSystem::ListFiles(const std::string &path,
+                                 const std::function<void(const std::string &, bool)> &callback,
+                                 FileOpener *opener) {
+    return local_->ListFiles(DirectoryPath(path, opener), callback, opener);
+}
+
+duckdb::vector<OpenFileInfo> DirectFileSystem::Glob(const std::string &pattern, FileOpener *opener) {
+    FilePath(pattern, opener);
+    duckdb::vector<OpenFileInfo> result;
+    const Sandbox sandbox(opener);
+    for (auto &found : local_->Glob(LocalPath(pattern), opener)) {
+        const std::string path = DIRECT_SCHEME + found.path;
+        if (sandbox.MayReachFile(DIRECT_SCHEME + AbsolutePath(path, opener))) {
+            result.emplace_back(path);
+        }
+    }
+    return result;
+}
+
+} // namespace rawduck

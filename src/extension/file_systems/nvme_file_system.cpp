@@ -1,0 +1,263 @@
+#include "extension/file_systems/nvme_file_system.hpp"
+
+#include "common/pattern.hpp"
+#include "extension/file_systems/errors.hpp"
+#include "extension/file_systems/sandbox.hpp"
+#include "extension/file_systems/settings.hpp"
+#include "volume/names/path.hpp"
+#include "volume/volume_file.hpp"
+
+#include "volume/registry.hpp"
+
+#include "duckdb/function/scalar/string_common.hpp"
+
+#include <algorithm>
+
+namespace rawduck {
+
+using duckdb::FileOpener;
+using duckdb::FileOpenFlags;
+using duckdb::OpenFileInfo;
+
+namespace {
+
+//! What DuckDB's settings must allow before anybody looks where a path leads.
+enum class Wanted { FILE, DIRECTORY };
+
+const std::string &Allowed(const std::string &path, NvmeFileSystem::Opener opener, Wanted wanted) {
+    const Sandbox sandbox(opener);
+    wanted == Wanted::DIRECTORY ? sandbox.RequireDirectory(path) : sandbox.RequireFile(path);
+    return path;
+}
+
+//! A path and the volume that it leads to, which stays mounted meanwhile.
+struct Location {
+    Location(const std::string &path, NvmeFileSystem::Opener opener, Wanted wanted = Wanted::FILE)
+        : path(SplitVolumePath(Allowed(path, opener, wanted))),
+          volume(PinVolume(this->path.target, MountOptionsOf(opener))) {}
+
+    VolumePath path;
+    VolumePin volume;
+};
+
+OpenMode ModeOf(const OpenIntent &intent, const std::string &name) {
+    OpenMode mode;
+    mode.read = intent.read;
+    mode.write = intent.write;
+    mode.create = intent.create;
+    mode.truncate = intent.truncate;
+    mode.must_create = intent.must_create;
+    mode.lock = intent.lock_exclusive ? OpenMode::Lock::EXCLUSIVE
+                : intent.lock_shared  ? OpenMode::Lock::SHARED
+                                      : OpenMode::Lock::NONE;
+    mode.kind = intent.KindOf(name);
+    return mode;
+}
+
+bool MatchesComponent(const std::string &component, const std::string &pattern) {
+    return duckdb::Glob(component.c_str(), component.size(), pattern.c_str(), pattern.size());
+}
+
+std::string Below(const std::string &directory, const std::string &name) {
+    return directory.empty() ? name : directory + "/" + name;
+}
+
+//! Every file of the volume at or below `directory`.
+void CollectFiles(const Volume &volume, const std::string &directory, std::vector<std::string> &names) {
+    std::vector<std::string> directories;
+    volume.List(directory, [&](const std::string &name, bool is_directory) {
+        (is_directory ? directories : names).push_back(Below(directory, name));
+    });
+    for (auto &child : directories) {
+        CollectFiles(volume, child, names);
+    }
+}
+
+} // namespace
+
+bool NvmeFileSystem::CanHandleFile(const std::string &path) {
+    return IsVolumePath(path);
+}
+
+std::string NvmeFileSystem::CanonicalizePath(const std::string &path, Opener) {
+    return Translated([&] { return CanonicalVolumePath(path); });
+}
+
+duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::string &path, FileOpenFlags flags,
+                                                                Opener opener) {
+    const OpenIntent intent(flags);
+    auto file = Translated([&]() -> std::unique_ptr<StorageFile> {
+        Location location(path, opener);
+        try {
+            auto opened = location.volume->Open(location.path.file, ModeOf(intent, location.path.file));
+            return std::make_unique<VolumeFile>(std::move(location.volume), std::move(opened));
+        } catch (const Error &error) {
+            const bool expected = (error.Code() == ErrorCode::NOT_FOUND && flags.ReturnNullIfNotExists()) ||
+                                  (error.Code() == ErrorCode::EXISTS && flags.ReturnNullIfExists());
+            if (!expected) {
+                throw;
+            }
+            return nullptr;
+        }
+    });
+    return file ? MakeHandle(path, flags, std::move(file), opener) : nullptr;
+}
+
+duckdb::optional<duckdb::FileMetadata> NvmeFileSystem::GetStatsIfExists(const OpenFileInfo &file,
+                                                                        Opener opener) {
+    return Translated([&]() -> duckdb::optional<duckdb::FileMetadata> {
+        Location location(file.path, opener);
+        FileInfo info;
+        if (!location.path.file.empty() && location.volume->Stat(location.path.file, info)) {
+            return ToMetadata(StatusOf(info));
+        }
+        if (!location.volume->DirectoryExists(location.path.file)) {
+            return {};
+        }
+        duckdb::FileMetadata directory;
+        directory.file_type = duckdb::FileType::FILE_TYPE_DIR;
+        return directory;
+    });
+}
+
+bool NvmeFileSystem::FileExists(const std::string &path, Opener opener) {
+    return Translated([&] {
+        Location location(path, opener);
+        return !location.path.file.empty() && location.volume->FileExists(location.path.file);
+    });
+}
+
+void NvmeFileSystem::RemoveFile(const std::string &path, Opener opener) {
+    Translated([&] {
+        Location location(path, opener);
+        location.volume->Remove(location.path.file);
+    });
+}
+
+bool NvmeFileSystem::TryRemoveFile(const std::string &path, Opener opener) {
+    return Translated([&] {
+        Location location(path, opener);
+        try {
+            location.volume->Remove(location.path.file);
+            return true;
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::NOT_FOUND) {
+                throw;
+            }
+            return false;
+        }
+    });
+}
+
+void NvmeFileSystem::RemoveFiles(const duckdb::vector<std::string> &paths, Opener opener) {
+    if (paths.empty()) {
+        return;
+    }
+    // Holds the volume of the first, commonly of all, so that it is not mounted anew for each.
+    auto first = Translated([&] { return Location(paths[0], opener); });
+    for (auto &path : paths) {
+        TryRemoveFile(path, opener);
+    }
+}
+
+void NvmeFileSystem::MoveFile(const std::string &source, const std::string &target, Opener opener) {
+    Translated([&] {
+        Location from(source, opener), to(target, opener);
+        if (&*from.volume != &*to.volume) {
+            throw Error(ErrorCode::INVALID,
+                        source + ": cannot move it to another volume (" + target +
+                            "); CALL nvme_copy(source, destination) and then nvme_remove(source)");
+        }
+        from.volume->Move(from.path.file, to.path.file);
+    });
+}
+
+bool NvmeFileSystem::DirectoryExists(const std::string &path, Opener opener) {
+    return Translated([&] {
+        Location location(path, opener, Wanted::DIRECTORY);
+        return location.volume->DirectoryExists(location.path.file);
+    });
+}
+
+void NvmeFileSystem::CreateDirectory(const std::string &path, Opener opener) {
+    CreateDirectoryExtended(path, {duckdb::CreateDirectoryMode::SINGLE}, opener);
+}
+
+bool NvmeFileSystem::CreateDirectoryExtended(const std::string &path, const duckdb::CreateDirectoryOptions &,
+                                             Opener opener) {
+    // A directory needs no parent on a volume, so both modes do the same.
+    return Translated([&] {
+        Location location(path, opener, Wanted::DIRECTORY);
+        if (location.volume->DirectoryExists(location.path.file)) {
+            return false;
+        }
+        location.volume->MakeDirectory(location.path.file);
+        return true;
+    });
+}
+
+void NvmeFileSystem::RemoveDirectory(const std::string &path, Opener opener) {
+    RemoveDirectoryExtended(path, {duckdb::RemoveDirectoryMode::RECURSIVE}, opener);
+}
+
+bool NvmeFileSystem::RemoveDirectoryExtended(const std::string &path,
+                                             const duckdb::RemoveDirectoryOptions &options, Opener opener) {
+    return Translated([&] {
+        Location location(path, opener, Wanted::DIRECTORY);
+        return location.volume->RemoveDirectory(location.path.file,
+                                                options.mode == duckdb::RemoveDirectoryMode::RECURSIVE);
+    });
+}
+
+bool NvmeFileSystem::ListFiles(const std::string &path,
+                               const std::function<void(const std::string &, bool)> &callback,
+                               FileOpener *opener) {
+    // Collected first: the callback may call back into this file system.
+    std::vector<std::pair<std::string, bool>> entries;
+    const bool exists = Translated([&] {
+        Location location(path, opener, Wanted::DIRECTORY);
+        location.volume->List(location.path.file, [&](const std::string &name, bool is_directory) {
+            entries.emplace_back(name, is_directory);
+        });
+        return location.volume->DirectoryExists(location.path.file);
+    });
+    for (auto &entry : entries) {
+        callback(entry.first, entry.second);
+    }
+    return exists;
+}
+
+duckdb::vector<OpenFileInfo> NvmeFileSystem::Glob(const std::string &pattern, FileOpener *opener) {
+    duckdb::vector<OpenFileInfo> result;
+    Translated([&] {
+        Location location(pattern, opener);
+        auto wanted = PathComponents(location.path.file);
+        // Only the part before the first wildcard has to be listed.
+        std::string directory;
+        size_t literal = 0;
+        while (literal + 1 < wanted.size() && !HasGlob(wanted[literal])) {
+            directory = Below(directory, wanted[literal++]);
+        }
+        std::vector<std::string> names;
+        if (!HasGlob(location.path.file)) {
+            if (!location.path.file.empty() && location.volume->FileExists(location.path.file)) {
+                names.push_back(location.path.file);
+            }
+        } else {
+            CollectFiles(*location.volume, directory, names);
+        }
+        std::sort(names.begin(), names.end());
+        const Sandbox sandbox(opener);
+        for (auto &name : names) {
+            const std::string path = VolumePath{location.path.target, name}.ToString();
+            const bool matches =
+                name == location.path.file || MatchesPattern(PathComponents(name), wanted, MatchesComponent);
+            if (matches && sandbox.MayReachFile(path)) {
+                result.emplace_back(path);
+            }
+        }
+    });
+    return result;
+}
+
+} // namespace rawduck

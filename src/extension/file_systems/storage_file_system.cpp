@@ -1,0 +1,243 @@
+#include "extension/file_systems/storage_file_system.hpp"
+
+#include "extension/file_systems/errors.hpp"
+#include "extension/file_systems/settings.hpp"
+
+#include "common/process/at_exit.hpp"
+
+#include "duckdb/common/memory_mapped_file.hpp"
+#include "duckdb/logging/file_system_logger.hpp"
+#include "duckdb/logging/log_type.hpp"
+#include "duckdb/logging/logger.hpp"
+#include "volume/names/file_name.hpp"
+
+namespace rawduck {
+
+using duckdb::FileHandle;
+using duckdb::FileOpener;
+using duckdb::FileOpenFlags;
+using duckdb::idx_t;
+using duckdb::optional_ptr;
+// For the macros of DuckDB's log.
+using duckdb::FileSystemLogType;
+using duckdb::Logger;
+
+namespace {
+
+//! Only a thread that is ready to run and gets no processor is waited for that long.
+constexpr std::chrono::milliseconds READERS_LIMIT{10000};
+
+} // namespace
+
+StorageFileHandle::StorageFileHandle(duckdb::FileSystem &file_system, std::string path, FileOpenFlags flags,
+                                     std::unique_ptr<StorageFile> file, bool prefetch)
+    : FileHandle(file_system, std::move(path), std::move(flags)), prefetch(prefetch), file_(std::move(file)) {
+}
+
+StorageFileHandle::~StorageFileHandle() {
+    try {
+        StorageFileHandle::Close();
+    } catch (...) {
+        // A destructor cannot report; whoever needs to know calls Close or Sync.
+    }
+}
+
+void StorageFileHandle::Close() {
+    if (!file_) {
+        return;
+    }
+    readers.WaitUntilTheyLetGo(READERS_LIMIT);
+    auto file = std::move(file_);
+    Translated([&] { file->Close(); });
+    DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
+}
+
+StorageFile &StorageFileHandle::File() {
+    if (!file_) {
+        throw duckdb::IOException("%s: the file is closed", path);
+    }
+    return *file_;
+}
+
+namespace {
+
+StorageFile &FileOf(FileHandle &handle) {
+    return handle.Cast<StorageFileHandle>().File();
+}
+
+} // namespace
+
+void StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes, idx_t location) {
+    auto &storage = handle.Cast<StorageFileHandle>();
+    auto length = static_cast<uint64_t>(nr_bytes);
+    // Also when it fails: what the thread was to read into, it holds all the same.
+    const AtExit has_read(
+        [&] { storage.prefetch ? storage.readers.Add(length) : ReaderThreads::AddElsewhere(); });
+    auto bytes = Translated([&] { return storage.File().Read(buffer, length, location); });
+    if (bytes != length) {
+        throw duckdb::IOException(
+            "Could not read enough bytes from file \"%s\": attempted to read %llu bytes from "
+            "location %llu, but the file ends after %llu of them",
+            handle.path, length, location, bytes);
+    }
+    DUCKDB_LOG_FILE_SYSTEM_READ(handle, nr_bytes, location);
+}
+
+void StorageFileSystem::Write(FileHandle &handle, void *buffer, int64_t nr_bytes, idx_t location) {
+    Translated([&] { FileOf(handle).Write(buffer, static_cast<uint64_t>(nr_bytes), location); });
+    DUCKDB_LOG_FILE_SYSTEM_WRITE(handle, nr_bytes, location);
+}
+
+int64_t StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes) {
+    auto &position = handle.Cast<StorageFileHandle>().position;
+    auto bytes =
+        Translated([&] { return FileOf(handle).Read(buffer, static_cast<uint64_t>(nr_bytes), position); });
+    DUCKDB_LOG_FILE_SYSTEM_READ(handle, static_cast<int64_t>(bytes), position);
+    position += bytes;
+    return static_cast<int64_t>(bytes);
+}
+
+int64_t StorageFileSystem::Write(FileHandle &handle, void *buffer, int64_t nr_bytes) {
+    auto &position = handle.Cast<StorageFileHandle>().position;
+    auto length = static_cast<uint64_t>(nr_bytes);
+    Translated([&] {
+        if (handle.flags.OpenForAppending()) {
+            position = FileOf(handle).Append(buffer, length);
+        } else {
+            FileOf(handle).Write(buffer, length, position);
+        }
+    });
+    DUCKDB_LOG_FILE_SYSTEM_WRITE(handle, nr_bytes, position);
+    position += length;
+    return nr_bytes;
+}
+
+bool StorageFileSystem::Trim(FileHandle &handle, idx_t offset_bytes, idx_t length_bytes) {
+    return Translated([&] { return FileOf(handle).Deallocate(offset_bytes, length_bytes); });
+}
+
+void StorageFileSystem::Truncate(FileHandle &handle, int64_t new_size) {
+    Translated([&] { FileOf(handle).Truncate(static_cast<uint64_t>(new_size)); });
+}
+
+void StorageFileSystem::FileSync(FileHandle &handle) {
+    auto &file = FileOf(handle);
+    try {
+        file.Sync();
+    } catch (const Error &error) {
+        ThrowAsSyncFailure(error);
+    }
+}
+
+void StorageFileSystem::AbortFileWrite(FileHandle &handle) {
+    handle.Close();
+    if (handle.GetFlags().ExclusiveCreate()) {
+        TryRemoveFile(handle.GetPath());
+    }
+}
+
+int64_t StorageFileSystem::GetFileSize(FileHandle &handle) {
+    return static_cast<int64_t>(Translated([&] { return FileOf(handle).Size(); }));
+}
+
+duckdb::timestamp_t StorageFileSystem::GetLastModifiedTime(FileHandle &handle) {
+    return Stats(handle).last_modification_time;
+}
+
+std::string StorageFileSystem::GetVersionTag(FileHandle &handle) {
+    return Stats(handle).version_tag;
+}
+
+duckdb::FileType StorageFileSystem::GetFileType(FileHandle &) {
+    return duckdb::FileType::FILE_TYPE_REGULAR;
+}
+
+duckdb::FileMetadata StorageFileSystem::Stats(FileHandle &handle) {
+    return ToMetadata(Translated([&] { return FileOf(handle).GetStatus(); }));
+}
+
+duckdb::FileMetadata StorageFileSystem::ToMetadata(const StorageFile::Status &status) {
+    duckdb::FileMetadata metadata;
+    metadata.file_size = static_cast<int64_t>(status.size);
+    metadata.last_modification_time = duckdb::timestamp_t(status.modified_us);
+    metadata.file_type = duckdb::FileType::FILE_TYPE_REGULAR;
+    metadata.version_tag = status.version;
+    return metadata;
+}
+
+void StorageFileSystem::Seek(FileHandle &handle, idx_t location) {
+    handle.Cast<StorageFileHandle>().position = location;
+}
+
+void StorageFileSystem::Reset(FileHandle &handle) {
+    Seek(handle, 0);
+}
+
+idx_t StorageFileSystem::SeekPosition(FileHandle &handle) {
+    return handle.Cast<StorageFileHandle>().position;
+}
+
+duckdb::FileWriteMode StorageFileSystem::GetWriteMode(FileHandle &handle) {
+    // An appending handle finds the place of a write by
+    // itself, so writers must not number their writes from 0.
+    return handle.flags.OpenForAppending() ? duckdb::FileWriteMode::SEQUENTIAL
+                                           : duckdb::FileWriteMode::POSITIONAL;
+}
+
+bool StorageFileSystem::OnDiskFile(FileHandle &handle) {
+    // DuckDB reads ahead, in runs of up to 32 MiB, only where it takes random reads to be expensive. There is
+    // no page cache here to read ahead for it.
+    return !handle.Cast<StorageFileHandle>().prefetch;
+}
+
+duckdb::unique_ptr<duckdb::MemoryMappedFile>
+StorageFileSystem::MemoryMapFile(const duckdb::OpenFileInfo &path, FileOpenFlags, const duckdb::MMapOptions &,
+                                 optional_ptr<FileOpener>) {
+    throw duckdb::NotImplementedException(
+        "%s: cannot map it into memory: %s. Attach it without IO_MODE 'MMAP'.", path.path, WhyNotMapped());
+}
+
+duckdb::unique_ptr<FileHandle> StorageFileSystem::MakeHandle(const std::string &path, FileOpenFlags flags,
+                                                             std::unique_ptr<StorageFile> file,
+                                                             optional_ptr<FileOpener> opener) {
+    auto handle =
+        duckdb::make_uniq<StorageFileHandle>(*this, path, flags, std::move(file), PrefetchOf(opener));
+    if (opener) {
+        handle->TryAddLogger(*opener);
+        DUCKDB_LOG_FILE_SYSTEM_OPEN((*handle));
+    }
+    return std::move(handle);
+}
+
+OpenIntent::OpenIntent(FileOpenFlags flags) {
+    if (!flags.Compression().IsUncompressed()) {
+        throw duckdb::NotImplementedException(
+            "nvme:// and direct:// do not compress; DuckDB does it above them");
+    }
+    flags.Verify();
+    read = flags.OpenForReading();
+    write = flags.OpenForWriting();
+    if (!read && !write) {
+        throw duckdb::InternalException("READ, WRITE or both should be specified when opening a file");
+    }
+    append = write && flags.OpenForAppending();
+    create = write && (flags.CreateFileIfNotExists() || flags.OverwriteExistingFile());
+    truncate = write && flags.OverwriteExistingFile();
+    must_create = create && (flags.ExclusiveCreate() || flags.CreatePrivateFile());
+    is_database = flags.RequireParallelAccess() && flags.Lock() != duckdb::FileLockType::NO_LOCK;
+    lock_shared = flags.Lock() == duckdb::FileLockType::READ_LOCK;
+    lock_exclusive = flags.Lock() == duckdb::FileLockType::WRITE_LOCK;
+}
+
+FileKind OpenIntent::KindOf(const std::string &name) const {
+    const bool plain = !lock_shared && !lock_exclusive && !must_create && !append && create;
+    const TemporaryName temporary = plain ? TemporaryNameOf(name) : TemporaryName::NONE;
+    if ((temporary == TemporaryName::BLOCKS && read && !truncate) ||
+        (temporary == TemporaryName::BLOCK && !read && !truncate) ||
+        (temporary == TemporaryName::OWNER && !read && truncate)) {
+        return FileKind::TEMP;
+    }
+    return KindFromName(name, is_database ? FileKind::DATABASE : FileKind::OTHER);
+}
+
+} // namespace rawduck

@@ -1,0 +1,92 @@
+//! The half of a DuckDB file system that works on open handles. What works on names is up to the subclasses.
+#pragma once
+
+#include "common/process/reader_threads.hpp"
+#include "io/storage_file.hpp"
+#include "volume/volume.hpp"
+
+#include "duckdb/common/file_system.hpp"
+
+#include <memory>
+
+namespace rawduck {
+
+class StorageFileHandle : public duckdb::FileHandle {
+  public:
+    //! `prefetch`: let scans read ahead, by not calling this a file on a local disk (OnDiskFile).
+    StorageFileHandle(duckdb::FileSystem &file_system, std::string path, duckdb::FileOpenFlags flags,
+                      std::unique_ptr<StorageFile> file, bool prefetch);
+    ~StorageFileHandle() override;
+
+    void Close() override;
+    //! Throws when the handle is closed.
+    StorageFile &File();
+
+    duckdb::idx_t position = 0; //!< of sequential reads and writes
+    const bool prefetch;
+    ReaderThreads readers; //!< of a file that DuckDB reads ahead
+
+  private:
+    std::unique_ptr<StorageFile> file_;
+};
+
+class StorageFileSystem : public duckdb::FileSystem {
+  public:
+    //! Exactly `nr_bytes`; throws when the file ends earlier, like DuckDB's own file system.
+    void Read(duckdb::FileHandle &handle, void *buffer, int64_t nr_bytes, duckdb::idx_t location) override;
+    void Write(duckdb::FileHandle &handle, void *buffer, int64_t nr_bytes, duckdb::idx_t location) override;
+    int64_t Read(duckdb::FileHandle &handle, void *buffer, int64_t nr_bytes) override;
+    int64_t Write(duckdb::FileHandle &handle, void *buffer, int64_t nr_bytes) override;
+    bool Trim(duckdb::FileHandle &handle, duckdb::idx_t offset_bytes, duckdb::idx_t length_bytes) override;
+    void Truncate(duckdb::FileHandle &handle, int64_t new_size) override;
+    void FileSync(duckdb::FileHandle &handle) override;
+    void AbortFileWrite(duckdb::FileHandle &handle) override;
+
+    int64_t GetFileSize(duckdb::FileHandle &handle) override;
+    duckdb::timestamp_t GetLastModifiedTime(duckdb::FileHandle &handle) override;
+    std::string GetVersionTag(duckdb::FileHandle &handle) override;
+    duckdb::FileType GetFileType(duckdb::FileHandle &handle) override;
+    duckdb::FileMetadata Stats(duckdb::FileHandle &handle) override;
+
+    void Seek(duckdb::FileHandle &handle, duckdb::idx_t location) override;
+    void Reset(duckdb::FileHandle &handle) override;
+    duckdb::idx_t SeekPosition(duckdb::FileHandle &handle) override;
+    bool CanSeek() override { return true; }
+
+    duckdb::FileWriteMode GetWriteMode(duckdb::FileHandle &handle) override;
+    bool OnDiskFile(duckdb::FileHandle &handle) override;
+
+    duckdb::unique_ptr<duckdb::MemoryMappedFile>
+    MemoryMapFile(const duckdb::OpenFileInfo &path, duckdb::FileOpenFlags flags,
+                  const duckdb::MMapOptions &options,
+                  duckdb::optional_ptr<duckdb::FileOpener> opener) override;
+
+  protected:
+    //! Wraps an opened file and announces it to DuckDB's log.
+    duckdb::unique_ptr<duckdb::FileHandle> MakeHandle(const std::string &path, duckdb::FileOpenFlags flags,
+                                                      std::unique_ptr<StorageFile> file,
+                                                      duckdb::optional_ptr<duckdb::FileOpener> opener);
+    static duckdb::FileMetadata ToMetadata(const StorageFile::Status &status);
+    //! What stands in a message after "cannot map it into memory: ".
+    virtual std::string WhyNotMapped() const = 0;
+};
+
+//! How a file is to be opened, decoded from DuckDB's flags once for both file systems. Throws for flags that
+//! make no sense, as DuckDB's own file system does.
+struct OpenIntent {
+    explicit OpenIntent(duckdb::FileOpenFlags flags);
+
+    bool read, write, append;
+    bool create;      //!< when it is missing
+    bool truncate;    //!< empty what is there
+    bool must_create; //!< fail when it is there
+    bool is_database; //!< opened the way DuckDB opens a database file
+    bool lock_shared = false, lock_exclusive = false;
+
+    //! What a file with this name is. Temporary is only what has the name and
+    //! is opened in the way in which DuckDB opens that: ATTACH and COPY take
+    //! locks, COPY empties what is there, and either may choose any name.
+    FileKind KindOf(const std::string &name) const;
+};
+
+} // namespace rawduck

@@ -1,0 +1,58 @@
+//! nvme_check(target, repair := false): verifies a volume
+//! without mounting it, and repairs what leaves no doubt.
+#include "extension/sql/functions.hpp"
+#include "extension/sql/target_argument.hpp"
+
+#include "volume/check.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+const char *SeverityName(CheckFinding::Severity severity) {
+    switch (severity) {
+    case CheckFinding::Severity::OK:
+        return "ok";
+    case CheckFinding::Severity::WARNING:
+        return "warning";
+    case CheckFinding::Severity::ERROR:
+        break;
+    }
+    return "error";
+}
+
+Rows CheckRows(duckdb::ClientContext &context, const Arguments &arguments) {
+    const std::string target = AllowedTarget(context, arguments);
+    Rows rows;
+    if (arguments.NamedFlag("repair")) {
+        for (auto &done : RepairVolume(target)) {
+            rows.push_back({Value("ok"), Value("repair"), Value("done: " + done), TextOrNull("")});
+        }
+    }
+    for (auto &finding : CheckVolume(target)) {
+        rows.push_back({Value(SeverityName(finding.severity)), Value(finding.what), Value(finding.detail),
+                        TextOrNull(finding.repair)});
+    }
+    return rows;
+}
+
+} // namespace
+
+void RegisterCheckFunction(duckdb::ExtensionLoader &loader) {
+    duckdb::FunctionSignature signature = TargetSignature();
+    signature.AddKeywordOnly("repair", LogicalType::BOOLEAN, Value::BOOLEAN(false));
+    RegisterRowFunction(loader, {"nvme_check",
+                                 "Verifies checksums, extents and files of a volume; changes nothing, unless "
+                                 "told to repair what the column repair says",
+                                 "SELECT * FROM nvme_check('/dev/nvme0n1') WHERE severity <> 'ok'",
+                                 signature,
+                                 {{"severity", LogicalType::VARCHAR},
+                                  {"what", LogicalType::VARCHAR},
+                                  {"detail", LogicalType::VARCHAR},
+                                  {"repair", LogicalType::VARCHAR}},
+                                 CheckRows});
+}
+
+} // namespace rawduck

@@ -1,0 +1,90 @@
+//! nvme_files(target) and nvme_remove(path).
+#include "extension/file_systems/settings.hpp"
+#include "extension/sql/functions.hpp"
+#include "extension/sql/target_argument.hpp"
+#include "volume/names/path.hpp"
+
+#include "common/error.hpp"
+#include "volume/registry.hpp"
+
+#include "duckdb/common/file_system.hpp"
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/main/client_data.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+LogicalType ExtentType() {
+    return LogicalType::STRUCT({{"file_offset", LogicalType::UBIGINT},
+                                {"lba", LogicalType::UBIGINT},
+                                {"lba_count", LogicalType::UBIGINT}});
+}
+
+Value ExtentList(const FileInfo &file, uint64_t lba_size) {
+    duckdb::vector<Value> extents;
+    for (auto &extent : file.extents) {
+        extents.push_back(Value::STRUCT({{"file_offset", Value::UBIGINT(extent.file_offset)},
+                                         {"lba", Value::UBIGINT(extent.device_offset / lba_size)},
+                                         {"lba_count", Value::UBIGINT(extent.length / lba_size)}}));
+    }
+    return Value::LIST(ExtentType(), std::move(extents));
+}
+
+Rows FileRows(duckdb::ClientContext &context, const Arguments &arguments) {
+    auto opener = duckdb::ClientData::Get(context).file_opener.get();
+    auto volume = PinVolume(AllowedTarget(context, arguments), MountOptionsOf(opener));
+    const uint64_t lba_size = volume->Info().lba_size;
+    Rows rows;
+    for (auto &file : volume->Files()) {
+        rows.push_back(
+            {Value(file.name), Value(FileKindName(file.kind)), Value::UBIGINT(file.size),
+             Value::UBIGINT(file.allocated), Value::TIMESTAMP(duckdb::timestamp_t(file.modified_us)),
+             Value::INTEGER(static_cast<int32_t>(file.extents.size())), ExtentList(file, lba_size)});
+    }
+    return rows;
+}
+
+Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
+    const std::string path = arguments.Text(0, "path");
+    if (!IsVolumePath(path)) {
+        throw Error(ErrorCode::INVALID,
+                    path + ": nvme_remove removes files of volumes: nvme://<target>/<name>");
+    }
+    auto &files = duckdb::FileSystem::GetFileSystem(context);
+    // Removing a file that somebody works on would lose what they go on to write; the lock finds out. Who has
+    // attached a database since then is found by the removal.
+    files.OpenFile(path, duckdb::FileFlags::FILE_FLAGS_READ | duckdb::FileFlags::FILE_FLAGS_WRITE |
+                             duckdb::FileLockType::WRITE_LOCK);
+    files.RemoveFile(path);
+    return {{Value(path)}};
+}
+
+} // namespace
+
+void RegisterFileFunctions(duckdb::ExtensionLoader &loader) {
+    RegisterRowFunction(loader, {"nvme_files",
+                                 "The files of a volume and where they lie",
+                                 "SELECT name, size FROM nvme_files('/dev/nvme0n1')",
+                                 TargetSignature(),
+                                 {{"name", LogicalType::VARCHAR},
+                                  {"kind", LogicalType::VARCHAR},
+                                  {"size", LogicalType::UBIGINT},
+                                  {"allocated", LogicalType::UBIGINT},
+                                  {"modified", LogicalType::TIMESTAMP},
+                                  {"extents", LogicalType::INTEGER},
+                                  {"extent_list", LogicalType::LIST(ExtentType())}},
+                                 FileRows});
+    duckdb::FunctionSignature signature;
+    signature.AddParameter("path", LogicalType::VARCHAR);
+    RegisterRowFunction(loader, {"nvme_remove",
+                                 "Removes a file from a volume, at once and for good",
+                                 "CALL nvme_remove('nvme:///dev/nvme0n1/old.duckdb')",
+                                 signature,
+                                 {{"removed", LogicalType::VARCHAR}},
+                                 RemoveRow});
+}
+
+} // namespace rawduck

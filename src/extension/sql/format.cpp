@@ -1,0 +1,58 @@
+//! nvme_format(target, ...): writes an empty volume.
+#include "common/size.hpp"
+#include "extension/file_systems/settings.hpp"
+#include "extension/sql/functions.hpp"
+#include "extension/sql/target_argument.hpp"
+
+#include "volume/registry.hpp"
+
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/main/client_data.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+FormatOptions OptionsOf(const Arguments &arguments) {
+    FormatOptions options;
+    options.size_bytes = ParseSize(arguments.NamedText("size", "0"), "size");
+    options.lba_size = static_cast<uint32_t>(ParseSize(arguments.NamedText("lba_size", "0"), "lba_size"));
+    options.force = arguments.NamedFlag("force");
+    options.label = arguments.NamedText("label", "");
+    return options;
+}
+
+Rows FormatRow(duckdb::ClientContext &context, const Arguments &arguments) {
+    const std::string target = AllowedTarget(context, arguments);
+    Volume::Format(target, OptionsOf(arguments));
+    auto opener = duckdb::ClientData::Get(context).file_opener.get();
+    const VolumeInfo info = PinVolume(target, MountOptionsOf(opener))->Info();
+    return {{Value(info.target), Value(info.uuid), Value::UBIGINT(info.capacity_bytes),
+             Value::UBIGINT(info.lba_size)}};
+}
+
+} // namespace
+
+void RegisterFormatFunction(duckdb::ExtensionLoader &loader) {
+    duckdb::FunctionSignature signature = TargetSignature();
+    // Any type, so that both '8G' and 8589934592 are a size.
+    signature.AddKeywordOnly("size", LogicalType::ANY, Value(LogicalType::VARCHAR));
+    signature.AddKeywordOnly("lba_size", LogicalType::ANY, Value(LogicalType::VARCHAR));
+    signature.AddKeywordOnly("force", LogicalType::BOOLEAN, Value::BOOLEAN(false));
+    signature.AddKeywordOnly("label", LogicalType::VARCHAR, Value(""));
+    RegisterRowFunction(loader,
+                        {"nvme_format",
+                         "Writes an empty volume to a device, or to a file of the given size. Refuses a "
+                         "target that holds something, unless forced",
+                         "CALL nvme_format('/data/store.rawduck', size := '8G')",
+                         signature,
+                         {{"target", LogicalType::VARCHAR},
+                          {"uuid", LogicalType::VARCHAR},
+                          {"capacity", LogicalType::UBIGINT},
+                          {"lba_size", LogicalType::UBIGINT}},
+                         FormatRow});
+}
+
+} // namespace rawduck

@@ -1,0 +1,92 @@
+//! nvme_stats() and nvme_reset_stats(): what was asked of the devices and how long it took.
+#include "extension/file_systems/sandbox.hpp"
+#include "extension/sql/functions.hpp"
+#include "extension/sql/row_function.hpp"
+#include "volume/names/path.hpp"
+
+#include "io/request/io_stats.hpp"
+#include "volume/registry.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::LogicalType;
+using duckdb::Value;
+
+Value Microseconds(uint64_t nanoseconds) {
+    return Value::DOUBLE(static_cast<double>(nanoseconds) / 1000.0);
+}
+
+//! The counters are those of the process, and another database in it may reach what this one may not.
+std::vector<TargetStats> VisibleStats(duckdb::ClientContext &context) {
+    const Sandbox sandbox(context);
+    std::vector<TargetStats> visible;
+    for (auto &target : AllStats()) {
+        const bool may_be_a_file = target.target[0] == '/';
+        if (sandbox.MaySeeVolume(target.target) ||
+            (may_be_a_file && sandbox.MayReachFile(DIRECT_SCHEME + target.target))) {
+            visible.push_back(target);
+        }
+    }
+    return visible;
+}
+
+Rows StatsRows(duckdb::ClientContext &context, const Arguments &) {
+    Rows rows;
+    for (auto &target : VisibleStats(context)) {
+        for (int i = 0; i < IO_OPERATION_COUNT; i++) {
+            const auto operation = static_cast<IoOperation>(i);
+            const IoCounters counters = target.stats->Snapshot(operation);
+            const double depth_mean = counters.commands == 0 ? 0
+                                                             : static_cast<double>(counters.depth_sum) /
+                                                                   static_cast<double>(counters.commands);
+            rows.push_back({Value(target.target), Value(IoOperationName(operation)),
+                            Value::UBIGINT(counters.requests), Value::UBIGINT(counters.errors),
+                            Value::UBIGINT(counters.commands), Value::UBIGINT(counters.fua_commands),
+                            Value::UBIGINT(counters.bytes), Value::UBIGINT(counters.bounce_bytes),
+                            Value::DOUBLE(depth_mean), Value::UBIGINT(counters.depth_max),
+                            Microseconds(counters.latency_p50_ns), Microseconds(counters.latency_p99_ns),
+                            Microseconds(counters.latency_max_ns)});
+        }
+    }
+    return rows;
+}
+
+Rows ResetRow(duckdb::ClientContext &context, const Arguments &) {
+    for (auto &target : VisibleStats(context)) {
+        target.stats->Reset();
+    }
+    return {{Value::BOOLEAN(true)}};
+}
+
+} // namespace
+
+void RegisterStatsFunctions(duckdb::ExtensionLoader &loader) {
+    RegisterRowFunction(loader,
+                        {"nvme_stats",
+                         "Requests, commands, bytes and latencies of every target this process has used",
+                         "SELECT * FROM nvme_stats() WHERE operation = 'read'",
+                         duckdb::FunctionSignature(),
+                         {{"target", LogicalType::VARCHAR},
+                          {"operation", LogicalType::VARCHAR},
+                          {"requests", LogicalType::UBIGINT},
+                          {"errors", LogicalType::UBIGINT},
+                          {"commands", LogicalType::UBIGINT},
+                          {"fua_commands", LogicalType::UBIGINT},
+                          {"bytes", LogicalType::UBIGINT},
+                          {"bounce_bytes", LogicalType::UBIGINT},
+                          {"depth_mean", LogicalType::DOUBLE},
+                          {"depth_max", LogicalType::UBIGINT},
+                          {"latency_p50_us", LogicalType::DOUBLE},
+                          {"latency_p99_us", LogicalType::DOUBLE},
+                          {"latency_max_us", LogicalType::DOUBLE}},
+                         StatsRows});
+    RegisterRowFunction(loader, {"nvme_reset_stats",
+                                 "Sets the counters of nvme_stats() to zero",
+                                 "CALL nvme_reset_stats()",
+                                 duckdb::FunctionSignature(),
+                                 {{"reset", LogicalType::BOOLEAN}},
+                                 ResetRow});
+}
+
+} // namespace rawduck

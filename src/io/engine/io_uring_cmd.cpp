@@ -1,0 +1,126 @@
+#include "io/engine/io_uring_cmd.hpp"
+
+#include "common/memory/aligned_buffer.hpp"
+#include "io/device/nvme_device.hpp"
+#include "io/engine/io_uring_queue.hpp"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+// Of Linux 5.19 (include/uapi/linux/io_uring.h), in case the C headers are older.
+#ifndef IORING_SETUP_SQE128
+#define IORING_SETUP_SQE128 (1U << 10)
+#endif
+#ifndef IORING_SETUP_CQE32
+#define IORING_SETUP_CQE32 (1U << 11)
+#endif
+
+namespace rawduck {
+namespace {
+
+constexpr size_t BIG_ENTRY_BYTES = 128;
+//! Where the NVMe command begins in an entry of that size: struct io_uring_sqe, field cmd.
+constexpr size_t COMMAND_OFFSET = 48;
+static_assert(sizeof(io_uring_sqe) == 64, "half of a big entry");
+static_assert(sizeof(nvme_uring_cmd) <= BIG_ENTRY_BYTES - COMMAND_OFFSET, "the command fits");
+static_assert(sizeof(nvme_uring_cmd) == offsetof(nvme_passthru_cmd64, result),
+              "an nvme_uring_cmd is an nvme_passthru_cmd64 without its result");
+
+constexpr const char *NO_POLLED_COMMANDS =
+    "this kernel does not poll for NVMe commands of io_uring; run Linux 6.1 or newer";
+
+RingSupport &Support() {
+    static RingSupport &support = *new RingSupport( // used until the process ends
+        IORING_SETUP_SQE128 | IORING_SETUP_CQE32, {IORING_OP_URING_CMD},
+        "this kernel's io_uring carries no NVMe commands (IORING_OP_URING_CMD); run Linux 5.19 or newer");
+    return support;
+}
+
+//! Rings whose waiting threads poll the device.
+RingSupport &PolledSupport() {
+    static RingSupport &support =
+        *new RingSupport(IORING_SETUP_SQE128 | IORING_SETUP_CQE32 | IORING_SETUP_IOPOLL,
+                         {IORING_OP_URING_CMD}, NO_POLLED_COMMANDS);
+    return support;
+}
+
+class IoUringCmdQueue final : public IoUringQueue {
+  public:
+    IoUringCmdQueue(const std::string &target_name, int fd, uint32_t namespace_id, uint32_t lba_size,
+                    uint32_t depth, unsigned setup_flags)
+        : IoUringQueue(target_name, depth, setup_flags, "nvme_ioctl"), fd_(fd), namespace_id_(namespace_id),
+          lba_size_(lba_size) {}
+
+  private:
+    void Prepare(io_uring_sqe &entry, const Command &command) override {
+        const nvme_passthru_cmd64 transfer = MakeNvmeTransfer(command, namespace_id_, lba_size_);
+        auto *bytes = reinterpret_cast<char *>(&entry);
+        std::memset(bytes, 0, BIG_ENTRY_BYTES); // the ring reuses entries, and liburing clears half of one
+        entry.opcode = IORING_OP_URING_CMD;
+        entry.fd = fd_;
+        entry.off = NVME_URING_CMD_IO; // the field is called cmd_op in newer headers
+        std::memcpy(bytes + COMMAND_OFFSET, &transfer, sizeof(nvme_uring_cmd));
+    }
+    void Complete(Command &command, const io_uring_cqe &entry) override { SetNvmeResult(command, entry.res); }
+
+    const int fd_;
+    const uint32_t namespace_id_, lba_size_;
+};
+
+class IoUringCmdDevice final : public NvmeDevice {
+  public:
+    IoUringCmdDevice(const Target &target, const DeviceOptions &options, const std::string &reason)
+        : NvmeDevice(target, options) {
+        caps_.engine = "io_uring_cmd";
+        caps_.engine_reason = reason;
+        caps_.max_queue_depth = IoUringQueue::MAX_DEPTH;
+        caps_.scarce_queues = true;
+        caps_.polling_obstacle = options.polling ? WhyNoPolling() : "nvme_polling is not set";
+    }
+
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
+        const bool polls = caps_.polling_obstacle.empty();
+        return std::make_unique<IoUringCmdQueue>(name_, fd_.Get(), namespace_id_, caps_.lba_size, depth,
+                                                 (polls ? PolledSupport() : Support()).SetupFlags(use));
+    }
+
+  private:
+    //! Without queues to poll, the kernel would spin until the interrupt comes.
+    std::string WhyNoPolling() {
+        if (!polling_queues_) {
+            return "the NVMe driver has no polling queues for this device; load it with some (kernel "
+                   "parameter "
+                   "nvme.poll_queues=4, for instance)";
+        }
+        const std::string obstacle = PolledSupport().Obstacle();
+        return !obstacle.empty() ? obstacle : TryPolling() ? "" : NO_POLLED_COMMANDS;
+    }
+
+    //! A kernel that has polled rings may still refuse this kind of command on them.
+    bool TryPolling() {
+        IoUringCmdQueue queue(name_, fd_.Get(), namespace_id_, caps_.lba_size, 1,
+                              PolledSupport().SetupFlags(QueueUse::OWNED));
+        AlignedBuffer buffer(caps_.lba_size);
+        Command read;
+        read.length = caps_.lba_size;
+        read.data = buffer.Data();
+        Command *done = nullptr;
+        queue.Submit(read);
+        queue.Reap(&done, 1, true);
+        return read.result != -EOPNOTSUPP;
+    }
+};
+
+} // namespace
+
+std::string WhyNoIoUringCmd() {
+    return Support().Obstacle();
+}
+
+std::unique_ptr<Device> OpenIoUringCmdDevice(const Target &target, const DeviceOptions &options,
+                                             const std::string &reason) {
+    return std::make_unique<IoUringCmdDevice>(target, options, reason);
+}
+
+} // namespace rawduck

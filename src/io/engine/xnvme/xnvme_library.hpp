@@ -1,0 +1,17 @@
+//! Finds and loads librawduck_xnvme.so.
+#pragma once
+
+#include "io/engine/xnvme/xnvme_module.hpp"
+
+#include <string>
+
+namespace rawduck {
+
+//! Where it belongs: beside the object that this code is in.
+std::string XnvmeModulePath();
+
+//! Loads it, once; nullptr with `obstacle` set to a clause that says why there is none and what to do. What
+//! failed is tried again by the next call. Thread-safe.
+const XnvmeModule *LoadXnvmeModule(const std::string &path, std::string &obstacle);
+
+} // namespace rawduck

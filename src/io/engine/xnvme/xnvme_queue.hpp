@@ -1,0 +1,53 @@
+//! A queue of libxnvme as a queue of ours.
+#pragma once
+
+#include "io/device/device.hpp"
+#include "io/engine/xnvme/xnvme_module.hpp"
+
+#include <string>
+#include <vector>
+
+namespace rawduck {
+
+//! An opened device of libxnvme, and how commands are put to it.
+struct XnvmeConnection {
+    XnvmeConnection(const XnvmeModule &module, const XnvmeOpenOptions &options);
+    ~XnvmeConnection();
+    XnvmeConnection(const XnvmeConnection &) = delete;
+    XnvmeConnection &operator=(const XnvmeConnection &) = delete;
+
+    nvme_passthru_cmd64 MakeTransfer(const Command &command) const;
+    //! Runs a transfer on the calling thread, and sets its result.
+    void Run(Command &command) const;
+
+    const XnvmeModule &module;
+    XnvmeDeviceHandle *device = nullptr; //!< nullptr: it could not be opened
+    int error = 0;                       //!< then a negative errno, see XnvmeModule::open
+    const bool byte_offsets;
+    uint32_t namespace_id = 0, lba_size = 0; //!< of NVMe commands
+};
+
+//! Commands go to the device when Reap is called. libxnvme offers nothing to sleep on, so waiting is polling:
+//! a few times in a row, then with pauses.
+class XnvmeQueue final : public Queue {
+  public:
+    //! Throws Error IO.
+    XnvmeQueue(const XnvmeConnection &connection, const std::string &target_name, uint32_t depth);
+    ~XnvmeQueue() override;
+    bool Submit(Command &command) override;
+    uint32_t Reap(Command **completed, uint32_t max, bool wait) override;
+    uint32_t Depth() const override { return depth_; }
+
+  private:
+    uint32_t Poke(Command **completed, uint32_t max);
+
+    const XnvmeConnection &connection_;
+    const std::string target_name_;
+    const uint32_t depth_;
+    XnvmeQueueHandle *queue_ = nullptr;
+    uint32_t in_flight_ = 0;
+    std::vector<Command *> refused_; //!< by libxnvme, to be handed out as failed
+    std::vector<XnvmeCompletion> completions_;
+};
+
+} // namespace rawduck

@@ -1,0 +1,26 @@
+//! Which engine opens which target.
+#pragma once
+
+#include "io/device/device.hpp"
+#include "io/device/device_options.hpp"
+#include "target/target.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace rawduck {
+
+//! The engines a user can ask for, best first, but for
+//! those of the optional xNVMe (io/engine/xnvme/xnvme.hpp).
+const std::vector<std::string> &EngineNames();
+//! Throws Error INVALID, listing what there is, unless it
+//! is "auto", one of EngineNames or an interface of xNVMe.
+void RequireKnownEngine(const std::string &engine, const std::string &subject);
+
+//! Opens a target through an engine. Throws Error: PERMISSION, NOT_FOUND, UNSUPPORTED (engine not available
+//! on this kernel or target, with what to do), IO. Direct I/O where the target allows it; never silently
+//! buffered: a file system without O_DIRECT is an UNSUPPORTED error that says so.
+std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options);
+
+} // namespace rawduck

@@ -1,0 +1,97 @@
+#include "io/queue/bounce_pool.hpp"
+
+#include "common/invariant.hpp"
+#include "common/units.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace rawduck {
+
+// Runs while commands are in flight, where an exception could not be let through.
+char *BounceMemory::Take(uint64_t chunk_bytes, bool on_top) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (!on_top && charged_ + chunk_bytes > bytes_) {
+        return nullptr;
+    }
+    if (idle_.empty()) {
+        try {
+            const uint64_t slab_bytes = std::max(SLAB_BYTES, chunk_bytes);
+            const uint64_t chunks = slab_bytes / chunk_bytes;
+            idle_.reserve((slabs_.size() + 1) * chunks);
+            slabs_.emplace_back(slab_bytes);
+            for (uint64_t i = chunks; i > 0; i--) {
+                idle_.push_back(slabs_.back().Data() + (i - 1) * chunk_bytes);
+            }
+        } catch (const std::bad_alloc &) {
+            return nullptr;
+        }
+    }
+    char *chunk = idle_.back();
+    idle_.pop_back();
+    (on_top ? on_top_ : charged_) += chunk_bytes;
+    return chunk;
+}
+
+void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool on_top) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    uint64_t &taken = on_top ? on_top_ : charged_;
+    RAWDUCK_INVARIANT(taken >= chunk_bytes && idle_.size() < idle_.capacity(),
+                      "a chunk that is given back was taken, and has its place");
+    taken -= chunk_bytes;
+    idle_.push_back(chunk);
+    if (on_top_ + charged_ == 0) {
+        idle_.clear();
+        slabs_.clear();
+    }
+}
+
+uint64_t BounceMemory::Held() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return slabs_.size() * SLAB_BYTES;
+}
+
+BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t max_chunks,
+                       BounceMemory &memory)
+    : chunk_bytes_(chunk_bytes),
+      taken_bytes_(AlignUp(chunk_bytes, std::max<uint64_t>(memory_alignment, UNIT_SIZE))),
+      max_chunks_(max_chunks), memory_(memory) {
+    // Acquire and Release run while commands are in flight, where an exception could not be let through.
+    chunks_.reserve(max_chunks_);
+    idle_.reserve(max_chunks_);
+}
+
+BouncePool::~BouncePool() {
+    RAWDUCK_INVARIANT(idle_.size() == chunks_.size(), "nothing is in flight when a queue is destroyed");
+    for (size_t i = 0; i < chunks_.size(); i++) {
+        memory_.Give(chunks_[i], taken_bytes_, i == 0);
+    }
+}
+
+char *BouncePool::Acquire() {
+    if (!idle_.empty()) {
+        char *chunk = idle_.back();
+        idle_.pop_back();
+        return chunk;
+    }
+    if (chunks_.size() >= max_chunks_) {
+        return nullptr;
+    }
+    char *chunk = memory_.Take(taken_bytes_, chunks_.empty());
+    if (chunk) {
+        RAWDUCK_INVARIANT(IsAligned(reinterpret_cast<uintptr_t>(chunk), UNIT_SIZE),
+                          "a chunk is aligned for every device");
+        chunks_.push_back(chunk);
+    }
+    return chunk;
+}
+
+void BouncePool::Release(char *chunk) {
+    RAWDUCK_INVARIANT(idle_.size() < chunks_.size(), "a chunk is released once");
+    RAWDUCK_SLOW_INVARIANT(std::count(chunks_.begin(), chunks_.end(), chunk) == 1 &&
+                               std::count(idle_.begin(), idle_.end(), chunk) == 0,
+                           "a chunk goes back to the pool that it is of, and once");
+    idle_.push_back(chunk);
+}
+
+} // namespace rawduck

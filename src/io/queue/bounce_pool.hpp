@@ -1,0 +1,61 @@
+//! Aligned buffers through which data goes whose own address the device
+//! cannot take. One pool per queue, filled as needed and reused; all pools
+//! of a target share their memory, so that hundreds of threads stay bounded.
+#pragma once
+
+#include "common/memory/huge_memory.hpp"
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace rawduck {
+
+//! The chunks of all pools of one target, all of one size. Thread-safe.
+class BounceMemory {
+  public:
+    //! What the pools may take together. The first chunk of a pool comes on top: without it its thread could
+    //! make no progress.
+    explicit BounceMemory(uint64_t bytes) : bytes_(bytes) {}
+
+    //! A chunk of that many bytes, a multiple of 4096 and the same in every call, at a multiple of it if that
+    //! is a power of two. Null when there may be no more, or the system is out of memory.
+    char *Take(uint64_t chunk_bytes, bool on_top);
+    void Give(char *chunk, uint64_t chunk_bytes, bool on_top);
+    //! Memory of all chunks, in use or not. It goes back to the system when the last is given back.
+    uint64_t Held() const;
+
+  private:
+    static constexpr uint64_t SLAB_BYTES = HugeMemory::PAGE_BYTES;
+
+    const uint64_t bytes_;
+    mutable std::mutex mutex_;
+    uint64_t charged_ = 0, on_top_ = 0; //!< bytes that are taken
+    std::vector<HugeMemory> slabs_;
+    std::vector<char *> idle_;
+};
+
+//! Not thread-safe.
+class BouncePool {
+  public:
+    BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t max_chunks, BounceMemory &memory);
+    ~BouncePool();
+    BouncePool(const BouncePool &) = delete;
+    BouncePool &operator=(const BouncePool &) = delete;
+
+    //! nullptr when all chunks are in use and there may be no more of them; with none in use it means that
+    //! the system is out of memory.
+    char *Acquire();
+    void Release(char *chunk);
+    uint64_t ChunkBytes() const { return chunk_bytes_; }
+
+  private:
+    const uint64_t chunk_bytes_;
+    const uint64_t taken_bytes_; //!< for each chunk
+    const uint32_t max_chunks_;
+    BounceMemory &memory_;
+    std::vector<char *> chunks_; //!< the first is the one on top
+    std::vector<char *> idle_;
+};
+
+} // namespace rawduck

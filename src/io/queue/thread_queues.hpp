@@ -1,0 +1,41 @@
+//! The queues of one target, each owned by the thread that first asked for it: no lock on the path, and a
+//! ring that insists on one submitter gets its way.
+//!
+//! A queue dies with its thread or with this object, whichever goes first. Both happen under the mutex, and
+//! both while nothing is in flight, because every request drains its commands before it returns.
+//!
+//! A thread that cannot have one, or is ending, so that its own
+//! is gone, shares some with others of that kind (SharedSlots).
+#pragma once
+
+#include "io/queue/shared_queues.hpp"
+
+#include <list>
+
+namespace rawduck {
+
+struct ThreadCache;
+
+class ThreadQueues final : public QueueStrategy, public std::enable_shared_from_this<ThreadQueues> {
+  public:
+    ThreadQueues(std::unique_ptr<Device> device, uint32_t depth);
+
+    //! The calling thread's queue, made at its first call and valid until Close or the end of the thread; or
+    //! one that it shares, for this request.
+    QueueLease Acquire() override;
+    void Discard(QueueLease &lease) override;
+    void Close() override;
+
+  private:
+    friend struct ThreadCache;
+    //! Null when there is none to be had.
+    RequestQueue *Mine(ThreadCache &cache);
+    void Release(RequestQueue *queue);
+
+    const uint64_t id_; //!< unique in the process: addresses are reused, ids are not
+    std::mutex mutex_;
+    std::list<std::unique_ptr<RequestQueue>> queues_;
+    SharedSlots shared_;
+};
+
+} // namespace rawduck

@@ -1,0 +1,15 @@
+//! What lies on a target, by its bytes. The user may decide to give it up.
+#pragma once
+
+#include "target/target.hpp"
+
+#include <string>
+#include <vector>
+
+namespace rawduck {
+
+//! `fd` is the target, opened for reading. Clauses as in
+//! Occupant::what. Throws Error IO when it cannot be read.
+std::vector<std::string> FindContents(const Target &target, int fd);
+
+} // namespace rawduck

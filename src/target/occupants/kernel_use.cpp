@@ -1,0 +1,189 @@
+#include "target/occupants/kernel_use.hpp"
+
+#include "target/occupants/loop_device.hpp"
+#include "target/open_target.hpp"
+#include "target/system/file_descriptor.hpp"
+#include "target/system/sysfs.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <fstream>
+#include <sstream>
+
+namespace rawduck {
+namespace {
+
+//! A block device whose use stands in the way: the target,
+//! a partition of it, or the disk that it is a part of.
+struct Relative {
+    std::string number;    //!< "8:1"
+    std::string directory; //!< in sysfs
+    std::string subject;   //!< "it", or "its partition /dev/sda1"
+};
+
+std::vector<Relative> RelativesOf(dev_t number) {
+    const std::string directory = SysfsDirectory(number);
+    std::vector<Relative> relatives = {{DeviceNumberText(number), directory, "it"}};
+    if (directory.empty()) {
+        return relatives;
+    }
+    for (const auto &name : ListDirectory(directory)) {
+        if (IsPartition(directory + "/" + name)) {
+            relatives.push_back({ReadAttribute(directory + "/" + name + "/dev"), directory + "/" + name,
+                                 "its partition /dev/" + name});
+        }
+    }
+    const std::string disk = DiskDirectory(directory);
+    if (disk != directory) {
+        relatives.push_back({ReadAttribute(disk + "/dev"), disk, "its disk /dev/" + BaseName(disk)});
+    }
+    return relatives;
+}
+
+//! The kernel writes space, tab, newline and backslash as three octal digits.
+std::string Unescape(const std::string &text) {
+    std::string plain;
+    for (size_t i = 0; i < text.size(); i++) {
+        auto octal = [&](size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '7'; };
+        if (text[i] == '\\' && octal(i + 1) && octal(i + 2) && octal(i + 3)) {
+            plain +=
+                static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+            i += 3;
+        } else {
+            plain += text[i];
+        }
+    }
+    return plain;
+}
+
+struct Mount {
+    std::string number;        //!< of the file system's device
+    std::string source_number; //!< of the device named as its source: btrfs mounts under a number of its own
+    std::string directory;
+};
+
+std::vector<Mount> ReadMounts() {
+    std::vector<Mount> mounts;
+    std::ifstream stream("/proc/self/mountinfo");
+    for (std::string line; std::getline(stream, line);) {
+        std::istringstream fields(line);
+        std::string id, parent, root, word, type, source;
+        Mount mount;
+        fields >> id >> parent >> mount.number >> root >> mount.directory;
+        while (fields >> word && word != "-") { // optional fields
+        }
+        fields >> type >> source;
+        mount.directory = Unescape(mount.directory);
+        struct stat status;
+        if (stat(Unescape(source).c_str(), &status) == 0 && S_ISBLK(status.st_mode)) {
+            mount.source_number = DeviceNumberText(status.st_rdev);
+        }
+        mounts.push_back(mount);
+    }
+    return mounts;
+}
+
+//! "/home", or "/home and 2 more places"; empty when it is not mounted.
+std::string MountPlaces(const std::string &number) {
+    std::string first;
+    int more = 0;
+    for (const auto &mount : ReadMounts()) {
+        if (mount.number == number || mount.source_number == number) {
+            more += first.empty() ? 0 : 1;
+            first = first.empty() ? mount.directory : first;
+        }
+    }
+    return more == 0 ? first : first + " and " + std::to_string(more) + " more places";
+}
+
+//! Swap on the target itself (a swap file, too) or on a relative.
+void FindSwap(const Target &target, const std::vector<Relative> &relatives, std::vector<std::string> &uses) {
+    std::ifstream stream("/proc/swaps");
+    std::string line;
+    std::getline(stream, line); // heading
+    while (std::getline(stream, line)) {
+        struct stat status;
+        if (stat(Unescape(line.substr(0, line.find_first_of(" \t"))).c_str(), &status) != 0) {
+            continue;
+        }
+        if (IdentityOf(status) == target.identity) {
+            uses.push_back("it is in use as swap");
+            continue;
+        }
+        for (const auto &relative : relatives) {
+            if (S_ISBLK(status.st_mode) && relative.number == DeviceNumberText(status.st_rdev)) {
+                uses.push_back(relative.subject + " is in use as swap");
+            }
+        }
+    }
+}
+
+void FindHolders(const Relative &relative, std::vector<std::string> &uses) {
+    for (const auto &holder : ListDirectory(relative.directory + "/holders")) {
+        std::string mapped = ReadAttribute("/sys/block/" + holder + "/dm/name");
+        uses.push_back(relative.subject + " is part of /dev/" + holder +
+                       (mapped.empty() ? "" : " (" + mapped + ")"));
+    }
+}
+
+//! Mounts in another namespace show nowhere here, but the kernel grants exclusive use to one only.
+bool IsHeldExclusively(const Target &target) {
+    int error_number = 0;
+    TryOpenTarget(target, O_RDONLY | O_EXCL | O_NONBLOCK, error_number);
+    return error_number == EBUSY;
+}
+
+std::string LoopClause(const std::string &name) {
+    const std::string places = MountPlaces(ReadAttribute("/sys/block/" + name + "/dev"));
+    return "it is attached to /dev/" + name + (places.empty() ? "" : ", which is mounted on " + places);
+}
+
+//! Somebody reads from it, through whatever node.
+bool IsRead(const std::string &name) {
+    struct stat status;
+    return stat(("/sys/block/" + name + "/dev").c_str(), &status) == 0 &&
+           IsLocked(status.st_dev, status.st_ino, {}, false);
+}
+
+} // namespace
+
+std::string UseOfLoop(const std::string &name) {
+    const std::string path = "/dev/" + name;
+    struct stat status;
+    const bool used = IsRead(name) || (stat(path.c_str(), &status) == 0 && S_ISBLK(status.st_mode) &&
+                                       IsHeldExclusively(ResolveTarget(path)));
+    return used ? LoopClause(name) + ", and in use there" : "";
+}
+
+std::vector<std::string> FindDirectUses(const Target &target, const struct stat &status) {
+    std::vector<std::string> uses;
+    std::vector<Relative> relatives;
+    if (target.kind == TargetKind::BLOCK_DEVICE) {
+        relatives = RelativesOf(status.st_rdev);
+    }
+    for (const auto &relative : relatives) {
+        const std::string places = MountPlaces(relative.number);
+        if (!places.empty()) {
+            uses.push_back(relative.subject + " is mounted on " + places);
+        }
+        FindHolders(relative, uses);
+    }
+    FindSwap(target, relatives, uses);
+    return uses;
+}
+
+std::vector<std::string> FindKernelUses(const Target &target, const struct stat &status, ClaimCheck claim) {
+    std::vector<std::string> uses = FindDirectUses(target, status);
+    for (const LoopDevice &loop : LoopsOver(target.identity)) {
+        uses.push_back(LoopClause(loop.name));
+    }
+    if (uses.empty() && claim == ClaimCheck::ASK && target.kind == TargetKind::BLOCK_DEVICE &&
+        IsHeldExclusively(target)) {
+        uses.push_back(
+            "the kernel holds it in exclusive use (a mount in another namespace, RAID, or a file system "
+            "with several devices)");
+    }
+    return uses;
+}
+
+} // namespace rawduck

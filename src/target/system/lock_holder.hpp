@@ -1,0 +1,40 @@
+//! Finds out who holds a lock or a device, for messages, and to tell a process that lives from the requests
+//! that a process which was killed has left behind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <sys/types.h>
+
+namespace rawduck {
+
+//! Of a file, as fcntl(2) locks it. Length 0: to its end, however long it is.
+struct ByteRange {
+    uint64_t start = 0, length = 0;
+};
+
+bool Overlap(const ByteRange &left, const ByteRange &right);
+
+struct LockHolder {
+    long process = 0; //!< 0: none was found that lives
+    //! Every process of this machine could be looked at. Not so in a container, where /proc hides what
+    //! belongs to others (hidepid), or without the permission.
+    bool everyone_seen = true;
+};
+
+//! Of a lock on the file behind `fd` that conflicts with a shared or an exclusive one of that range. A
+//! process that is being killed does not count as living.
+LockHolder FindLockHolder(int fd, bool shared, ByteRange range);
+
+//! Whether anybody at all holds a lock on that part of a file that conflicts with a shared or an exclusive
+//! one: for files that cannot be opened.
+bool IsLocked(dev_t file_system, ino_t inode, ByteRange range, bool shared);
+
+//! A process that has the block device open for writing, through whatever node. `except_fd`: a descriptor of
+//! this process that does not count.
+LockHolder FindDeviceWriter(dev_t device, int except_fd);
+
+//! "process 4711 (python3)", "this process (4711)"; "another process" when it is unknown.
+std::string HolderName(const LockHolder &holder);
+
+} // namespace rawduck

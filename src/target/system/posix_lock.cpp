@@ -1,0 +1,148 @@
+#include "target/system/posix_lock.hpp"
+
+#include "common/error.hpp"
+#include "target/system/open_error.hpp"
+#include "target/system/sysfs.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <fstream>
+#include <mutex>
+#include <new>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+namespace rawduck {
+namespace {
+
+//! Descriptors that could not be closed yet. Never destroyed: files are closed when the process ends, too.
+struct KeptDescriptors {
+    std::mutex mutex;
+    std::vector<int> descriptors;
+};
+
+//! With its handlers for fork. The mutex is held over system calls, and a child that is made meanwhile would
+//! wait for it for ever. The child has no POSIX locks to lose: it closes its copies.
+KeptDescriptors *MakeKept();
+
+KeptDescriptors &Kept() {
+    static KeptDescriptors *kept = MakeKept();
+    return *kept;
+}
+
+KeptDescriptors *MakeKept() {
+    // Where the system has no memory for the handlers, a fork amid a close may hang; nothing is lost.
+    pthread_atfork([] { Kept().mutex.lock(); }, [] { Kept().mutex.unlock(); },
+                   [] {
+                       for (const int fd : Kept().descriptors) {
+                           close(fd);
+                       }
+                       Kept().descriptors.clear();
+                       Kept().mutex.unlock();
+                   });
+    alignas(KeptDescriptors) static unsigned char memory[sizeof(KeptDescriptors)]; // closing needs no other
+    return new (memory) KeptDescriptors;
+}
+
+//! Whether this process holds a POSIX lock on a file.
+enum class Held { NO, YES, UNKNOWN };
+
+Held AskKernel(int fd) {
+    struct flock lock = {};
+    lock.l_type = F_WRLCK; // every other lock on the file conflicts with that, of whatever range
+    lock.l_whence = SEEK_SET;
+    if (fcntl(fd, F_OFD_GETLK, &lock) != 0) {
+        return Held::UNKNOWN;
+    }
+    return lock.l_type == F_UNLCK ? Held::NO : lock.l_pid == getpid() ? Held::YES : Held::UNKNOWN;
+}
+
+//! Of this thread's descriptors: the first thread of the process may have ended.
+Held AskProc(const struct stat &status) {
+    const std::string folder = "/proc/thread-self/fdinfo";
+    const std::vector<std::string> descriptors = ListDirectory(folder);
+    Held held = descriptors.empty() ? Held::UNKNOWN : Held::NO;
+    for (const std::string &descriptor : descriptors) {
+        struct stat other;
+        if (stat(("/proc/thread-self/fd/" + descriptor).c_str(), &other) != 0 ||
+            other.st_dev != status.st_dev || other.st_ino != status.st_ino) {
+            continue;
+        }
+        std::ifstream stream(folder + "/" + descriptor);
+        if (!stream) {
+            held = Held::UNKNOWN; // no descriptor to spare
+        }
+        // "lock:	1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF"
+        for (std::string line; std::getline(stream, line);) {
+            if (line.compare(0, 5, "lock:") == 0 && line.find(" POSIX ") != std::string::npos) {
+                return Held::YES;
+            }
+        }
+    }
+    return held;
+}
+
+bool MustStayOpen(int fd) noexcept {
+    try {
+        Held held = AskKernel(fd);
+        struct stat status;
+        if (held == Held::UNKNOWN && fstat(fd, &status) == 0) {
+            held = AskProc(status);
+        }
+        return held != Held::NO;
+    } catch (const std::exception &) {
+        return true; // without memory nobody can tell
+    }
+}
+
+//! Returns whether the descriptor was closed.
+bool TryClose(int fd) noexcept {
+    const bool closed = !MustStayOpen(fd);
+    if (closed) {
+        close(fd);
+    }
+    return closed;
+}
+
+} // namespace
+
+void CheckNoPosixLock(const std::string &path) {
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0) {
+        return;
+    }
+    Held held = AskProc(status);
+    if (held == Held::UNKNOWN) {
+        const int fd = OpenAboveStreams(path.c_str(), O_RDONLY | O_NONBLOCK);
+        if (fd >= 0) {
+            held = AskKernel(fd);
+            CloseKeepingPosixLocks(fd);
+        }
+    }
+    if (held == Held::YES) {
+        throw Error(ErrorCode::LOCKED,
+                    path + ": this process has it open through DuckDB's own file system, whose lock "
+                           "would be lost if it were opened a second time; DETACH it there first");
+    }
+}
+
+void CloseKeepingPosixLocks(int fd) noexcept {
+    const int error_number = errno;
+    KeptDescriptors &kept = Kept();
+    std::lock_guard<std::mutex> guard(kept.mutex);
+    auto &all = kept.descriptors;
+    all.erase(std::remove_if(all.begin(), all.end(), TryClose), all.end());
+    if (!TryClose(fd)) {
+        try {
+            all.push_back(fd);
+        } catch (const std::bad_alloc &) {
+            // It stays open until the process ends, which keeps the lock.
+        }
+    }
+    errno = error_number;
+}
+
+} // namespace rawduck

@@ -1,0 +1,86 @@
+#include "target/system/sysfs.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <dirent.h>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+namespace rawduck {
+
+std::string ReadAttribute(const std::string &path) {
+    std::ifstream stream(path);
+    std::stringstream text;
+    text << stream.rdbuf();
+    std::string value = text.str();
+    // Serial numbers of some devices are padded with NUL bytes.
+    value.erase(std::remove(value.begin(), value.end(), '\0'), value.end());
+    const char *space = " \t\n\r";
+    size_t first = value.find_first_not_of(space);
+    if (first == std::string::npos) {
+        return "";
+    }
+    return value.substr(first, value.find_last_not_of(space) - first + 1);
+}
+
+bool ReadNumber(const std::string &path, uint64_t &value) {
+    std::string text = ReadAttribute(path);
+    if (text.empty() || text.size() > 19 || text.find_first_not_of("0123456789") != std::string::npos) {
+        return false;
+    }
+    value = std::stoull(text);
+    return true;
+}
+
+std::vector<std::string> ListDirectory(const std::string &path) {
+    std::vector<std::string> names;
+    std::unique_ptr<DIR, int (*)(DIR *)> directory(opendir(path.c_str()), closedir);
+    while (directory) {
+        const dirent *entry = readdir(directory.get());
+        if (!entry) {
+            break;
+        }
+        std::string name = entry->d_name;
+        if (name != "." && name != "..") {
+            names.push_back(std::move(name));
+        }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+std::string DeviceNumberText(dev_t number) {
+    return std::to_string(major(number)) + ":" + std::to_string(minor(number));
+}
+
+dev_t DeviceNumber(const std::string &text) {
+    unsigned int major_number = 0, minor_number = 0;
+    return sscanf(text.c_str(), "%u:%u", &major_number, &minor_number) == 2
+               ? makedev(major_number, minor_number)
+               : 0;
+}
+
+std::string SysfsDirectory(dev_t number) {
+    std::string link = "/sys/dev/block/" + DeviceNumberText(number);
+    std::unique_ptr<char, void (*)(void *)> path(realpath(link.c_str(), nullptr), std::free);
+    return path ? path.get() : "";
+}
+
+bool IsPartition(const std::string &sysfs_directory) {
+    return access((sysfs_directory + "/partition").c_str(), F_OK) == 0;
+}
+
+std::string DiskDirectory(const std::string &sysfs_directory) {
+    return IsPartition(sysfs_directory) ? sysfs_directory.substr(0, sysfs_directory.rfind('/'))
+                                        : sysfs_directory;
+}
+
+std::string BaseName(const std::string &path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+} // namespace rawduck

@@ -1,0 +1,77 @@
+//! Tells the device which of the volume's space holds nothing any more, so that it need not keep it: in
+//! batches, on a thread of its own, off the path of commits.
+//!
+//! Invariants:
+//!  - A range comes here only once the record that freed it is durable.
+//!  - A range is claimed while the device is told of it: nobody is given it meanwhile, and what has been
+//!    given to a file again before is left alone.
+//!  - When Drain returns nothing is under way, so that the volume's lock can be given up.
+//! A device that fails a deallocation keeps what it has, so nothing is lost; it is not asked again, State
+//! says so, and the errors are counted (nvme_stats).
+#pragma once
+
+#include "volume/log/metadata_log.hpp"
+#include "volume/space/deallocate_mode.hpp"
+#include "volume/space/space.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace rawduck {
+
+//! Thread-safe.
+class Deallocator {
+  public:
+    //! `obstacle`: why nothing is to be deallocated, a clause; empty when it is. `delay`: how long freed
+    //! space is collected before the device is told.
+    Deallocator(BlockIo &io, Space &space, MetadataLog &log, std::string obstacle,
+                std::chrono::milliseconds delay);
+    ~Deallocator();
+    //! Ends the thread. What is still pending is forgotten, and nothing may be added any more.
+    void Stop();
+
+    //! Queues what has been given back to the free space. Never blocks on the device, and never throws: a
+    //! system without memory or threads for it keeps the device from being told, and nothing else.
+    void Add(const std::vector<Extent> &freed);
+    //! Tells the device of everything queued before.
+    void Drain();
+    //! Nothing is queued, and the device is not being told of anything.
+    bool Idle() const;
+    //! Tells the device of all of the space that is free, of which pieces too small for it are left out.
+    //! Returns bytes. Throws Error UNSUPPORTED where nothing is deallocated, or IO where that failed.
+    uint64_t Trim(uint64_t total_units);
+    //! Tells the device at once of ranges that belong to the caller. False when it was not told, or failed.
+    bool Deallocate(const std::vector<DeviceRange> &ranges);
+
+    //! "on", or "off: " and why.
+    std::string State() const;
+
+  private:
+    void Run();
+    void SendPending();
+    //! Under sending_mutex_, as is SendClaimed. Both return the bytes that the device was told of.
+    uint64_t Send(const std::vector<Extent> &freed);
+    uint64_t SendClaimed(const std::vector<Extent> &claimed);
+    bool Enabled() const;
+
+    BlockIo &io_;
+    Space &space_;
+    MetadataLog &log_;
+    const std::chrono::milliseconds delay_;
+    const uint64_t fork_generation_;
+
+    std::mutex sending_mutex_; //!< one batch at a time; before mutex_, and before the locks of space and log
+    mutable std::mutex mutex_;
+    std::condition_variable wake_;
+    std::string obstacle_;
+    std::vector<Extent> pending_;
+    bool stop_ = false, sending_ = false;
+    std::unique_ptr<std::thread> thread_; //!< made when there is something to do
+};
+
+} // namespace rawduck

@@ -1,0 +1,210 @@
+//! One file of a mounted volume: maps its bytes to the target, grows, and tells the log what became durable.
+//!
+//! Where a byte is: everything before `tail_start_` lies on the target where `map_` says (or in a hole); what
+//! was appended since lies in `tail_`, in memory, until a Sync writes its whole LBAs and puts the rest into
+//! the record. With an empty tail everything lies on the target and the size is a multiple of the LBA size.
+//!
+//! Lock order: publish_mutex_, gate_, map_mutex_; then the locks of Space and MetadataLog. The gate is held
+//! shared by reads and by aligned writes, exclusively by whatever moves the tail or truncates, so that no
+//! command is in flight to space that is being freed. The exception are reads of bytes that are replaced at
+//! the same time: they may return anything, as reads of bytes that are being overwritten may.
+#pragma once
+
+#include "common/gate.hpp"
+#include "common/memory/aligned_buffer.hpp"
+#include "volume/file/deallocator.hpp"
+#include "volume/file/extent_map.hpp"
+#include "volume/file/file_info.hpp"
+#include "volume/file/hole_set.hpp"
+#include "volume/log/metadata_log.hpp"
+#include "volume/log/metadata_room.hpp"
+#include "volume/space/space.hpp"
+#include "volume/spill/spill_buffer.hpp"
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+namespace rawduck {
+
+//! DuckDB's three headers: the record that switches to a new one vouches for it, which saves a flush.
+constexpr uint64_t HEAD_BYTES = 3 * UNIT_SIZE;
+
+//! What a file needs of its volume.
+struct FileContext {
+    BlockIo &io;
+    Space &space;
+    MetadataLog &log;
+    MetadataRoom &room;
+    SpillBuffer &spill;
+    Deallocator &deallocator;
+    const std::vector<Extent> &overwritten; //!< of a volume with a damaged log: see VolumeImage
+    uint32_t lba_size;
+
+    //! Gives back what a temporary file covered. Nobody may be reading or writing it.
+    void FreeTemporary(const std::vector<Extent> &extents) const;
+};
+
+//! Thread-safe, except that the members marked so are guarded by the volume's names mutex.
+class File {
+  public:
+    //! `entry` is null for a file that is being created, which throws Error NO_SPACE when there is no room
+    //! for its metadata.
+    File(const FileContext &context, uint64_t id, std::string name, FileKind kind, const CatalogEntry *entry);
+
+    //! For a log that a mount has found, once all files have what they need: takes the room that a new one
+    //! has. There may be none.
+    void KeepRoomForTail();
+
+    uint64_t Id() const { return id_; }
+    FileKind Kind() const { return kind_; }
+    bool IsTemp() const { return kind_ == FileKind::TEMP; }
+    std::string Name() const;
+    //! Calls `queue`, which tells the log that the file has this name now; when it throws, or there is no
+    //! room for the name, nothing has changed.
+    void Rename(std::string name, const std::function<void()> &queue);
+    uint64_t Size() const { return size_.load(std::memory_order_acquire); }
+    FileInfo Info() const;
+
+    uint64_t Read(char *data, uint64_t length, uint64_t offset);
+    void Write(const char *data, uint64_t length, uint64_t offset);
+    uint64_t Append(const char *data, uint64_t length);
+    void Truncate(uint64_t size);
+    bool Deallocate(uint64_t offset, uint64_t length);
+
+    //! Data, size and everything queued before become durable.
+    void Sync();
+    //! Writes what can be written and gives back space behind the
+    //! size that was only reserved. For the last writer's close.
+    void ReleaseReservation();
+    //! Gives back the space only. For when others need it.
+    void GiveBackReservation();
+
+    //! Whether the log knows of the file. A new one is told with its first publish, so that a power cut
+    //! before it leaves no empty file behind, which DuckDB would refuse to open. True only once the item
+    //! that creates it is queued: whoever sees it may queue items about the file.
+    bool Published() const { return published_.load(std::memory_order_acquire); }
+    bool Removed() const { return removed_.load(std::memory_order_acquire); }
+    //! Calls `queue`, which tells the log that the file is gone (or replaced), with Published(), when no
+    //! publish is under way. Nothing is published afterwards; when it throws, nothing has changed. Who has
+    //! the file open can go on using it.
+    void Retire(const std::function<void(bool published)> &queue);
+    //! Gives up what the file covers, for the caller to free once the record that removes it is durable.
+    std::vector<Extent> TakeExtents();
+
+    // Guarded by the volume's names mutex.
+    uint64_t handles = 0, writers = 0, shared_locks = 0;
+    bool exclusive_lock = false;
+
+  private:
+    //! Durable units that were replaced since the last publish: their content lies elsewhere now.
+    struct Moved {
+        uint64_t units = 0;
+        Verify verify; //!< of a header page: its content, so that it needs no flush of its own
+    };
+
+    //! Room for what a change may add to the file's entry in a snapshot. Made under the gate, before the
+    //! locks of the map, and gone before the gate is opened.
+    class Growth {
+      public:
+        explicit Growth(File &file) : file_(file) {}
+        ~Growth();
+        Growth(const Growth &) = delete;
+        Growth &operator=(const Growth &) = delete;
+        //! Throws Error NO_SPACE.
+        void Take(uint64_t bytes, MetadataUse use);
+
+      private:
+        File &file_;
+        uint64_t taken_ = 0;
+    };
+    uint64_t EntryLength() const;
+    uint64_t TailRoom(uint64_t size) const;
+
+    // file_read.cpp
+    void ReadDevice(char *data, uint64_t length, uint64_t offset) const;
+    void ReadUnaligned(char *data, uint64_t length, uint64_t offset) const;
+    std::vector<Segment> Segments(char *data, uint64_t length, uint64_t offset) const;
+    void RequireNotOverwritten(const std::vector<Segment> &segments, uint64_t offset) const;
+
+    // file_write.cpp
+    void WriteOnce(const char *data, uint64_t length, uint64_t offset);
+    void FinishRemoval();
+    void MakeSpace();
+    void TakeForWrite(Growth &growth, uint64_t offset, uint64_t end, bool adds_hole);
+    bool TryWriteAligned(const char *data, uint64_t length, uint64_t offset);
+    void WriteGated(const char *data, uint64_t length, uint64_t offset);
+    void WriteDevice(const char *data, uint64_t length, uint64_t offset);
+    uint64_t DurableBytes(uint64_t offset, uint64_t length) const;
+    void WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Growth &growth);
+    std::vector<Extent> AllocateElsewhere(uint64_t first_unit, uint64_t units, Growth &growth);
+    void SwitchTo(const std::vector<Extent> &fresh, const Moved &moved);
+    void RemoveHoles(uint64_t offset, uint64_t length);
+    void OverwriteDevice(const char *data, uint64_t length, uint64_t offset, Growth &growth);
+    void MergeUnaligned(const char *data, uint64_t length, uint64_t offset);
+    void ReplacePart(const char *data, uint64_t length, uint64_t offset, Growth &growth);
+    void AppendGated(const char *data, uint64_t length);
+    void ExtendTo(uint64_t offset);
+    void DrainTail();
+    void EnsureUnits(uint64_t units, Growth &growth);
+
+    // file_publish.cpp
+    uint64_t QueuePublish();
+    std::vector<Segment> TailWrites(std::vector<Item> &items, uint64_t whole);
+    void CommitGated(uint64_t ticket);
+    void FinishCommit();
+    void RequireTail() const;
+    bool AddMoved(std::vector<Item> &items) const;
+    void AddExtents(std::vector<Item> &items) const;
+    bool AddSize(std::vector<Item> &items, const std::string &tail) const;
+    uint64_t QueueCut(uint64_t size, AlignedBuffer rest);
+    void CutUnknown(uint64_t size, AlignedBuffer rest);
+    AlignedBuffer TailOf(uint64_t size) const;
+    std::vector<Extent> CutUnits(uint64_t units);
+
+    const FileContext context_;
+    const uint64_t id_;
+    const FileKind kind_;
+
+    mutable std::mutex name_mutex_;
+    std::string name_;
+    FileMetadata metadata_;
+    //! There is room for the longest tail, whatever the size: commits end anywhere in an LBA, and a log that
+    //! is there always has room for them.
+    bool any_tail_fits_ = false;
+
+    std::mutex publish_mutex_;
+    mutable Gate gate_;
+    mutable std::shared_mutex map_mutex_; //!< guards map_, holes_, moved_ and replaced_
+    ExtentMap map_;
+    HoleSet holes_;
+    std::atomic<bool> has_holes_{false};
+    bool holes_dirty_ = false; //!< guarded by map_mutex_: there were changes; the list may be as it was
+
+    std::atomic<uint64_t> size_{0};
+    std::atomic<int64_t> modified_us_{0};
+    uint64_t tail_start_ = 0;  //!< guarded by gate_
+    AlignedBuffer tail_;       //!< guarded by gate_
+    uint64_t tail_queued_ = 0; //!< guarded by gate_: bytes of the tail that the log is to write
+    //! The ticket of a commit that must be done before anything is appended or the tail changes; 0 when there
+    //! is none. Set under publish_mutex_ and the gate.
+    std::atomic<uint64_t> commit_first_{0};
+    std::map<uint64_t, Moved> moved_; //!< by file unit
+    //! What the log still refers to and the file does not: where moved units lay, and what was cut off. Free
+    //! with the next publish.
+    std::vector<Extent> replaced_;
+    //! Data on the target that no flush and no VERIFY covers. Set before anything else tells of that data.
+    std::atomic<bool> unflushed_{false};
+
+    // What the log has been told, guarded by publish_mutex_ (durable_size_ is also read under the gate).
+    std::atomic<bool> published_;
+    std::atomic<uint64_t> durable_size_{0};
+    uint64_t durable_units_ = 0;
+    std::vector<Hole> durable_holes_;
+    std::string durable_tail_; //!< compared with, since bytes behind the last whole LBA change in many ways
+    std::atomic<bool> removed_{false};
+};
+
+} // namespace rawduck

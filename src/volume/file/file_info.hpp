@@ -1,0 +1,24 @@
+//! What a volume says of a file.
+#pragma once
+
+#include "volume/format/file_kind.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rawduck {
+
+struct ExtentInfo {
+    uint64_t file_offset = 0, device_offset = 0, length = 0; //!< bytes
+};
+
+struct FileInfo {
+    std::string name;
+    FileKind kind = FileKind::OTHER;
+    uint64_t size = 0, allocated = 0; //!< bytes
+    int64_t modified_us = 0;          //!< microseconds since 1970-01-01 UTC
+    std::vector<ExtentInfo> extents;
+};
+
+} // namespace rawduck

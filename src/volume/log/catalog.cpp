@@ -1,0 +1,310 @@
+#include "volume/log/catalog.hpp"
+
+#include "common/clock.hpp"
+#include "common/make_room.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace rawduck {
+
+namespace {
+
+Item CreateItem(uint64_t id, const CatalogEntry &entry) {
+    Item item(ItemType::CREATE, id);
+    item.kind = static_cast<uint8_t>(entry.kind);
+    item.time_us = entry.created_us;
+    item.name = entry.name;
+    return item;
+}
+
+Item ExtentsItem(uint64_t id, const CatalogEntry &entry) {
+    Item item(ItemType::EXTENTS, id);
+    item.extents = entry.extents;
+    return item;
+}
+
+Item HolesItem(uint64_t id, const CatalogEntry &entry) {
+    Item item(ItemType::HOLES, id);
+    item.holes = entry.holes;
+    return item;
+}
+
+Item SizeItem(uint64_t id, const CatalogEntry &entry) {
+    Item item(ItemType::SIZE, id);
+    item.size = entry.size;
+    item.time_us = entry.modified_us;
+    item.tail = entry.tail;
+    return item;
+}
+
+void CutExtents(std::vector<Extent> &extents, uint64_t units) {
+    while (!extents.empty() && extents.back().file_unit >= units) {
+        extents.pop_back();
+    }
+    if (!extents.empty() && extents.back().file_unit + extents.back().units > units) {
+        extents.back().units = units - extents.back().file_unit;
+    }
+}
+
+void AppendExtent(std::vector<Extent> &extents, const Extent &extent) {
+    if (!extents.empty() && extents.back().start + extents.back().units == extent.start) {
+        extents.back().units += extent.units;
+    } else {
+        extents.push_back(extent);
+    }
+}
+
+void CutHoles(std::vector<Hole> &holes, uint64_t size) {
+    while (!holes.empty() && holes.back().offset >= size) {
+        holes.pop_back();
+    }
+    if (!holes.empty() && holes.back().offset + holes.back().length > size) {
+        holes.back().length = size - holes.back().offset;
+    }
+}
+
+} // namespace
+
+Item CreateItem(uint64_t file_id, FileKind kind, const std::string &name) {
+    CatalogEntry entry;
+    entry.name = name;
+    entry.kind = kind;
+    entry.created_us = NowUs();
+    return CreateItem(file_id, entry);
+}
+
+// Items are padded to 8 bytes, of which everything but names and tails is a multiple.
+uint64_t EntryBytes(uint64_t name_bytes, uint64_t tail_bytes, uint64_t extents, uint64_t holes) {
+    static const uint64_t create = ItemBytes(Item(ItemType::CREATE, 0));
+    static const uint64_t size = ItemBytes(Item(ItemType::SIZE, 0));
+    uint64_t bytes = create + AlignUp(name_bytes, 8) + size + AlignUp(tail_bytes, 8);
+    bytes += extents > 0 ? ITEM_HEADER_BYTES + sizeof(Extent) * extents : 0;
+    bytes += holes > 0 ? ITEM_HEADER_BYTES + sizeof(Hole) * holes : 0;
+    return bytes;
+}
+
+uint64_t CatalogEntry::Units() const {
+    return extents.empty() ? 0 : extents.back().file_unit + extents.back().units;
+}
+
+Catalog::Catalog(uint32_t lba_size, Unit data_start, Unit data_end)
+    : lba_size_(lba_size), data_start_(Index(data_start)), data_end_(Index(data_end)) {}
+
+bool Catalog::Inside(const Extent &extent) const {
+    return extent.units > 0 && extent.start >= data_start_ && extent.start < data_end_ &&
+           extent.units <= data_end_ - extent.start;
+}
+
+uint64_t Catalog::EncodedBytes(const CatalogEntry &entry) {
+    return EntryBytes(entry.name.size(), entry.tail.size(), entry.extents.size(), entry.holes.size());
+}
+
+bool Catalog::Apply(const Item &item, std::string &problem) {
+    if (item.type == ItemType::VERIFY) {
+        return true;
+    }
+    if (item.type == ItemType::CREATE) {
+        return ApplyCreate(item, problem);
+    }
+    auto found = entries_.find(item.file_id);
+    if (found == entries_.end()) {
+        problem = "file " + std::to_string(item.file_id) + " is changed but does not exist";
+        return false;
+    }
+    CatalogEntry &entry = found->second;
+    const uint64_t bytes_before = EncodedBytes(entry);
+    bool applied = false;
+    switch (item.type) {
+    case ItemType::EXTENTS:
+        applied = ApplyExtents(entry, item, problem);
+        break;
+    case ItemType::REMAP:
+        applied = ApplyRemap(entry, item, problem);
+        break;
+    case ItemType::SIZE:
+    case ItemType::TRUNCATE:
+        applied = ApplySize(entry, item, problem);
+        break;
+    case ItemType::HOLES:
+        entry.holes = std::vector<Hole>(item.holes);
+        applied = true;
+        break;
+    case ItemType::MOVE:
+        applied = ApplyMove(entry, item, problem);
+        break;
+    case ItemType::REMOVE:
+        entries_.erase(found);
+        snapshot_bytes_ -= bytes_before;
+        return true;
+    default:
+        problem = "unknown item type " + std::to_string(static_cast<int>(item.type));
+        return false;
+    }
+    if (applied) {
+        snapshot_bytes_ += EncodedBytes(entry);
+        snapshot_bytes_ -= bytes_before;
+    }
+    return applied;
+}
+
+bool Catalog::ApplyCreate(const Item &item, std::string &problem) {
+    const auto kind = static_cast<FileKind>(item.kind);
+    const bool known = kind == FileKind::DATABASE || kind == FileKind::WAL || kind == FileKind::OTHER ||
+                       kind == FileKind::DIRECTORY;
+    if (!known || item.name.empty() || entries_.count(item.file_id) != 0) {
+        problem = "file " + std::to_string(item.file_id) + " (\"" + item.name + "\") cannot be created";
+        return false;
+    }
+    CatalogEntry entry;
+    entry.name = item.name;
+    entry.kind = kind;
+    entry.created_us = entry.modified_us = item.time_us;
+    const uint64_t bytes = EncodedBytes(entry);
+    entries_.emplace(item.file_id, std::move(entry));
+    snapshot_bytes_ += bytes;
+    return true;
+}
+
+bool Catalog::ApplyExtents(CatalogEntry &entry, const Item &item, std::string &problem) {
+    uint64_t next = entry.Units();
+    for (const Extent &extent : item.extents) {
+        if (extent.file_unit != next || !Inside(extent)) {
+            problem = "file \"" + entry.name + "\" gets an extent that does not continue it or lies outside";
+            return false;
+        }
+        next += extent.units;
+    }
+    MakeRoom(entry.extents, item.extents.size());
+    for (const Extent &extent : item.extents) {
+        AppendExtent(entry.extents, extent);
+    }
+    return true;
+}
+
+bool Catalog::ApplyRemap(CatalogEntry &entry, const Item &item, std::string &problem) {
+    uint64_t end = 0;
+    for (const Extent &moved : item.extents) {
+        if (!Inside(moved) || moved.file_unit < end || moved.units > entry.Units() ||
+            moved.file_unit > entry.Units() - moved.units) {
+            problem = "file \"" + entry.name + "\" gets a range that lies outside or is out of order";
+            return false;
+        }
+        end = moved.file_unit + moved.units;
+    }
+    std::vector<Extent> rebuilt;
+    auto moved = item.extents.begin();
+    for (const Extent &extent : entry.extents) {
+        uint64_t at = extent.file_unit;
+        const uint64_t extent_end = extent.file_unit + extent.units;
+        while (at < extent_end) {
+            while (moved != item.extents.end() && moved->file_unit + moved->units <= at) {
+                ++moved;
+            }
+            const bool hit = moved != item.extents.end() && moved->file_unit <= at;
+            const uint64_t stop = hit                           ? moved->file_unit + moved->units
+                                  : moved != item.extents.end() ? moved->file_unit
+                                                                : extent_end;
+            const uint64_t piece_end = std::min(stop, extent_end);
+            const uint64_t start =
+                hit ? moved->start + (at - moved->file_unit) : extent.start + (at - extent.file_unit);
+            AppendExtent(rebuilt, Extent{at, start, piece_end - at});
+            at = piece_end;
+        }
+    }
+    entry.extents = std::move(rebuilt);
+    return true;
+}
+
+bool Catalog::ApplySize(CatalogEntry &entry, const Item &item, std::string &problem) {
+    const uint64_t units = AlignUp(item.size, UNIT_SIZE) / UNIT_SIZE;
+    if (units > entry.Units() || item.tail.size() != item.size % lba_size_) {
+        problem = "file \"" + entry.name + "\" gets a size of " + std::to_string(item.size) +
+                  " bytes that its extents or its tail do not cover";
+        return false;
+    }
+    if (item.type == ItemType::SIZE && units < entry.Units()) {
+        problem = "file \"" + entry.name + "\" shrinks without being truncated";
+        return false;
+    }
+    std::string tail = item.tail; // which may throw, so it comes first
+    CutExtents(entry.extents, units);
+    CutHoles(entry.holes, item.size);
+    entry.size = item.size;
+    entry.tail.swap(tail);
+    entry.modified_us = item.time_us;
+    return true;
+}
+
+bool Catalog::ApplyMove(CatalogEntry &entry, const Item &item, std::string &problem) {
+    if (item.name.empty() || item.replaced_id == item.file_id) {
+        problem = "file \"" + entry.name + "\" is moved to an impossible name";
+        return false;
+    }
+    std::string name = item.name; // which may throw, so it comes first
+    if (item.replaced_id != 0) {
+        auto replaced = entries_.find(item.replaced_id);
+        if (replaced == entries_.end() || replaced->second.name != item.name) {
+            problem = "file \"" + entry.name + "\" replaces a file that is not there";
+            return false;
+        }
+        snapshot_bytes_ -= EncodedBytes(replaced->second);
+        entries_.erase(replaced);
+    }
+    entry.name.swap(name);
+    return true;
+}
+
+std::string Catalog::Snapshot() const {
+    std::string out;
+    out.reserve(snapshot_bytes_);
+    for (const auto &[id, entry] : entries_) {
+        AppendItem(out, CreateItem(id, entry));
+        if (!entry.extents.empty()) {
+            AppendItem(out, ExtentsItem(id, entry));
+        }
+        if (!entry.holes.empty()) {
+            AppendItem(out, HolesItem(id, entry));
+        }
+        AppendItem(out, SizeItem(id, entry));
+    }
+    return out;
+}
+
+std::vector<std::string> Catalog::Verify() const {
+    std::vector<std::string> problems;
+    std::set<std::string> names;
+    std::vector<std::pair<Extent, const CatalogEntry *>> used;
+    for (const auto &[id, entry] : entries_) {
+        if (!names.insert(entry.name).second) {
+            problems.push_back("two files are called \"" + entry.name + "\"");
+        }
+        if (entry.Units() != AlignUp(entry.size, UNIT_SIZE) / UNIT_SIZE) {
+            problems.push_back("file \"" + entry.name + "\": its extents do not match its size");
+        }
+        for (const Extent &extent : entry.extents) {
+            used.emplace_back(extent, &entry);
+        }
+        uint64_t end = 0;
+        for (const Hole &hole : entry.holes) {
+            if (hole.length == 0 || hole.offset < end || hole.offset > entry.size ||
+                hole.length > entry.size - hole.offset) {
+                problems.push_back("file \"" + entry.name + "\": its list of holes makes no sense");
+                break;
+            }
+            end = hole.offset + hole.length;
+        }
+    }
+    std::sort(used.begin(), used.end(),
+              [](const auto &a, const auto &b) { return a.first.start < b.first.start; });
+    for (size_t i = 1; i < used.size(); i++) {
+        const Extent &previous = used[i - 1].first;
+        if (previous.start + previous.units > used[i].first.start) {
+            problems.push_back("files \"" + used[i - 1].second->name + "\" and \"" + used[i].second->name +
+                               "\" share the unit " + std::to_string(used[i].first.start));
+        }
+    }
+    return problems;
+}
+
+} // namespace rawduck

@@ -1,0 +1,91 @@
+//! Room in a metadata area. A Sync that cannot say what it wrote would lose it, so what a file may have to
+//! say is set aside before: when it is made, and before each write that lets its entry in a snapshot grow.
+//!
+//! Invariants:
+//!  - What all files hold is at least as long as any snapshot of what they have told the log.
+//!  - It never exceeds the limit, behind which the log has its space.
+#pragma once
+
+#include "common/invariant.hpp"
+#include "volume/format/superblock.hpp"
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace rawduck {
+
+//! What the room is for; each may use what is kept from those before it. So when the area is full of files,
+//! those that are there can still grow, blocks of them can be replaced, and commits reach their logs. Logs
+//! are made from a part of their own, and when that is full are files like others: so neither keeps the other
+//! from what it needs.
+enum class MetadataUse { CREATE, GROW, REPLACE, LOG };
+
+//! Thread-safe.
+class MetadataRoom {
+  public:
+    MetadataRoom(const Superblock &superblock, std::string target_name);
+
+    //! Throws Error NO_SPACE, with what can be done about it.
+    void Take(uint64_t bytes, MetadataUse use);
+    bool TryTake(uint64_t bytes, MetadataUse use);
+    //! For what a mount has found: that is there, whatever the limits are.
+    void TakeFound(uint64_t bytes);
+    void Give(uint64_t bytes);
+    uint64_t Taken() const;
+
+    //! The part that is kept for logs to be made.
+    bool TryTakeForLogs(uint64_t bytes);
+    void GiveForLogs(uint64_t bytes);
+
+  private:
+    uint64_t Limit(MetadataUse use) const;
+
+    const std::string target_name_;
+    const std::string advice_;
+    const uint64_t for_logs_; //!< bytes
+    const uint64_t limit_;    //!< bytes of the rest
+    mutable std::mutex mutex_;
+    uint64_t taken_ = 0, taken_for_logs_ = 0;
+};
+
+//! What one file holds of the room: as much as its entry in a snapshot takes as the log was told of it, or as
+//! it is now, and what changes that are under way may add.
+class FileMetadata {
+  public:
+    explicit FileMetadata(MetadataRoom &room) : room_(room) {}
+    ~FileMetadata() { Give(held_); }
+    FileMetadata(const FileMetadata &) = delete;
+    FileMetadata &operator=(const FileMetadata &) = delete;
+
+    //! For a new file. Throws Error NO_SPACE.
+    void Begin(uint64_t bytes);
+    void BeginLog(uint64_t bytes);
+    //! For a file that a mount has found.
+    void BeginFound(uint64_t bytes);
+    //! For a log that a mount has found: takes more for good, as for a new log. False when there is none.
+    bool TryExtendLog(uint64_t bytes);
+    //! A change is about to let the entry grow by up to so many bytes. Throws Error NO_SPACE.
+    void Take(uint64_t bytes, MetadataUse use);
+    //! A change that took so many bytes is over, and the entry has this length now.
+    void Settle(uint64_t taken, uint64_t now);
+    //! The log was told of an entry of this length.
+    void Published(uint64_t now);
+    //! A change that took so many bytes was not made after all.
+    void GiveBack(uint64_t taken);
+    //! The log was told of another name, for which `taken` was taken if the entry is longer with it.
+    void Renamed(uint64_t taken, uint64_t length_before, uint64_t length);
+    //! The log was told that the file is gone.
+    void Retire();
+
+  private:
+    void Give(uint64_t bytes);
+
+    MetadataRoom &room_;
+    std::mutex mutex_;
+    uint64_t held_ = 0, under_way_ = 0, published_ = 0; //!< bytes
+    uint64_t for_logs_ = 0;                             //!< how much of held_ is from what is kept for logs
+    bool retired_ = false;
+};
+
+} // namespace rawduck

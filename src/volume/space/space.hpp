@@ -1,0 +1,150 @@
+//! The volume's free space, shared by its files.
+#pragma once
+
+#include "common/invariant.hpp"
+#include "volume/space/allocator.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <new>
+
+namespace rawduck {
+
+//! What the space is for; each may use what is kept from those before it. So on a full volume blocks can
+//! still be replaced (which gives the old ones back), commits still reach the log, and headers can always be
+//! written: a table can be dropped, and the checkpoint that frees its space can finish.
+enum class SpaceUse { CONTENT, REPLACEMENT, LOG, HEADER };
+
+//! Thread-safe.
+class Space {
+  public:
+    explicit Space(Allocator allocator) : allocator_(std::move(allocator)) { unnoted_.reserve(UNNOTED_MAX); }
+
+    Allocator::Result Allocate(uint64_t wanted, Unit hint, bool from_the_end, SpaceUse use) {
+        std::unique_lock<std::mutex> guard(mutex_);
+        NoteAgain();
+        for (;;) {
+            const Allocator::Result found = allocator_.Allocate(wanted, hint, from_the_end, KeptFree(use));
+            if (found.units > 0 || claimed_units_ == 0) {
+                return found;
+            }
+            given_back_.wait(guard); // what the device is being told of is free all the same
+        }
+    }
+    //! Gives back what holds nothing that the device would know of. None of it is free already: two files
+    //! could be given the same space afterwards. What the system has no memory to note is tried again later.
+    void Free(const std::vector<Extent> &extents) noexcept {
+        std::lock_guard<std::mutex> guard(mutex_);
+        NoteAgain();
+        for (const Extent &extent : extents) {
+            Note(extent);
+        }
+    }
+    //! Gives back what was written: the device may forget it.
+    void Discard(const std::vector<Extent> &extents) noexcept {
+        Free(extents);
+        if (on_discard_) {
+            on_discard_(extents);
+        }
+    }
+    //! Before the first Discard; it is called without a lock.
+    void OnDiscard(std::function<void(const std::vector<Extent> &)> function) {
+        on_discard_ = std::move(function);
+    }
+
+    //! Before the first TakeBack; it is called without a lock.
+    void OnScarce(std::function<void()> function) { on_scarce_ = std::move(function); }
+    //! Lets all files give back what they hold and do not use. Call it without any lock.
+    void TakeBack() {
+        if (on_scarce_) {
+            on_scarce_();
+        }
+    }
+
+    //! Takes those parts of an extent that are free and have at least `units_min` units out of the free
+    //! space, for a while: whoever finds no other space waits for them.
+    std::vector<Extent> ClaimFree(const Extent &extent, uint64_t units_min) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        std::vector<Extent> claimed;
+        const auto parts = allocator_.FreeParts(static_cast<Unit>(extent.start), extent.units);
+        claimed.reserve(parts.size()); // what is claimed must not get lost for want of memory
+        for (const auto &part : parts) {
+            if (part.units >= units_min && allocator_.Claim(part.start, part.units)) {
+                claimed.push_back(Extent{0, Index(part.start), part.units});
+                claimed_units_ += part.units;
+            }
+        }
+        return claimed;
+    }
+    void GiveBack(const std::vector<Extent> &claimed) noexcept {
+        std::lock_guard<std::mutex> guard(mutex_);
+        for (const Extent &extent : claimed) {
+            RAWDUCK_INVARIANT(extent.units <= claimed_units_, "what is given back was claimed");
+            claimed_units_ -= extent.units;
+            Note(extent);
+        }
+        given_back_.notify_all();
+    }
+    uint64_t FreeUnits() const {
+        std::lock_guard<std::mutex> guard(mutex_);
+        uint64_t units = allocator_.FreeUnits() + claimed_units_;
+        for (const Extent &extent : unnoted_) {
+            units += extent.units;
+        }
+        return units;
+    }
+    uint64_t LargestFree() const {
+        std::lock_guard<std::mutex> guard(mutex_);
+        return allocator_.LargestFree();
+    }
+    uint64_t TotalUnits() const { return allocator_.TotalUnits(); }
+
+  private:
+    static constexpr uint64_t HEADER_UNITS = 64;
+    static constexpr uint64_t KEPT_UNITS_MAX = 16 * MIB / UNIT_SIZE;
+    static constexpr uint64_t LOG_SHARE = 64;
+    static constexpr uint64_t REPLACEMENT_SHARE = 64;
+    static constexpr size_t UNNOTED_MAX = 256;
+
+    bool TryNote(const Extent &extent) noexcept {
+        try {
+            const bool freed = allocator_.Free(static_cast<Unit>(extent.start), extent.units);
+            RAWDUCK_INVARIANT(freed, "space is freed once, and lies in the data area");
+            return true;
+        } catch (const std::bad_alloc &) {
+            return false;
+        }
+    }
+    //! What does not even fit into the list of the unnoted is found again at the next mount.
+    void Note(const Extent &extent) noexcept {
+        if (!TryNote(extent) && unnoted_.size() < UNNOTED_MAX) {
+            unnoted_.push_back(extent);
+        }
+    }
+    void NoteAgain() noexcept {
+        while (!unnoted_.empty() && TryNote(unnoted_.back())) {
+            unnoted_.pop_back();
+        }
+    }
+
+    uint64_t KeptFree(SpaceUse use) const {
+        const uint64_t for_logs = std::min(TotalUnits() / LOG_SHARE, KEPT_UNITS_MAX);
+        const uint64_t for_replacements = std::min(TotalUnits() / REPLACEMENT_SHARE, KEPT_UNITS_MAX);
+        uint64_t kept = use == SpaceUse::HEADER ? 0 : HEADER_UNITS;
+        kept += use < SpaceUse::LOG ? for_logs : 0;
+        kept += use < SpaceUse::REPLACEMENT ? for_replacements : 0;
+        return kept;
+    }
+
+    mutable std::mutex mutex_;
+    std::condition_variable given_back_;
+    Allocator allocator_;
+    uint64_t claimed_units_ = 0;
+    std::vector<Extent> unnoted_; //!< free, but for want of memory not yet in the allocator
+    std::function<void(const std::vector<Extent> &)> on_discard_;
+    std::function<void()> on_scarce_;
+};
+
+} // namespace rawduck

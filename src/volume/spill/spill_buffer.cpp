@@ -1,0 +1,463 @@
+#include "volume/spill/spill_buffer.hpp"
+
+#include "common/error.hpp"
+#include "common/invariant.hpp"
+#include "common/process/fork_generation.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <system_error>
+
+namespace rawduck {
+
+namespace {
+//! DuckDB's default block: what it spills is this long or shorter, apart from single very large values.
+constexpr uint64_t BLOCK_BYTES_MAX = 256 * KIB;
+//! One that was read ahead and not asked for during so many reads for each block like it was a wrong guess.
+constexpr uint64_t PATIENCE = 2;
+
+std::string TextOf(const std::exception_ptr &failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception &error) {
+        return error.what();
+    }
+}
+} // namespace
+
+SpillBuffer::SpillBuffer(BlockIo &io, uint64_t bytes_max)
+    : io_(io), bytes_max_(bytes_max), fork_generation_(ForkGeneration()), memory_(bytes_max) {}
+
+SpillBuffer::~SpillBuffer() {
+    if (fork_generation_ != ForkGeneration()) {
+        for (std::thread *thread : {&writer_, &reader_}) {
+            if (thread->joinable()) {
+                thread->detach(); // it runs in the parent only
+            }
+        }
+        return;
+    }
+    {
+        Lock lock(mutex_);
+        stop_ = true;
+    }
+    to_write_.notify_all();
+    to_read_.notify_all();
+    for (std::thread *thread : {&writer_, &reader_}) {
+        if (thread->joinable()) {
+            thread->join();
+        }
+    }
+}
+
+void SpillBuffer::Write(const Request &request) {
+    for (const Segment &segment : request.segments) {
+        if (!TryKeep(segment)) {
+            io_.Write(segment.device_offset, segment.data, segment.length, PlacementClass::TEMPORARY);
+            if (Works() && segment.length <= BLOCK_BYTES_MAX) {
+                Lock lock(mutex_);
+                order_.Written(segment.device_offset, static_cast<uint32_t>(segment.length));
+            }
+        }
+    }
+}
+
+// Room is taken under the mutex and filled outside it; the range becomes visible, to reading ahead too, when
+// its bytes are there.
+bool SpillBuffer::TryKeep(const Segment &segment) {
+    if (!Works()) {
+        return false;
+    }
+    std::shared_ptr<Block> block;
+    {
+        Lock lock(mutex_);
+        ClearRange(lock, segment.device_offset, segment.length);
+        if (segment.length > BLOCK_BYTES_MAX || !StartThreads() || !(block = MakeBlock(segment))) {
+            return false;
+        }
+    }
+    memcpy(block->data, segment.data, segment.length);
+    Lock lock(mutex_);
+    try {
+        Enter(block);
+    } catch (const std::bad_alloc &) {
+        Withdraw(*block);
+        return false;
+    }
+    Put(*block, TO_WRITE);
+    dirty_bytes_ += block->length;
+    if (MustWrite()) {
+        to_write_.notify_one();
+    }
+    RAWDUCK_SLOW_INVARIANT(IsSound(), "blocks of the spill buffer do not overlap, and each is in one list");
+    order_.Written(segment.device_offset, static_cast<uint32_t>(segment.length));
+    return true;
+}
+
+// With memory to copy the segment to; null when there is none.
+std::shared_ptr<SpillBuffer::Block> SpillBuffer::MakeBlock(const Segment &segment) {
+    try {
+        auto block = std::make_shared<Block>();
+        block->device_offset = segment.device_offset;
+        block->length = segment.length;
+        block->memory_bytes = segment.length;
+        block->data = Room(segment.length);
+        return block->data ? block : nullptr;
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
+
+// False where the system has no more threads: then nothing is kept, because nobody would write it.
+bool SpillBuffer::StartThreads() {
+    try {
+        if (!writer_.joinable()) {
+            writer_ = std::thread([this] { WriteBehind(); });
+        }
+        if (!reader_.joinable()) {
+            reader_ = std::thread([this] { ReadWanted(); });
+        }
+    } catch (const std::system_error &) {
+        return false;
+    }
+    return true;
+}
+
+void SpillBuffer::Read(const Request &request) {
+    for (Segment rest : request.segments) {
+        while (rest.length > 0) {
+            const uint64_t length = ReadPiece(rest);
+            rest.device_offset += length;
+            rest.data += length;
+            rest.length -= length;
+        }
+    }
+}
+
+// Reads the front of the segment: what one block has of it, or what lies before the next block. Returns how
+// much that was.
+uint64_t SpillBuffer::ReadPiece(const Segment &segment) {
+    Segment piece = segment;
+    std::shared_ptr<Block> holder;
+    if (Works()) {
+        Lock lock(mutex_);
+        holder = FindHolder(lock, piece.device_offset, piece.length);
+        CountRead(holder, piece);
+        if (holder) {
+            RAWDUCK_INVARIANT(holder->data && piece.device_offset >= holder->device_offset &&
+                                  piece.device_offset - holder->device_offset + piece.length <=
+                                      holder->length,
+                              "what is read lies in its block");
+            holder->holders++;
+        }
+        ReadAhead(piece.device_offset);
+    }
+    if (!holder) {
+        io_.Read(piece.device_offset, piece.data, piece.length);
+        return piece.length;
+    }
+    memcpy(piece.data, holder->data + (piece.device_offset - holder->device_offset), piece.length);
+    Lock lock(mutex_);
+    RAWDUCK_INVARIANT(holder->holders > 0, "who copies from a block holds it");
+    holder->holders--;
+    if (holder->state == State::CLEAN) {
+        PutClean(*holder);
+    }
+    Recycle(*holder);
+    return piece.length;
+}
+
+// The block that has the front of the range, and in `length` how much it has; or null, and how much of the
+// range only the target has.
+std::shared_ptr<SpillBuffer::Block> SpillBuffer::FindHolder(Lock &lock, uint64_t device_offset,
+                                                            uint64_t &length) {
+    for (;;) {
+        const auto found = FirstOverlap(device_offset, length);
+        if (found == blocks_.end()) {
+            return nullptr;
+        }
+        const Block &block = *found->second;
+        if (block.device_offset > device_offset) {
+            length = block.device_offset - device_offset;
+            return nullptr;
+        }
+        if (block.state == State::FAILED) {
+            throw Error(ErrorCode::IO, "the spilled bytes were lost when they were written to the target: " +
+                                           TextOf(block.error));
+        }
+        if (block.state != State::READING) {
+            length = std::min(length, block.device_offset + block.length - device_offset);
+            return found->second;
+        }
+        done_.wait(lock);
+    }
+}
+
+// A block that is read as a whole is not expected to be read again: it is the first to give way, and the last
+// to be written, because its place may be written anew before.
+void SpillBuffer::CountRead(const std::shared_ptr<Block> &holder, const Segment &piece) {
+    counters_.reads++;
+    if (!holder) {
+        return;
+    }
+    counters_.hits++;
+    if (piece.length == holder->length) {
+        holder->used = true;
+        if (holder->place == TO_WRITE) {
+            Put(*holder, TO_WRITE_LATE);
+        }
+    }
+}
+
+// Without memory for it, nothing is read ahead.
+void SpillBuffer::ReadAhead(uint64_t device_offset) {
+    if (!reader_.joinable()) {
+        return;
+    }
+    try {
+        for (const DeviceRange &range : order_.Read(device_offset)) {
+            if (FirstOverlap(range.device_offset, range.length) == blocks_.end() && !ReadAhead(range)) {
+                break;
+            }
+        }
+    } catch (const std::bad_alloc &) {
+    }
+    if (!wanted_.empty()) {
+        to_read_.notify_one();
+    }
+}
+
+// False when there is no room.
+bool SpillBuffer::ReadAhead(const DeviceRange &range) {
+    auto block = std::make_shared<Block>();
+    block->device_offset = range.device_offset;
+    block->length = range.length;
+    block->state = State::READING;
+    block->born = counters_.reads;
+    block->memory_bytes = range.length;
+    block->data = RoomAhead(range.length);
+    if (!block->data) {
+        return false;
+    }
+    try {
+        Enter(block);
+        wanted_.push_back(block);
+    } catch (const std::bad_alloc &) {
+        Withdraw(*block); // nobody may find what nobody reads, and wait for it
+        throw;
+    }
+    block->holders = 1; // whoever reads it from the target
+    counters_.ahead++;
+    return true;
+}
+
+void SpillBuffer::Forget(const std::vector<Extent> &extents) {
+    for (const Extent &extent : extents) {
+        Forget(extent.start * UNIT_SIZE, extent.units * UNIT_SIZE);
+    }
+}
+
+void SpillBuffer::Forget(uint64_t device_offset, uint64_t length) {
+    if (!Works()) {
+        return;
+    }
+    Lock lock(mutex_);
+    ClearRange(lock, device_offset, length);
+}
+
+// Afterwards no block overlaps the range. A write that has not begun and lies in it altogether is dropped.
+void SpillBuffer::ClearRange(Lock &lock, uint64_t device_offset, uint64_t length) {
+    order_.Forget(device_offset, length);
+    const uint64_t end = device_offset + length;
+    for (;;) {
+        const auto found = FirstOverlap(device_offset, length);
+        if (found == blocks_.end()) {
+            RAWDUCK_SLOW_INVARIANT(IsSound(),
+                                   "blocks of the spill buffer do not overlap, and each is in one list");
+            return;
+        }
+        const std::shared_ptr<Block> block = found->second;
+        const bool covered =
+            block->device_offset >= device_offset && block->device_offset + block->length <= end;
+        if (block->state == State::FAILED) {
+            ShrinkFailed(found, device_offset, end);
+        } else if (block->state == State::WRITING || (block->state == State::DIRTY && !covered)) {
+            const uint32_t not_begun = block->state == State::DIRTY ? 1 : 0;
+            hurry_ += not_begun;
+            to_write_.notify_one();
+            done_.wait(lock);
+            hurry_ -= not_begun;
+        } else {
+            Drop(block);
+        }
+    }
+}
+
+SpillBuffer::BlockMap::iterator SpillBuffer::FirstOverlap(uint64_t device_offset, uint64_t length) {
+    auto found = blocks_.upper_bound(device_offset);
+    if (found != blocks_.begin()) {
+        const auto before = std::prev(found);
+        if (before->first + before->second->length > device_offset) {
+            return before;
+        }
+    }
+    return found != blocks_.end() && found->first < device_offset + length ? found : blocks_.end();
+}
+
+// What lies outside [device_offset, end) is still lost.
+void SpillBuffer::ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset, uint64_t end) {
+    const std::shared_ptr<Block> lost = failed->second;
+    const uint64_t lost_end = lost->device_offset + lost->length;
+    if (lost_end > end) { // first, so that nothing is forgotten if there is no memory for it
+        auto rest = std::make_shared<Block>();
+        rest->device_offset = end;
+        rest->length = lost_end - end;
+        rest->state = State::FAILED;
+        rest->error = lost->error;
+        Enter(rest);
+    }
+    if (lost->device_offset < device_offset) {
+        lost->length = device_offset - lost->device_offset;
+    } else {
+        Drop(lost);
+    }
+}
+
+// Makes it visible: both in the map and in a list, or in none when there is no memory.
+void SpillBuffer::Enter(const std::shared_ptr<Block> &block) {
+    Blocks entry;
+    entry.push_back(block);
+    blocks_.emplace(block->device_offset, block);
+    block->at = entry.begin();
+    block->place = IN_TRANSFER;
+    block->entered = true;
+    places_[IN_TRANSFER].splice(places_[IN_TRANSFER].end(), entry);
+}
+
+// For want of memory.
+void SpillBuffer::Withdraw(Block &block) {
+    memory_.Give(block.data, block.memory_bytes);
+    if (block.entered) {
+        places_[block.place].erase(block.at);
+        blocks_.erase(block.device_offset);
+    }
+}
+
+void SpillBuffer::Put(Block &block, Place place) {
+    places_[place].splice(places_[place].end(), places_[block.place], block.at);
+    block.place = place;
+}
+
+void SpillBuffer::PutClean(Block &block) {
+    const bool read_ahead = block.born > 0;
+    const Place place = block.used ? USED : read_ahead ? AHEAD : WRITTEN;
+    if (block.place != place) {
+        Put(block, place);
+    }
+}
+
+bool SpillBuffer::IsSound() const {
+    uint64_t end = 0, dirty = 0;
+    size_t listed = 0;
+    for (const auto &[device_offset, block] : blocks_) {
+        if (device_offset != block->device_offset || device_offset < end || block->length == 0) {
+            return false;
+        }
+        end = device_offset + block->length;
+        dirty += block->place == TO_WRITE || block->place == TO_WRITE_LATE ? block->length : 0;
+    }
+    for (const Blocks &place : places_) {
+        listed += place.size();
+    }
+    return listed == blocks_.size() && dirty == dirty_bytes_;
+}
+
+// By value: `block` may be the last to hold it. Its memory goes back when nobody uses it any more.
+void SpillBuffer::Drop(std::shared_ptr<Block> block) {
+    RAWDUCK_INVARIANT(block->state != State::WRITING, "a block is not dropped while it is being written");
+    if (block->state == State::DIRTY) {
+        RAWDUCK_INVARIANT(dirty_bytes_ >= block->length, "what is dirty was counted");
+        dirty_bytes_ -= block->length;
+    }
+    counters_.unused += block->born > 0 && !block->used ? 1 : 0;
+    places_[block->place].erase(block->at);
+    blocks_.erase(block->device_offset);
+    block->state = State::OVER;
+    Recycle(*block);
+}
+
+void SpillBuffer::Recycle(Block &block) {
+    const bool idle = block.state == State::OVER || block.state == State::FAILED;
+    if (idle && block.holders == 0 && block.data) {
+        memory_.Give(block.data, block.memory_bytes);
+        block.data = nullptr;
+    }
+}
+
+// Memory for a block that is written: all that the target has as well gives way to it.
+char *SpillBuffer::Room(uint64_t length) {
+    for (;;) {
+        char *data = memory_.Take(length);
+        if (data || !(GiveWay(USED) || GiveWay(WRITTEN) || GiveWay(AHEAD))) {
+            return data;
+        }
+    }
+}
+
+// Memory for a block to be read ahead. Others that were read ahead do not give way unless they were wrong
+// guesses: where more runs are read than there is memory for, reading ahead for some of them is best.
+char *SpillBuffer::RoomAhead(uint64_t length) {
+    const Blocks &ahead = places_[AHEAD];
+    const uint64_t patience = PATIENCE * ahead.size();
+    const bool wrong = !ahead.empty() && counters_.reads - ahead.front()->born > patience;
+    if (wrong) {
+        GiveWay(AHEAD);
+    } else if ((ahead.size() + wanted_.size()) * BLOCK_BYTES_MAX > bytes_max_) {
+        return nullptr;
+    }
+    for (;;) {
+        char *data = memory_.Take(length);
+        if (data || !(GiveWay(USED) || GiveWay(WRITTEN))) {
+            return data;
+        }
+    }
+}
+
+// The oldest block of that place is dropped. False if there is none.
+bool SpillBuffer::GiveWay(Place place) {
+    if (places_[place].empty()) {
+        return false;
+    }
+    Drop(places_[place].front());
+    return true;
+}
+
+bool SpillBuffer::Works() const {
+    return bytes_max_ > 0 && fork_generation_ == ForkGeneration();
+}
+
+void SpillBuffer::Shrink() {
+    if (Works()) {
+        Lock lock(mutex_);
+        memory_.Shrink();
+    }
+}
+
+uint64_t SpillBuffer::HeldBytes() const {
+    if (!Works()) {
+        return 0;
+    }
+    Lock lock(mutex_);
+    return memory_.HeldBytes();
+}
+
+SpillCounters SpillBuffer::Counters() const {
+    if (!Works()) {
+        return {};
+    }
+    Lock lock(mutex_);
+    return counters_;
+}
+
+} // namespace rawduck

@@ -1,0 +1,154 @@
+//! Memory between temporary files and the target. A spilled block is copied into it and the thread that
+//! spilled it goes on; a thread of the volume writes what has collected, many blocks in flight together.
+//! Blocks stay as long as there is room, and another thread reads ahead what SpillOrder expects to be wanted.
+//! Nobody is promised that temporary bytes are durable, so a write that is forgotten before it starts is
+//! never made at all.
+//!
+//! Without memory or threads for it, or once they run out, everything goes to the target at once: that costs
+//! time and no query. Between threads only pointers are moved, so that running out of memory cannot leave a
+//! block where nobody looks for it.
+//!
+//! Works on ranges of the target, not on files: two blocks never overlap, and a range must be forgotten
+//! before its space is given to anybody else.
+#pragma once
+
+#include "io/block_io.hpp"
+#include "volume/format/record.hpp"
+#include "volume/spill/spill_counters.hpp"
+#include "volume/spill/spill_memory.hpp"
+#include "volume/spill/spill_order.hpp"
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace rawduck {
+
+//! Thread-safe. The caller orders writes and reads of the same range against each other, as for a device. In
+//! a child made by fork() writes and reads throw Error UNSUPPORTED through BlockIo, and Forget does nothing.
+class SpillBuffer {
+  public:
+    //! Holds at most `bytes_max` bytes of memory, and what
+    //! SpillOrder holds; 0 writes and reads everything at once.
+    SpillBuffer(BlockIo &io, uint64_t bytes_max);
+    //! What is not written is dropped.
+    ~SpillBuffer();
+    SpillBuffer(const SpillBuffer &) = delete;
+    SpillBuffer &operator=(const SpillBuffer &) = delete;
+
+    //! Returns when the bytes are in memory or on the target. Writes itself when the memory is used up, or
+    //! the segment is longer than a block. Throws as BlockIo::Execute.
+    void Write(const Request &request);
+    //! Takes from memory what is there. Throws Error IO for a
+    //! range whose late write failed, and as BlockIo::Execute.
+    void Read(const Request &request);
+    //! The ranges no longer matter: their writes are dropped, those in flight waited for.
+    void Forget(const std::vector<Extent> &extents);
+    void Forget(uint64_t device_offset, uint64_t length);
+
+    //! Gives memory back that is not in use.
+    void Shrink();
+    //! Bytes of memory held.
+    uint64_t HeldBytes() const;
+    SpillCounters Counters() const;
+
+  private:
+    enum class State : uint8_t {
+        DIRTY, //!< not written yet
+        WRITING,
+        READING, //!< ahead
+        CLEAN,   //!< the target has the same bytes
+        FAILED,  //!< the target does not have the bytes, and neither have we
+        OVER     //!< no longer in the map
+    };
+    //! Lists of blocks, oldest first; each is in one. IN_TRANSFER holds those that do not wait: what is being
+    //! written or read, or was lost.
+    enum Place : uint8_t { TO_WRITE, TO_WRITE_LATE, USED, WRITTEN, AHEAD, IN_TRANSFER, PLACES };
+    struct Block;
+    using Blocks = std::list<std::shared_ptr<Block>>;
+    struct Block {
+        uint64_t device_offset = 0, length = 0;
+        State state = State::DIRTY;
+        bool used = false;         //!< was read, and is not expected to be read again
+        uint32_t holders = 0;      //!< that use `data` outside the mutex
+        uint64_t born = 0;         //!< counters_.reads when it was read ahead
+        char *data = nullptr;      //!< of memory_
+        uint64_t memory_bytes = 0; //!< there; a FAILED block may have become shorter
+        std::exception_ptr error;  //!< of a FAILED one
+        Place place = IN_TRANSFER;
+        bool entered = false; //!< it is in the map, and in the list of its place
+        Blocks::iterator at;
+    };
+    using BlockMap = std::map<uint64_t, std::shared_ptr<Block>>;
+    using Lock = std::unique_lock<std::mutex>;
+    //! Blocks transferred together: enough to keep a device
+    //! busy, few enough that the first is not kept waiting.
+    struct Batch {
+        static constexpr size_t BLOCKS_MAX = 8;
+        std::array<std::shared_ptr<Block>, BLOCKS_MAX> blocks;
+        size_t count = 0;
+        void Add(std::shared_ptr<Block> block) { blocks[count++] = std::move(block); }
+        bool Full() const { return count == BLOCKS_MAX; }
+        auto begin() const { return blocks.begin(); }
+        auto end() const { return blocks.begin() + static_cast<std::ptrdiff_t>(count); }
+    };
+
+    bool Works() const;
+    bool StartThreads();
+    bool TryKeep(const Segment &segment);
+    std::shared_ptr<Block> MakeBlock(const Segment &segment);
+    uint64_t ReadPiece(const Segment &segment);
+    std::shared_ptr<Block> FindHolder(Lock &lock, uint64_t device_offset, uint64_t &length);
+    void CountRead(const std::shared_ptr<Block> &holder, const Segment &piece);
+    void ReadAhead(uint64_t device_offset);
+    bool ReadAhead(const DeviceRange &range);
+    void ClearRange(Lock &lock, uint64_t device_offset, uint64_t length);
+    BlockMap::iterator FirstOverlap(uint64_t device_offset, uint64_t length);
+    void ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset, uint64_t end);
+
+    void Enter(const std::shared_ptr<Block> &block);
+    void Withdraw(Block &block);
+    void Put(Block &block, Place place);
+    void PutClean(Block &block);
+    bool IsSound() const;
+    void Drop(std::shared_ptr<Block> block);
+    void Recycle(Block &block);
+    char *Room(uint64_t length);
+    char *RoomAhead(uint64_t length);
+    bool GiveWay(Place place);
+
+    void WriteBehind();
+    bool MustWrite() const;
+    Batch TakeDirty();
+    void WriteBatch(Lock &lock, const Batch &batch);
+    void ReadWanted();
+    Batch TakeWanted();
+    void ReadBatch(Lock &lock, const Batch &batch);
+    std::exception_ptr Transfer(Lock &lock, Opcode opcode, const Batch &batch);
+
+    BlockIo &io_;
+    const uint64_t bytes_max_;
+    const uint64_t fork_generation_;
+
+    mutable std::mutex mutex_;
+    std::condition_variable to_write_, to_read_, done_;
+    SpillMemory memory_;
+    SpillOrder order_;
+    BlockMap blocks_; //!< by device offset
+    std::array<Blocks, PLACES> places_;
+    std::deque<std::shared_ptr<Block>> wanted_; //!< READING ones that nobody reads yet
+    SpillCounters counters_;
+    uint64_t dirty_bytes_ = 0;
+    uint32_t hurry_ = 0; //!< threads that wait for a write of what is DIRTY
+    bool stop_ = false;
+    std::thread writer_, reader_; //!< started by the first write
+};
+
+} // namespace rawduck

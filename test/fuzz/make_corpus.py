@@ -1,0 +1,151 @@
+"""Writes the seeds of the fuzz targets into test/fuzz/corpus/<target>: a few KB that reach every decoder.
+
+What a longer run of a target has found stays in build/fuzz. Run this again when the format changes, with the
+Python that has DuckDB.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+import duckdb
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CORPUS = ROOT / "test" / "fuzz" / "corpus"
+
+sys.path.insert(0, str(ROOT / "test" / "ceph"))
+from class_protocol import FRAME_BYTES, Request  # noqa: E402
+
+TEXTS = [
+    "nvme:///dev/nvme0n1/sales.duckdb",
+    "nvme://memory:scratch/tmp/x.parquet",
+    "nvme://simulated:disk/a/./b//c",
+    "nvme://memory:x/../y",
+    "nvme://etc/passwd",
+    "nvme:///etc/hostname/x.duckdb",
+    "direct:///data/plain.duckdb",
+    "direct://~/x",
+    "8 GiB",
+    "1.5T",
+    "256kB",
+    "18446744073709551615",
+    "99999999999T",
+    "-1",
+    "0.0000001K",
+    "a/b/c.duckdb.wal",
+    "duckdb_temp_storage_S32K-0.tmp",
+]
+
+CREATE, EXTENTS, REMAP, SIZE, TRUNCATE, HOLES, REMOVE, MOVE, VERIFY = range(1, 10)
+
+
+def item(kind: int, file_id: int, body: bytes, file_kind: int = 0) -> bytes:
+    """One item as docs/ON_DISK_FORMAT.md lays it out."""
+    padded = body + b"\0" * (-len(body) % 8)
+    return struct.pack("<HHIQ", kind, file_kind, 16 + len(padded), file_id) + padded
+
+
+def named(kind: int, file_id: int, name: bytes, replaced: int = 0, file_kind: int = 0) -> bytes:
+    return item(kind, file_id, struct.pack("<qQII", 1, replaced, len(name), 0) + name, file_kind)
+
+
+def size(kind: int, file_id: int, size_bytes: int, tail: bytes = b"") -> bytes:
+    return item(kind, file_id, struct.pack("<QqII", size_bytes, 2, len(tail), 0) + tail)
+
+
+def extents(kind: int, file_id: int, *pieces: tuple[int, int, int]) -> bytes:
+    return item(kind, file_id, b"".join(struct.pack("<QQQ", *piece) for piece in pieces))
+
+
+def payloads() -> dict[str, bytes]:
+    database = (
+        named(CREATE, 1, b"a.duckdb", file_kind=1)
+        + extents(EXTENTS, 1, (0, 200, 3), (3, 300, 5))
+        + size(SIZE, 1, 8 * 4096)
+    )
+    log = (
+        named(CREATE, 2, b"a.duckdb.wal", file_kind=2)
+        + extents(EXTENTS, 2, (0, 400, 1))
+        + size(SIZE, 2, 515, b"end")
+    )
+    return {
+        "files": database + log,
+        "remap": database + extents(REMAP, 1, (1, 500, 1)) + item(HOLES, 1, struct.pack("<QQ", 4096, 512)),
+        "truncate": database + size(TRUNCATE, 1, 4097, b"x"),
+        "move": database + log + named(MOVE, 2, b"a.duckdb", replaced=1) + item(REMOVE, 2, b""),
+        "verify": database + item(VERIFY, 0, struct.pack("<QII", 200 * 4096, 512, 7)),
+        "overlap": database + named(CREATE, 3, b"b", file_kind=4) + extents(EXTENTS, 3, (0, 201, 2)),
+    }
+
+
+def patches() -> dict[str, bytes]:
+    """Inputs of mount_fuzz: one byte says whether checksums are made right, then (u16 where, how, what)."""
+
+    def patch(reseal: int, *changes: tuple[int, int, int]) -> bytes:
+        return bytes([reseal]) + b"".join(struct.pack("<HBB", *change) for change in changes)
+
+    return {
+        "untouched": patch(0),
+        "version": patch(1, (12, 0, 2)),
+        "active-area": patch(1, (128, 2, 1)),
+        "snapshot-bytes": patch(1, (136, 1, 8)),
+        "data-start": patch(1, (104, 1, 1)),
+        "snapshot": patch(1, (4096, 0, 9), (4104, 2, 255)),
+        "log": patch(1, (8192 + 64, 1, 1), (8192 + 80, 2, 16)),
+        "torn": patch(0, (8192 + 70, 2, 1)),
+    }
+
+
+def parquet_footer(columns: str) -> bytes:
+    """The metadata of a Parquet file of two row groups."""
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        rows = f"SELECT {columns} FROM range(4096) AS r(i)"
+        duckdb.sql(f"COPY ({rows}) TO '{file.name}' (FORMAT parquet, ROW_GROUP_SIZE 2048)")
+        data = Path(file.name).read_bytes()
+    (length,) = struct.unpack_from("<I", data, len(data) - 8)
+    return data[-8 - length : -8]
+
+
+def ceph_inputs() -> dict[str, bytes]:
+    """Inputs of ceph_fuzz: the first byte says whether a request's body, a reply's or a footer follows."""
+    columns = [("a", "BIGINT"), ("b", "VARCHAR")]
+    requests = {
+        "rows": Request(columns, ["a", "b"], "(a > 3) OR (b ~~ 'x%')", lz4=True),
+        "groups": Request(columns, ["b", "sum(a)"], aggregate=True, groups=1),
+        "first": Request(columns, ["a"], order=[(0, True, False)], limit=10),
+    }
+    text = struct.pack("<I", 6) + b"v2.0.0"
+    replies = {
+        "answer": struct.pack("<HI", 0, 0) + text + struct.pack("<BQQQQI", 1, 9, 40, 80, 7, 3) + b"xyz",
+        "refusal": struct.pack("<H", 3) + text + text + struct.pack("<BQQQQI", 0, 0, 0, 0, 0, 0),
+    }
+    footers = {
+        "numbers": parquet_footer("i, i::DOUBLE AS d, i::DECIMAL(12, 2) AS m, DATE '2000-01-01' AS t"),
+        "texts": parquet_footer("'x' || i % 9 AS s, [i] AS l, {'k': i} AS r, NULL::INT AS n"),
+    }
+    return {
+        **{f"request-{name}": b"\0" + request.encode()[FRAME_BYTES:] for name, request in requests.items()},
+        **{f"reply-{name}": b"\1" + body for name, body in replies.items()},
+        **{f"footer-{name}": b"\2" + footer for name, footer in footers.items()},
+    }
+
+
+def main() -> None:
+    seeds = {
+        "text_fuzz": {f"{number:02}": text.encode() for number, text in enumerate(TEXTS)},
+        "record_fuzz": payloads(),
+        "mount_fuzz": patches(),
+        "ceph_fuzz": ceph_inputs(),
+    }
+    for target, inputs in seeds.items():
+        folder = CORPUS / target
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in inputs.items():
+            (folder / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Tests the engines, the queue strategies and SQL on NVMe namespaces that QEMU emulates in a guest, on any machine:
+# no NVMe hardware and no KVM is needed. Installs what is missing (scripts/bootstrap_nvme.sh). The last line says
+# `N passed, N failed, N skipped`; where there can be no guest everything is skipped, with the reason.
+# The emulated CPU is about ten times slower than the real one: this is for correctness, never for speed.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+readonly repository=$PWD
+readonly work=$PWD/build/nvme
+readonly out=$work/out
+readonly binary=$PWD/build/core/rawduck_nvme_tests
+readonly pull_after=300 # transactions
+readonly guest_seconds=${NVME_GUEST_SECONDS:-900}
+
+status=0
+kernel=$(scripts/bootstrap_nvme.sh) || status=$?
+if [ "$status" = 77 ]; then
+    echo "test_nvme: skipped: no guest can be run here, see above"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+[ "$status" = 0 ] || exit "$status"
+
+build() {
+    local launcher=()
+    command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    cmake -S . -B build/core -G Ninja "${launcher[@]}" -DRAWDUCK_EXTENSION=OFF -DRAWDUCK_TESTS=ON >/dev/null
+    cmake --build build/core --target rawduck_nvme_tests | tail -n 1
+}
+
+# Images, and the TPC-H data that the guest loads.
+prepare() {
+    rm -rf "$out"
+    mkdir -p "$out/data" "$work/images"
+    local image
+    for image in fdp small1 small2 cacheless bad slow odd1 odd2 odd3 odd4; do
+        rm -f "$work/images/$image.img"
+        truncate -s 192M "$work/images/$image.img"
+    done
+    # Reads that touch the sector at 8 MiB fail, and writes that touch the one at 24 MiB.
+    printf '[inject-error]\nevent = "%s"\nerrno = "5"\nsector = "%s"\nimmediately = "off"\n\n' \
+        read_aio 16384 write_aio 49152 >"$work/images/blkdebug.conf"
+    .venv/bin/python -c 'import sys; from pathlib import Path; from rawduck import tpch
+tpch.generate(Path(sys.argv[1]), 0.01)
+tpch.generate(Path(sys.argv[2]), 0.01, ("customer",))' "$out/data" "$out/bench/customer-sf0.01"
+    printf 'export PYTHONPATH=%q\n' "${PYTHONPATH:-}" >"$out/environment"
+}
+
+# drive FILE ID [CACHING]
+drive() { printf -- '-drive file=%s,if=none,id=%s,format=raw,%s ' "$1" "$2" "${3:-cache=none,aio=io_uring}"; }
+
+qemu_options() {
+    local images=$work/images
+    # Flexible data placement with three handles, LBAs of 4096 bytes, commands of up to 512 KiB.
+    drive "$images/fdp.img" d0
+    printf -- '-device nvme-subsys,id=s0,fdp=on,fdp.runs=512M,fdp.nrg=1,fdp.nruh=4 '
+    printf -- '-device nvme,id=n0,serial=fdp,subsys=s0,mdts=7 '
+    printf -- '-device nvme-ns,bus=n0,drive=d0,nsid=1,fdp.ruhs=1\\;2\\;3,logical_block_size=4096,physical_block_size=4096 '
+    # Commands of up to 16 KiB, two namespaces, LBAs of 512 and of 4096 bytes. The first forgets what it is told to.
+    drive "$images/small1.img" d1 cache=none,aio=io_uring,discard=unmap
+    drive "$images/small2.img" d2
+    printf -- '-device nvme,id=n1,serial=small,mdts=2 -device nvme-ns,bus=n1,drive=d1,nsid=1 '
+    printf -- '-device nvme-ns,bus=n1,drive=d2,nsid=2,logical_block_size=4096,physical_block_size=4096 '
+    # No volatile write cache.
+    drive "$images/cacheless.img" d3
+    printf -- '-device nvme,id=n2,serial=cacheless,mdts=7 -device nvme-ns,bus=n2,drive=d3,nsid=1,write-cache=off '
+    # Media errors at 8 MiB.
+    drive "blkdebug:$images/blkdebug.conf:$images/bad.img" d4 cache=none
+    printf -- '-device nvme,id=n3,serial=bad,mdts=7 -device nvme-ns,bus=n3,drive=d4,nsid=1 '
+    # Slow to write: 16 KiB in a second, once 8 MiB were written.
+    drive "$images/slow.img" d9 cache=none,throttling.bps-write=16384,throttling.bps-write-max=8388608
+    printf -- '-device nvme,id=n5,serial=slow,mdts=7 -device nvme-ns,bus=n5,drive=d9,nsid=1 '
+    # What cannot carry a volume: protection information, zones, metadata, LBAs of 8192 bytes.
+    drive "$images/odd1.img" d5
+    drive "$images/odd2.img" d6
+    drive "$images/odd3.img" d7
+    drive "$images/odd4.img" d8
+    printf -- '-device nvme,id=n4,serial=odd -device nvme-ns,bus=n4,drive=d5,nsid=1,ms=8,pi=1 '
+    printf -- '-device nvme-ns,bus=n4,drive=d6,nsid=2,zoned=true,zoned.zone_size=16M '
+    printf -- '-device nvme-ns,bus=n4,drive=d7,nsid=3,ms=8 '
+    printf -- '-device nvme-ns,bus=n4,drive=d8,nsid=4,logical_block_size=8192,physical_block_size=8192 '
+}
+
+# boot OPTIONS COMMAND: a guest with those options of QEMU, which carries out that command.
+boot() {
+    PATH=$work/venv/bin:$PATH timeout --foreground "$guest_seconds" script -qec "vng -r '$kernel' --disable-kvm \
+--disable-microvm --force-9p --append nvme.poll_queues=1 --cpus 2 --memory 3G --user root --rwdir='$out=$out' \
+--qemu-opts=\"-cpu max -accel tcg,thread=multi $1\" -- '$2'" /dev/null </dev/null
+}
+
+# A guest of its own commits until it is killed, once enough transactions were acknowledged. What the drive was told
+# is in a log; from that test/nvme/power_pull.py makes what a power cut leaves.
+pull_power() {
+    local image=$work/images/pulled.img log=$work/images/pulled.log pid=$work/pulled.pid acknowledged=$out/acknowledged
+    rm -f "$image" "$log" "$pid"
+    truncate -s 64M "$image"
+    : >"$log"
+    : >"$acknowledged"
+    boot "-pidfile $pid -device nvme,id=n0,serial=pulled,drive=d0 -drive if=none,id=d0,driver=blklogwrites,\
+file.driver=file,file.filename=$image,log.driver=file,log.filename=$log,log-sector-size=512" \
+        "$repository/test/nvme/commit_in_guest.sh $repository $acknowledged" &
+    local deadline=$((SECONDS + guest_seconds))
+    while [ "$(wc -l <"$acknowledged")" -lt "$pull_after" ] && [ $SECONDS -lt $deadline ] && kill -0 $! 2>/dev/null; do
+        sleep 0.2
+    done
+    # A guest that has ended by itself acknowledged too little, which is reported below.
+    kill -KILL "$(cat "$pid")" || true
+    wait $! || true
+    .venv/bin/python test/nvme/power_pull.py "$log" "$(stat -c %s "$image")" "$acknowledged" "$out/results.txt" ||
+        echo "FAIL power_pull.py ended early" >>"$out/results.txt"
+}
+
+# What was refused has not been written to.
+check_refused_images() {
+    local image
+    for image in "$work"/images/odd*.img; do
+        if cmp -s -n "$(stat -c %s "$image")" "$image" /dev/zero; then
+            echo "PASS nothing was written to the refused ${image##*/}"
+        else
+            echo "FAIL something was written to the refused ${image##*/}"
+        fi
+    done >>"$out/results.txt"
+}
+
+build
+prepare
+echo "test_nvme: booting $kernel"
+boot "$(qemu_options)" "$repository/test/nvme/guest.sh $repository $binary $out" | stdbuf -oL tr -d '\r' || true
+check_refused_images
+pull_power
+exec .venv/bin/python test/nvme/summarize.py "$out"
