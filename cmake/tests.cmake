@@ -1,14 +1,15 @@
 # Unit tests of the core: one GoogleTest binary, run by ctest.
 find_package(GTest REQUIRED)
 enable_testing()
-file(GLOB RAWDUCK_UNIT_SOURCES CONFIGURE_DEPENDS test/unit/*.cpp)
+file(GLOB_RECURSE RAWDUCK_UNIT_SOURCES CONFIGURE_DEPENDS test/unit/*.cpp)
+list(FILTER RAWDUCK_UNIT_SOURCES EXCLUDE REGEX "xnvme_other_version.cpp$")
 # Of what runs inside Ceph, what needs neither Ceph nor DuckDB.
 file(GLOB RAWDUCK_CEPH_BYTES_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/parquet/*.cpp)
 add_executable(rawduck_unit_tests ${RAWDUCK_UNIT_SOURCES} ${RAWDUCK_CEPH_BYTES_SOURCES})
 target_include_directories(rawduck_unit_tests PRIVATE test/unit ${CMAKE_SOURCE_DIR})
 target_link_libraries(rawduck_unit_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)
 # A module of another version of the interface, which must be refused.
-add_library(xnvme_other_version MODULE test/unit/xnvme/other_version.cpp)
+add_library(xnvme_other_version MODULE test/unit/io/engine/xnvme_other_version.cpp)
 target_include_directories(xnvme_other_version PRIVATE src)
 target_compile_definitions(rawduck_unit_tests PRIVATE
   RAWDUCK_OTHER_XNVME_MODULE="$<TARGET_FILE:xnvme_other_version>")

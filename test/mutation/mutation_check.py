@@ -2,7 +2,7 @@
 
 Each mutation is a small edit of a copy of the source in build/mutation. The copy is built, and power cuts are
 made until one of them fails: of workloads of DuckDB (test/crash) or, for what only a rare combination of two
-cuts or of two damages shows, of small workloads without it (test/unit/power_cut_test.cpp,
+cuts or of two damages shows, of small workloads without it (test/unit/volume/power_cut_test.cpp,
 superblock_states_test.cpp, unreadable_test.cpp). Exits with 0 when every mutation was
 found within SECONDS.
 

@@ -4,7 +4,7 @@
 #include "io/engine/io_uring_cmd.hpp"
 #include "io/engine/xnvme/xnvme.hpp"
 #include "io/open_device.hpp"
-#include "io_test_support.hpp"
+#include "support/test_support.hpp"
 #include "target/inspect.hpp"
 #include "target/lock/target_lock.hpp"
 #include "target/nvme/nvme_node.hpp"

@@ -1,0 +1,98 @@
+//! The xNVMe engine where it is not built, and what it
+//! refuses; what it does is among the tests of all engines.
+#include "io/device/device.hpp"
+#include "io/engine/xnvme/xnvme_library.hpp"
+#include "support/test_support.hpp"
+#include "support/xnvme_support.hpp"
+
+#include <algorithm>
+
+namespace rawduck {
+namespace {
+
+Error OpenFails(const std::string &engine) {
+    TemporaryFile file(1 * MIB);
+    DeviceOptions options;
+    options.engine = engine;
+    return CatchError([&] { OpenDevice(ResolveTarget(file.Path()), options); });
+}
+
+void ExpectText(const std::string &text, const std::string &part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST(Xnvme, AnAbsentModuleSaysWhatWasLookedForAndHowToGetIt) {
+    std::string obstacle;
+    EXPECT_EQ(LoadXnvmeModule("/nowhere/librawduck_xnvme.so", obstacle), nullptr);
+    ExpectText(obstacle, "/nowhere/librawduck_xnvme.so, which is not there");
+    ExpectText(obstacle, "pkg-config finds xnvme");
+}
+
+TEST(Xnvme, AnAbsentEngineSaysSoWhenATargetIsOpened) {
+    if (WhyNoXnvme().empty()) {
+        GTEST_SKIP() << "the engine is built here";
+    }
+    const Error error = OpenFails("xnvme:io_uring");
+    EXPECT_EQ(error.Code(), ErrorCode::UNSUPPORTED);
+    ExpectText(error.what(), "engine 'xnvme:io_uring' is not available: it needs ");
+}
+
+TEST(Xnvme, TheTestsOfAllEnginesRunWithIt) {
+    if (!WhyNoXnvme().empty()) {
+        GTEST_SKIP() << "no engine of xNVMe is tested: " << WhyNoXnvme();
+    }
+    const auto engines = XnvmeEnginesOnFiles();
+    for (const char *engine : {"xnvme:io_uring", "xnvme:thrpool", "xnvme:emu", "xnvme:psync"}) {
+        EXPECT_EQ(std::count(engines.begin(), engines.end(), engine), 1) << engine;
+    }
+}
+
+TEST(Xnvme, AModuleOfAnotherVersionIsRefused) {
+    std::string obstacle;
+    EXPECT_EQ(LoadXnvmeModule(RAWDUCK_OTHER_XNVME_MODULE, obstacle), nullptr);
+    ExpectText(obstacle, "build both together");
+}
+
+TEST(Xnvme, WhatIsNoModuleIsRefused) {
+    TemporaryFile file(4096);
+    std::string obstacle;
+    EXPECT_EQ(LoadXnvmeModule(file.Path(), obstacle), nullptr);
+    ExpectText(obstacle, "cannot load " + file.Path());
+}
+
+TEST(Xnvme, TheModuleBelongsBesideTheProgram) {
+    char self[4096] = {};
+    ASSERT_GT(readlink("/proc/self/exe", self, sizeof self - 1), 0);
+    const std::string folder = std::string(self).substr(0, std::string(self).rfind('/') + 1);
+    EXPECT_EQ(XnvmeModulePath(), folder + "librawduck_xnvme.so");
+}
+
+TEST(Xnvme, UnknownInterfacesListTheKnown) {
+    for (const char *engine : {"xnvme", "xnvme:", "xnvme:floppy"}) {
+        const Error error = CatchError([&] { RequireKnownEngine(engine, "nvme_engine"); });
+        EXPECT_EQ(error.Code(), ErrorCode::INVALID);
+        ExpectText(error.what(), "xnvme:io_uring_cmd, xnvme:io_uring, xnvme:libaio");
+    }
+}
+
+TEST(Xnvme, InterfacesThatCannotCarryAVolumeAreRefusedWithTheReason) {
+    const std::pair<const char *, const char *> refusals[] = {{"xnvme:nil", "without carrying them out"},
+                                                              {"xnvme:ramdisk", "forgets everything"},
+                                                              {"xnvme:spdk", "away from the kernel"}};
+    for (const auto &[engine, reason] : refusals) {
+        const Error error = CatchError([e = engine] { RequireKnownEngine(e, "nvme_engine"); });
+        EXPECT_EQ(error.Code(), ErrorCode::UNSUPPORTED);
+        ExpectText(error.what(), reason);
+    }
+}
+
+TEST(Xnvme, NvmeCommandsAreRefusedOnAFile) {
+    for (const char *engine : {"xnvme:io_uring_cmd", "xnvme:nvme"}) {
+        const Error error = OpenFails(engine);
+        EXPECT_EQ(error.Code(), ErrorCode::UNSUPPORTED);
+        ExpectText(error.what(), "this is a regular file");
+    }
+}
+
+} // namespace
+} // namespace rawduck

@@ -1,0 +1,120 @@
+//! A volume on a simulated device whose metadata can be damaged, for tests.
+#pragma once
+
+#include "io/device/simulated/simulated_device.hpp"
+#include "support/volume_fixture.hpp"
+#include "volume/check.hpp"
+#include "volume/log/load_image.hpp"
+#include "volume/log/volume_image.hpp"
+
+#include <cstring>
+
+namespace rawduck {
+
+class DamagedVolumeTest : public ::testing::Test {
+  protected:
+    static constexpr uint32_t LBA = 512;
+    static constexpr uint64_t CAPACITY = 16 * MIB;
+
+    DamagedVolumeTest() {
+        SimulatedOptions options;
+        options.capacity_bytes = CAPACITY;
+        options.lba_size = options.atomic_write_bytes = LBA;
+        medium = std::make_shared<SimulatedMedium>(options);
+        PutSimulatedTarget(target.path, medium);
+        Volume::FormatDevice(*OpenIo(), FormatOptions(), LBA);
+    }
+
+    std::unique_ptr<BlockIo> OpenIo() {
+        return std::make_unique<BlockIo>(OpenSimulatedDevice(medium, target, DeviceOptions()),
+                                         BlockIoOptions(), target.name, std::make_shared<IoStats>());
+    }
+    std::shared_ptr<Volume> Mount() {
+        return Volume::MountDevice(target, OpenSimulatedDevice(medium, target, DeviceOptions()),
+                                   MountOptions(), std::make_shared<IoStats>());
+    }
+    VolumeImage Load() { return LoadVolumeImage(*OpenIo(), target.name); }
+
+    //! So many commits of one mount: the first is a snapshot, each other one a record of the log.
+    void Commit(const std::string &bytes, int times, const std::string &name = "f") {
+        auto volume = Mount();
+        auto file = volume->Open(name, WriteMode());
+        for (int i = 0; i < times; i++) {
+            file->Append(bytes.data(), bytes.size());
+            file->Sync();
+        }
+    }
+    std::string Content(const std::string &name = "f") { return ReadAll(*Mount(), name); }
+    bool TakesWrites() {
+        auto volume = Mount();
+        try {
+            volume->Open("f", WriteMode());
+            return true;
+        } catch (const Error &error) {
+            EXPECT_EQ(error.Code(), ErrorCode::POISONED) << error.what();
+            return false;
+        }
+    }
+
+    std::string ReadBytes(uint64_t offset, uint64_t length) {
+        std::string bytes(length, '\0');
+        OpenIo()->Read(offset, &bytes[0], length);
+        return bytes;
+    }
+    //! Makes what cannot be read readable again, too.
+    void WriteBytes(uint64_t offset, const std::string &bytes) {
+        const std::unique_ptr<BlockIo> io = OpenIo();
+        io->Write(offset, bytes.data(), bytes.size());
+        io->Flush();
+    }
+    void MakeUnreadable(uint64_t offset) { medium->Inject(SimulatedFault::READ_ERROR, offset / LBA); }
+
+    static uint64_t CopyOffset(int copy) { return copy == 0 ? 0 : CAPACITY - UNIT_SIZE; }
+    Superblock ReadCopy(int copy) {
+        Superblock superblock;
+        memcpy(&superblock, ReadBytes(CopyOffset(copy), UNIT_SIZE).data(), UNIT_SIZE);
+        return superblock;
+    }
+    void WriteCopy(int copy, Superblock superblock) {
+        SealSuperblock(superblock);
+        WriteBytes(CopyOffset(copy), std::string(reinterpret_cast<const char *>(&superblock), UNIT_SIZE));
+    }
+
+    //! "error log", "warning superblock 1": what the check complains of.
+    std::vector<std::string> Complaints(std::string *details = nullptr) {
+        std::vector<std::string> found;
+        for (const CheckFinding &finding : CheckVolume(target.name)) {
+            if (finding.severity != CheckFinding::Severity::OK) {
+                const bool error = finding.severity == CheckFinding::Severity::ERROR;
+                found.push_back((error ? "error " : "warning ") + finding.what);
+                if (details) {
+                    *details += finding.detail;
+                }
+            }
+        }
+        return found;
+    }
+    std::vector<std::string> Planned() {
+        std::vector<std::string> steps;
+        for (const CheckFinding &finding : CheckVolume(target.name)) {
+            if (!finding.repair.empty()) {
+                steps.push_back(finding.repair);
+            }
+        }
+        return steps;
+    }
+    //! What must not be repaired: nothing is offered, and nothing is written.
+    void ExpectUntouched() {
+        const uint64_t events = medium->Events();
+        EXPECT_TRUE(Planned().empty());
+        EXPECT_TRUE(RepairVolume(target.name).empty());
+        EXPECT_FALSE(TakesWrites());
+        EXPECT_EQ(medium->Events(), events) << "nothing was written";
+    }
+
+    const Target target = ResolveTarget(std::string("simulated:damaged-") +
+                                        ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::shared_ptr<SimulatedMedium> medium;
+};
+
+} // namespace rawduck

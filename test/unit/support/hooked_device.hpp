@@ -1,0 +1,95 @@
+//! A volume on a simulated device that tells a test of each command before it is carried out.
+#pragma once
+
+#include "io/device/simulated/simulated_device.hpp"
+#include "support/out_of_memory.hpp"
+#include "support/volume_fixture.hpp"
+
+#include <functional>
+#include <utility>
+
+namespace rawduck {
+
+//! Called on the thread that submits; empty for nothing.
+using CommandHook = std::function<void(const Command &)>;
+
+class HookedQueue final : public Queue {
+  public:
+    HookedQueue(std::unique_ptr<Queue> inner, const std::shared_ptr<CommandHook> &hook)
+        : inner_(std::move(inner)), hook_(hook) {}
+    bool Submit(Command &command) override {
+        const MemoryAgain again;
+        if (*hook_) {
+            (*hook_)(command);
+        }
+        return inner_->Submit(command);
+    }
+    uint32_t Reap(Command **completed, uint32_t max, bool wait) override {
+        const MemoryAgain again;
+        return inner_->Reap(completed, max, wait);
+    }
+    uint32_t Depth() const override { return inner_->Depth(); }
+
+  private:
+    std::unique_ptr<Queue> inner_;
+    std::shared_ptr<CommandHook> hook_;
+};
+
+class HookedDevice final : public Device {
+  public:
+    HookedDevice(std::unique_ptr<Device> inner, std::shared_ptr<CommandHook> hook)
+        : inner_(std::move(inner)), hook_(std::move(hook)) {}
+    const Capabilities &Caps() const override { return inner_->Caps(); }
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
+        return std::make_unique<HookedQueue>(inner_->CreateQueue(depth, use), hook_);
+    }
+    void Flush() override {
+        const MemoryAgain again;
+        inner_->Flush();
+    }
+    bool Deallocate(uint64_t device_offset, uint64_t length) override {
+        const MemoryAgain again;
+        return inner_->Deallocate(device_offset, length);
+    }
+
+  private:
+    std::unique_ptr<Device> inner_;
+    std::shared_ptr<CommandHook> hook_;
+};
+
+//! Formatted; what it held at a power cut after everything so far is a mount of its own.
+class SimulatedVolume {
+  public:
+    explicit SimulatedVolume(uint32_t lba_size, uint64_t capacity = 16 * MIB) {
+        SimulatedOptions options;
+        options.capacity_bytes = capacity;
+        options.lba_size = options.atomic_write_bytes = lba_size;
+        medium = std::make_shared<SimulatedMedium>(options);
+        BlockIo io(OpenSimulatedDevice(medium, target, {}), BlockIoOptions(), target.name,
+                   std::make_shared<IoStats>());
+        Volume::FormatDevice(io, FormatOptions(), lba_size);
+    }
+
+    std::shared_ptr<Volume> Mount() const { return MountMedium(medium); }
+    //! After the last pin on the volume is gone.
+    std::shared_ptr<Volume> MountAgain(std::shared_ptr<Volume> volume) const {
+        volume.reset();
+        return Mount();
+    }
+    //! As a mount finds it when the power goes now.
+    std::shared_ptr<Volume> MountAfterCut(uint64_t seed = 1) const {
+        PowerCutReport report;
+        return MountMedium(medium->PowerCut(medium->Events(), seed, report));
+    }
+
+    std::shared_ptr<Volume> MountMedium(const std::shared_ptr<SimulatedMedium> &which) const {
+        auto device = std::make_unique<HookedDevice>(OpenSimulatedDevice(which, target, {}), hook);
+        return Volume::MountDevice(target, std::move(device), MountOptions(), std::make_shared<IoStats>());
+    }
+
+    const Target target = ResolveTarget("simulated:hooked");
+    std::shared_ptr<SimulatedMedium> medium;
+    std::shared_ptr<CommandHook> hook = std::make_shared<CommandHook>();
+};
+
+} // namespace rawduck

@@ -1,0 +1,228 @@
+#include "support/out_of_memory.hpp"
+#include "volume/file/extent_map.hpp"
+#include "volume/file/hole_set.hpp"
+#include "volume/space/allocator.hpp"
+#include "volume/space/space.hpp"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+#include <random>
+
+namespace rawduck {
+
+TEST(ExtentMapTest, LocatesEveryUnitThroughGrowthRemapAndTruncate) {
+    ExtentMap map;
+    std::vector<uint64_t> oracle; // file unit -> target unit
+    std::mt19937_64 random(3);
+    uint64_t next = 1000;
+    for (int step = 0; step < 3000; step++) {
+        const int action = static_cast<int>(random() % 10);
+        if (action < 7 || oracle.empty()) {
+            const uint64_t units = 1 + random() % 50;
+            next += random() % 3 == 0 ? 0 : 1000;
+            map.Append(Unit{next}, units);
+            for (uint64_t i = 0; i < units; i++) {
+                oracle.push_back(next + i);
+            }
+            next += units;
+        } else if (action < 8) {
+            const uint64_t unit = random() % oracle.size();
+            const uint64_t units = 1 + random() % std::min<uint64_t>(oracle.size() - unit, 20);
+            next += 10;
+            uint64_t moved = unit;
+            for (const Extent &old : map.Slice(unit, unit + units)) {
+                EXPECT_EQ(old.file_unit, moved);
+                EXPECT_EQ(old.start, oracle[moved]);
+                moved += old.units;
+            }
+            EXPECT_EQ(moved, unit + units);
+            map.Remap({Extent{unit, next, units}});
+            for (uint64_t i = 0; i < units; i++) {
+                oracle[unit + i] = next + i;
+            }
+            next += units + 10;
+        } else {
+            const uint64_t units = oracle.size() - random() % std::min<uint64_t>(oracle.size(), 100);
+            uint64_t cut = 0;
+            for (const Extent &extent : map.Truncate(units)) {
+                EXPECT_EQ(extent.start, oracle[extent.file_unit]);
+                cut += extent.units;
+            }
+            EXPECT_EQ(cut, oracle.size() - units);
+            oracle.resize(units);
+        }
+        ASSERT_EQ(map.Units(), oracle.size());
+        for (int probe = 0; probe < 20 && !oracle.empty(); probe++) {
+            const uint64_t unit = random() % oracle.size();
+            uint64_t contiguous = 0;
+            ASSERT_EQ(map.Locate(unit * UNIT_SIZE + 5, contiguous), oracle[unit] * UNIT_SIZE + 5);
+            const uint64_t last = unit + (contiguous + 5) / UNIT_SIZE - 1;
+            ASSERT_EQ(oracle[last], oracle[unit] + (last - unit));
+            ASSERT_TRUE(last + 1 == oracle.size() || oracle[last + 1] != oracle[last] + 1)
+                << "what continues on the target is one extent";
+        }
+    }
+}
+
+TEST(ExtentMapTest, WhatIsMovedBackTogetherIsOneExtentAgain) {
+    ExtentMap map;
+    map.Append(Unit{100}, 64);
+    for (uint64_t unit = 1; unit < 64; unit += 2) {
+        map.Remap({Extent{unit, 1000 + 2 * unit, 1}});
+    }
+    EXPECT_EQ(map.Extents().size(), 64u);
+    for (uint64_t unit = 1; unit < 64; unit += 2) {
+        map.Remap({Extent{unit, 100 + unit, 1}});
+    }
+    ASSERT_EQ(map.Extents().size(), 1u);
+    EXPECT_EQ(map.Extents()[0].start, 100u);
+    EXPECT_EQ(map.Extents()[0].units, 64u);
+}
+
+// Whoever wrote the pieces gives all of them back when the file does not lie there in the end.
+TEST(ExtentMapTest, WithoutMemoryNothingLiesElsewhere) {
+    int failures = 0;
+    for (int64_t step = 0; step < 10; step++) {
+        ExtentMap map;
+        map.Append(Unit{100}, 4);
+        map.Append(Unit{502}, 4); // the first piece will end where this begins
+        bool failed = false;
+        {
+            const OutOfMemoryAfter limit(step);
+            try {
+                map.Remap({Extent{2, 500, 2}, Extent{4, 300, 2}});
+            } catch (const std::bad_alloc &) {
+                failed = true;
+            }
+        }
+        failures += failed ? 1 : 0;
+        uint64_t contiguous = 0;
+        const std::vector<uint64_t> there =
+            failed ? std::vector<uint64_t>{102, 103, 502, 503} : std::vector<uint64_t>{500, 501, 300, 301};
+        for (uint64_t unit = 2; unit < 6; unit++) {
+            EXPECT_EQ(map.Locate(unit * UNIT_SIZE, contiguous) / UNIT_SIZE, there[unit - 2]) << step;
+        }
+    }
+    EXPECT_GT(failures, 1);
+}
+
+TEST(AllocatorTest, NeverHandsOutAUnitTwiceAndGetsEverythingBack) {
+    constexpr uint64_t BEGIN = 100, END = 5100;
+    Allocator allocator(Unit{BEGIN}, Unit{END});
+    std::vector<bool> taken(END, false);
+    std::vector<Allocator::Result> held;
+    std::mt19937_64 random(4);
+    for (int step = 0; step < 20000; step++) {
+        if (random() % 2 == 0 || held.empty()) {
+            const Unit hint = held.empty() ? Unit{0} : held.back().start + held.back().units;
+            const Allocator::Result result =
+                allocator.Allocate(1 + random() % 60, hint, random() % 2 == 0, 0);
+            for (uint64_t i = 0; i < result.units; i++) {
+                ASSERT_FALSE(taken[Index(result.start) + i]);
+                taken[Index(result.start) + i] = true;
+            }
+            if (result.units > 0) {
+                held.push_back(result);
+            }
+        } else {
+            std::swap(held[random() % held.size()], held.back());
+            const Allocator::Result result = held.back();
+            held.pop_back();
+            ASSERT_TRUE(allocator.Free(result.start, result.units));
+            ASSERT_FALSE(allocator.Free(result.start, result.units)) << "freed twice";
+            for (uint64_t i = 0; i < result.units; i++) {
+                taken[Index(result.start) + i] = false;
+            }
+        }
+        const uint64_t free = static_cast<uint64_t>(std::count(taken.begin() + BEGIN, taken.end(), false));
+        ASSERT_EQ(allocator.FreeUnits(), free);
+    }
+    for (const Allocator::Result &result : held) {
+        ASSERT_TRUE(allocator.Free(result.start, result.units));
+    }
+    EXPECT_EQ(allocator.LargestFree(), END - BEGIN) << "free extents are merged";
+}
+
+TEST(AllocatorTest, KeptUnitsStayFreeAndHintContinues) {
+    Allocator allocator(Unit{0}, Unit{100});
+    const Allocator::Result first = allocator.Allocate(40, Unit{0}, false, 10);
+    EXPECT_EQ(Index(allocator.Allocate(5, first.start + first.units, false, 10).start), 40u);
+    EXPECT_EQ(allocator.Allocate(1000, Unit{0}, false, 10).units, 45u);
+    EXPECT_EQ(allocator.Allocate(1, Unit{0}, false, 10).units, 0u);
+    EXPECT_EQ(allocator.Allocate(1, Unit{0}, false, 0).units, 1u);
+    EXPECT_TRUE(allocator.Claim(Unit{99}, 1));
+    EXPECT_FALSE(allocator.Claim(Unit{99}, 1));
+}
+
+TEST(HoleSetTest, MatchesAByteMap) {
+    HoleSet holes;
+    std::vector<bool> oracle(4000, false);
+    std::mt19937_64 random(5);
+    uint64_t size = 0;
+    for (int step = 0; step < 400 && size < 3900; step++) {
+        if (random() % 2 == 0) {
+            const uint64_t length = 1 + random() % 20;
+            holes.Add(size, length);
+            std::fill(oracle.begin() + size, oracle.begin() + size + length, true);
+            size += length;
+        } else {
+            const uint64_t offset = random() % (size + 1), length = random() % 30;
+            holes.Remove(offset, length);
+            std::fill(oracle.begin() + offset, oracle.begin() + std::min<uint64_t>(4000, offset + length),
+                      false);
+        }
+        std::string bytes(4000, 'x');
+        const uint64_t from = random() % 2000;
+        holes.ZeroFill(&bytes[from], from, 1500);
+        for (uint64_t i = 0; i < 4000; i++) {
+            ASSERT_EQ(bytes[i] == '\0', oracle[i] && i >= from && i < from + 1500) << i;
+        }
+    }
+}
+
+// Space is given back on ways that must not fail, such as behind a record that is durable.
+TEST(SpaceTest, WhatIsFreedWithoutMemoryIsFreeAllTheSame) {
+    int failures = 0;
+    for (int64_t step = 0; step < 30; step++) {
+        Space space{Allocator(Unit{100}, Unit{5000})};
+        std::vector<Extent> freed, kept;
+        for (int i = 0; i < 20; i++) {
+            const Allocator::Result taken = space.Allocate(8, Unit{0}, false, SpaceUse::HEADER);
+            (i % 2 == 0 ? freed : kept).push_back(Extent{0, Index(taken.start), taken.units});
+        }
+        {
+            const OutOfMemoryAfter limit(step);
+            ASSERT_NO_THROW(space.Free(freed)) << step;
+            failures += limit.Failed() ? 1 : 0;
+        }
+        EXPECT_EQ(space.FreeUnits(), space.TotalUnits() - kept.size() * 8) << step;
+        space.Free(kept);
+        const Allocator::Result all = space.Allocate(UINT64_MAX, Unit{0}, false, SpaceUse::HEADER);
+        EXPECT_EQ(all.units, space.TotalUnits()) << step;
+    }
+    EXPECT_GT(failures, 10);
+}
+
+TEST(SpaceDeathTest, FreeingTwiceEndsTheProcess) {
+    Space space{Allocator(Unit{100}, Unit{5000})};
+    const Allocator::Result taken = space.Allocate(8, Unit{0}, false, SpaceUse::HEADER);
+    const std::vector<Extent> extents{Extent{0, Index(taken.start), taken.units}};
+    space.Free(extents);
+    EXPECT_DEATH(space.Free(extents), "invariant broken: space is freed once");
+}
+
+TEST(HoleSetDeathTest, OverlappingHolesEndTheProcess) {
+    HoleSet holes;
+    holes.Add(100, 50);
+    EXPECT_DEATH(holes.Add(140, 20), "invariant broken: holes do not overlap");
+}
+
+TEST(ExtentMapDeathTest, WhatIsNotCoveredCannotBeFound) {
+    ExtentMap map;
+    map.Append(Unit{100}, 4);
+    uint64_t contiguous = 0;
+    EXPECT_DEATH(map.Locate(4 * UNIT_SIZE, contiguous), "invariant broken: what is looked for");
+}
+
+} // namespace rawduck
