@@ -1,6 +1,7 @@
 //! The extension's entry point: registers everything, does nothing else.
 #include "extension/file_systems/direct_file_system.hpp"
 #include "extension/file_systems/nvme_file_system.hpp"
+#include "extension/file_systems/settings_cache.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/settings.hpp"
 
@@ -16,6 +17,7 @@ rawduck_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
         throw duckdb::InvalidInputException("rawduck was built for DuckDB %s, but this is DuckDB %s",
                                             RAWDUCK_DUCKDB_VERSION, duckdb::DuckDB::LibraryVersion());
     }
+    rawduck::KeepSettingsReadable(loader.GetDatabaseInstance());
     loader.SetDescription(
         "DuckDB directly on raw NVMe and block devices (nvme://), or past the page cache of "
         "ordinary files (direct://)");

@@ -11,6 +11,9 @@ import rawduck
 from support import make_target
 
 ROWS = 200000
+#: What was freed is overwritten, so that nobody reads it by luck. In DuckDB's copy of the settings, which it
+#: reads after it was destroyed, a 1 says that a setting has a value, which then is garbage.
+ENVIRONMENT = {**os.environ, "MALLOC_PERTURB_": "1"}
 
 #: The database stays open until `how` closes it.
 OPEN = """
@@ -77,10 +80,7 @@ def test_closed_while_the_process_ends(tmp_path, scheme, how, queue_mode):
         largest = "0" * 40 + "262144"
         settings = f"SET nvme_queue_mode = '{queue_mode}'; SET nvme_max_transfer = '{largest}'"
         command = [sys.executable, "-c", OPEN + WAYS[how], how, path, settings]
-        # What was freed is overwritten, so that nobody reads it by luck.
-        result = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, "MALLOC_PERTURB_": "165"}
-        )
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
         assert (result.returncode, result.stdout) == (0, "closed"), result.stderr
         with rawduck.connect(path) as connection:
             assert connection.execute("SELECT count(*) FROM t").fetchone() == (ROWS,)
@@ -89,6 +89,5 @@ def test_closed_while_the_process_ends(tmp_path, scheme, how, queue_mode):
 def test_closed_in_memory_while_the_process_ends():
     """Volumes in memory belong to the process, and are used after static objects are gone."""
     command = [sys.executable, "-c", OPEN + FROM_THE_EXIT_OF_C, "", "nvme://memory:exit/x.duckdb", "SELECT 1"]
-    environment = {**os.environ, "MALLOC_PERTURB_": "165"}  # as above
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     assert (result.returncode, result.stdout) == (0, "closed"), result.stderr

@@ -1,8 +1,9 @@
 #include "extension/file_systems/sandbox.hpp"
 
+#include "extension/file_systems/settings_cache.hpp"
+
 #include "volume/names/path.hpp"
 
-#include "common/process/thread_end.hpp"
 #include "target/target.hpp"
 
 #include "duckdb/main/client_context.hpp"
@@ -57,14 +58,8 @@ std::string Sandbox::WhyDisabled(const std::string &path) const {
 }
 
 bool Sandbox::IsAllowed(const std::string &path, FileType type) const {
-    // DuckDB has asked itself before it called us, and reads settings in a thread that is ending at its own
-    // risk: see duckdb_settings.cpp. Statements are run by no such thread.
-    if (ThreadEnd::HasBegun()) {
-        return true;
-    }
-    const bool allowed = database_->config.CanAccessFile(path, type, opener_);
-    ThreadEnd::Watch();
-    return allowed;
+    KeepSettingsReadable(*database_);
+    return database_->config.CanAccessFile(path, type, opener_);
 }
 
 void Sandbox::Require(const std::string &path, FileType type, const std::string &written) const {

@@ -1,9 +1,9 @@
 #include "extension/file_systems/settings.hpp"
 
-#include "common/size.hpp"
+#include "extension/file_systems/settings_cache.hpp"
 
 #include "common/error.hpp"
-#include "common/process/thread_end.hpp"
+#include "common/size.hpp"
 
 #include "duckdb/common/types/value.hpp"
 #include "io/open_device.hpp"
@@ -11,16 +11,12 @@
 namespace rawduck {
 namespace {
 
-//! DuckDB keeps a copy of the settings in a thread_local object and reads it after it was destroyed, so a
-//! database that is closed then gets the defaults: its files are open, and what is left is its log.
 bool Lookup(duckdb::optional_ptr<duckdb::FileOpener> opener, const char *name, duckdb::Value &value) {
-    if (ThreadEnd::HasBegun()) {
-        return false;
+    if (const auto database = duckdb::FileOpener::TryGetDatabase(opener)) {
+        KeepSettingsReadable(*database);
     }
-    const bool found =
-        duckdb::FileOpener::TryGetCurrentSetting(opener, duckdb::Identifier(name), value) && !value.IsNull();
-    ThreadEnd::Watch();
-    return found;
+    return duckdb::FileOpener::TryGetCurrentSetting(opener, duckdb::Identifier(name), value) &&
+           !value.IsNull();
 }
 
 } // namespace
