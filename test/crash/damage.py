@@ -55,8 +55,10 @@ class Damage:
             self._counts["superblocks damaged"] += 1
 
     def _damage_superblock(self, number: int) -> None:
-        lba = self._draw.choice(self._metadata.copy_lbas(number))
-        self._disk.inject(self._connection, self._draw.choice(("corruption", "read_error")), lba)
+        """Unless a life before has left it damaged: a bit that changes twice is whole again."""
+        fault = self._draw.choice(("corruption", "read_error"))
+        while self._metadata.superblocks()[number] is not None:
+            self._disk.inject(self._connection, fault, self._draw.choice(self._metadata.copy_lbas(number)))
 
     def _repair(self) -> None:
         done = [row for row in findings(self._connection, self._disk, repair=True) if row[1] == "repair"]

@@ -311,6 +311,7 @@ std::shared_ptr<SimulatedMedium> SimulatedMedium::PowerCut(uint64_t events, uint
     }
     SimulatedOptions options = options_;
     options.latency_us = 0;
+    options.seed = seed; // or its faults would fall where this device's have fallen
     auto survivor = std::make_shared<SimulatedMedium>(options);
     survivor->unreadable_ = unreadable_;
     survivor->settled_ = survivor->current_ = survivor->initial_ = std::move(image);
