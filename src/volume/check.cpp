@@ -100,7 +100,7 @@ void ReportSpace(const VolumeImage &image, std::vector<CheckFinding> &findings) 
         used += entry.Units();
     }
     const uint64_t total = image.superblock.data_end - image.superblock.data_start;
-    for (const std::string &problem : image.catalog->Verify()) {
+    for (const std::string &problem : image.catalog->FindProblems()) {
         findings.push_back({Severity::ERROR, "space", problem, ""});
     }
     findings.push_back(
@@ -113,7 +113,7 @@ void ReportSpace(const VolumeImage &image, std::vector<CheckFinding> &findings) 
 // empty log. Superblocks change in no other way, so that what a damaged one may have begun stays invalid.
 void BeginEpoch(BlockIo &io, const VolumeImage &image) {
     MetadataLog log(io, image, [](const std::vector<Extent> &) {});
-    log.Commit(log.Queue({Item(ItemType::VERIFY, 0)}));
+    log.Commit(log.Queue({Item(ItemType::DATA_CHECKSUM, 0)}));
 }
 
 } // namespace

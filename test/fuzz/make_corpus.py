@@ -39,7 +39,7 @@ TEXTS = [
     "duckdb_temp_storage_S32K-0.tmp",
 ]
 
-CREATE, EXTENTS, REMAP, SIZE, TRUNCATE, HOLES, REMOVE, MOVE, VERIFY = range(1, 10)
+CREATE, EXTENTS, REMAP, SIZE, TRUNCATE, HOLES, REMOVE, MOVE, DATA_CHECKSUM = range(1, 10)
 
 
 def item(kind: int, file_id: int, body: bytes, file_kind: int = 0) -> bytes:
@@ -76,7 +76,7 @@ def payloads() -> dict[str, bytes]:
         "remap": database + extents(REMAP, 1, (1, 500, 1)) + item(HOLES, 1, struct.pack("<QQ", 4096, 512)),
         "truncate": database + size(TRUNCATE, 1, 4097, b"x"),
         "move": database + log + named(MOVE, 2, b"a.duckdb", replaced=1) + item(REMOVE, 2, b""),
-        "verify": database + item(VERIFY, 0, struct.pack("<QII", 200 * 4096, 512, 7)),
+        "data-checksum": database + item(DATA_CHECKSUM, 0, struct.pack("<QII", 200 * 4096, 512, 7)),
         "overlap": database + named(CREATE, 3, b"b", file_kind=4) + extents(EXTENTS, 3, (0, 201, 2)),
     }
 

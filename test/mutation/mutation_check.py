@@ -51,7 +51,7 @@ MUTATIONS = (
         "data-flush",
         "the flush of the data before the record that publishes it",
         "log/metadata_log.cpp",
-        "if (group.cached == Cached::UNVERIFIED) {",
+        "if (group.cached == Cached::NOT_CHECKSUMMED) {",
         "if (false) {",
     ),
     Mutation(
@@ -166,11 +166,11 @@ MUTATIONS = (
         "create-first",
         "queueing the creation of a file before anything else about it",
         "file/file_publish.cpp",
-        "    if (AlignDown(tail_.Size(), context_.lba_size) > VERIFY_BYTES_MAX) {\n"
+        "    if (AlignDown(tail_.Size(), context_.lba_size) > CHECKSUMMED_BYTES_MAX) {\n"
         "        DrainTail(); // too much to vouch for: flushed before the record\n"
         "    }\n",
         "    const bool known = published_.exchange(true);\n"
-        "    if (AlignDown(tail_.Size(), context_.lba_size) > VERIFY_BYTES_MAX) {\n"
+        "    if (AlignDown(tail_.Size(), context_.lba_size) > CHECKSUMMED_BYTES_MAX) {\n"
         "        DrainTail();\n"
         "    }\n"
         "    published_ = known;\n",

@@ -102,7 +102,7 @@ class File {
     //! Durable units that were replaced since the last publish: their content lies elsewhere now.
     struct Moved {
         uint64_t units = 0;
-        Verify verify; //!< of a header page: its content, so that it needs no flush of its own
+        DataChecksum checksum; //!< of a header page: its content, so that it needs no flush of its own
     };
 
     //! Room for what a change may add to the file's entry in a snapshot. Made under the gate, before the
@@ -195,7 +195,8 @@ class File {
     //! What the log still refers to and the file does not: where moved units lay, and what was cut off. Free
     //! with the next publish.
     std::vector<Extent> replaced_;
-    //! Data on the target that no flush and no VERIFY covers. Set before anything else tells of that data.
+    //! There is data on the target that no flush and no DATA_CHECKSUM covers. Set before anything else refers
+    //! to that data.
     std::atomic<bool> unflushed_{false};
 
     // What the log has been told, guarded by publish_mutex_ (durable_size_ is also read under the gate).

@@ -12,7 +12,7 @@ namespace rawduck {
 
 namespace {
 //! Appended data up to this length is vouched for by a checksum in the record; more is flushed first.
-constexpr uint64_t VERIFY_BYTES_MAX = 256 * KIB;
+constexpr uint64_t CHECKSUMMED_BYTES_MAX = 256 * KIB;
 } // namespace
 
 void FileContext::FreeTemporary(const std::vector<Extent> &extents) const {
@@ -175,7 +175,7 @@ void File::RequireTail() const {
 // log has taken the items: until then a failure leaves everything to the next
 // publish, and nobody queues anything about a file before the item that creates it.
 uint64_t File::QueuePublish() {
-    if (AlignDown(tail_.Size(), context_.lba_size) > VERIFY_BYTES_MAX) {
+    if (AlignDown(tail_.Size(), context_.lba_size) > CHECKSUMMED_BYTES_MAX) {
         DrainTail(); // too much to vouch for: flushed before the record
     }
     const uint64_t whole = AlignDown(tail_.Size(), context_.lba_size);
@@ -188,7 +188,7 @@ uint64_t File::QueuePublish() {
     std::string tail(tail_.Data() + whole, tail_.Size() - whole);
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
     RemoveHoles(tail_start_, whole); // where the file was cut inside a hole
-    auto cached = AddMoved(items) ? MetadataLog::Cached::VERIFIED : MetadataLog::Cached::NOTHING;
+    auto cached = AddMoved(items) ? MetadataLog::Cached::CHECKSUMMED : MetadataLog::Cached::NOTHING;
     AddExtents(items);
     const bool sized = AddSize(items, tail);
     // What is written behind the size is a hole until it is there, and leaves a long list as it was.
@@ -203,7 +203,7 @@ uint64_t File::QueuePublish() {
     const bool unflushed = unflushed_.exchange(false);
     uint64_t ticket = 0;
     try {
-        cached = unflushed ? MetadataLog::Cached::UNVERIFIED : cached;
+        cached = unflushed ? MetadataLog::Cached::NOT_CHECKSUMMED : cached;
         ticket = context_.log.Queue(std::move(items), replaced_, cached, std::move(writes));
     } catch (...) {
         unflushed_ = unflushed_ || unflushed;
@@ -232,38 +232,39 @@ std::vector<Segment> File::TailWrites(std::vector<Item> &items, uint64_t whole) 
         return {};
     }
     std::vector<Segment> writes = Segments(tail_.Data(), whole, tail_start_);
-    Item verify(ItemType::VERIFY, id_);
+    Item checksums(ItemType::DATA_CHECKSUM, id_);
     for (const Segment &segment : writes) {
         context_.log.BeforeOverwrite(segment.device_offset, segment.length);
-        verify.verify.push_back(Verify{segment.device_offset, static_cast<uint32_t>(segment.length),
-                                       Crc32c(0, segment.data, segment.length)});
+        checksums.checksums.push_back(DataChecksum{segment.device_offset,
+                                                   static_cast<uint32_t>(segment.length),
+                                                   Crc32c(0, segment.data, segment.length)});
     }
-    items.push_back(std::move(verify));
+    items.push_back(std::move(checksums));
     return writes;
 }
 
-// Returns whether there are VERIFY items among what it adds.
+// Returns whether there are DATA_CHECKSUM items among what it adds.
 bool File::AddMoved(std::vector<Item> &items) const {
     if (moved_.empty()) {
         return false;
     }
     Item remap(ItemType::REMAP, id_);
-    Item verify(ItemType::VERIFY, id_);
+    Item checksums(ItemType::DATA_CHECKSUM, id_);
     uint64_t end = 0;
     for (const auto &[unit, moved] : moved_) {
         const std::vector<Extent> pieces = map_.Slice(std::max(unit, end), unit + moved.units);
         remap.extents.insert(remap.extents.end(), pieces.begin(), pieces.end());
         end = std::max(end, unit + moved.units);
-        if (moved.verify.length > 0) {
-            verify.verify.push_back(moved.verify);
+        if (moved.checksum.length > 0) {
+            checksums.checksums.push_back(moved.checksum);
         }
     }
-    const bool verified = !verify.verify.empty();
+    const bool has_checksums = !checksums.checksums.empty();
     items.push_back(std::move(remap));
-    if (verified) {
-        items.push_back(std::move(verify));
+    if (has_checksums) {
+        items.push_back(std::move(checksums));
     }
-    return verified;
+    return has_checksums;
 }
 
 void File::AddExtents(std::vector<Item> &items) const {

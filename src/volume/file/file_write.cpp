@@ -210,8 +210,8 @@ void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Gr
         throw;
     }
     if (offset < HEAD_BYTES && fresh.size() == 1) {
-        moved.verify =
-            Verify{fresh.front().start * UNIT_SIZE, static_cast<uint32_t>(length), Crc32c(0, data, length)};
+        moved.checksum = DataChecksum{fresh.front().start * UNIT_SIZE, static_cast<uint32_t>(length),
+                                      Crc32c(0, data, length)};
     } else {
         unflushed_ = true;
     }
@@ -278,7 +278,7 @@ void File::SwitchTo(const std::vector<Extent> &fresh, const Moved &moved) {
     Moved &entry = place->second;
     replaced_.insert(replaced_.end(), old.begin(), old.end());
     entry.units = std::max(entry.units, moved.units);
-    entry.verify = moved.verify;
+    entry.checksum = moved.checksum;
     // What is covered whole, and its checksum with it, counts no more.
     for (auto covered = moved_.upper_bound(first);
          covered != moved_.end() && covered->first + covered->second.units <= first + moved.units;) {

@@ -87,8 +87,8 @@ void AppendBody(std::string &out, const Item &item) {
     case ItemType::HOLES:
         AppendRaw(out, item.holes.data(), item.holes.size());
         break;
-    case ItemType::VERIFY:
-        AppendRaw(out, item.verify.data(), item.verify.size());
+    case ItemType::DATA_CHECKSUM:
+        AppendRaw(out, item.checksums.data(), item.checksums.size());
         break;
     case ItemType::REMOVE:
         break;
@@ -122,8 +122,8 @@ bool ParseBody(const char *body, size_t length, Item &item) {
         return TakeArray(body, length, item.extents);
     case ItemType::HOLES:
         return TakeArray(body, length, item.holes);
-    case ItemType::VERIFY:
-        return TakeArray(body, length, item.verify);
+    case ItemType::DATA_CHECKSUM:
+        return TakeArray(body, length, item.checksums);
     case ItemType::REMOVE:
         return length == 0;
     }
@@ -167,8 +167,8 @@ uint64_t ItemBytes(const Item &item) {
     case ItemType::HOLES:
         bytes += sizeof(Hole) * item.holes.size();
         break;
-    case ItemType::VERIFY:
-        bytes += sizeof(Verify) * item.verify.size();
+    case ItemType::DATA_CHECKSUM:
+        bytes += sizeof(DataChecksum) * item.checksums.size();
         break;
     case ItemType::REMOVE:
         break;

@@ -37,23 +37,23 @@ inline bool operator==(const Hole &a, const Hole &b) {
 
 //! Bytes on the target (outside the metadata) that must have this checksum for the record to count: they were
 //! written together with it, under the same flush.
-struct Verify {
+struct DataChecksum {
     uint64_t device_offset = 0;
     uint32_t length = 0;
     uint32_t crc = 0;
 };
-static_assert(sizeof(Verify) == 16, "layout is part of the format");
+static_assert(sizeof(DataChecksum) == 16, "layout is part of the format");
 
 enum class ItemType : uint16_t {
-    CREATE = 1,   //!< file_id, kind, created_us, name
-    EXTENTS = 2,  //!< file_id, extents that continue the file's coverage
-    REMAP = 3,    //!< file_id, extents (units each 1) that replace the mapping of those file units
-    SIZE = 4,     //!< file_id, size, modified_us, tail: the bytes of the partial last LBA
-    TRUNCATE = 5, //!< as SIZE, and everything beyond is given up
-    HOLES = 6,    //!< file_id, all holes of the file: replaces the list
-    REMOVE = 7,   //!< file_id
-    MOVE = 8,     //!< file_id, name, replaced_id: the file that had the name (0: none), which is removed
-    VERIFY = 9    //!< ranges, see Verify
+    CREATE = 1,       //!< file_id, kind, created_us, name
+    EXTENTS = 2,      //!< file_id, extents that continue the file's coverage
+    REMAP = 3,        //!< file_id, extents (units each 1) that replace the mapping of those file units
+    SIZE = 4,         //!< file_id, size, modified_us, tail: the bytes of the partial last LBA
+    TRUNCATE = 5,     //!< as SIZE, and everything beyond is given up
+    HOLES = 6,        //!< file_id, all holes of the file: replaces the list
+    REMOVE = 7,       //!< file_id
+    MOVE = 8,         //!< file_id, name, replaced_id: the file that had the name (0: none), which is removed
+    DATA_CHECKSUM = 9 //!< ranges, see DataChecksum
 };
 
 //! One item, decoded. Which fields count is said at ItemType.
@@ -71,7 +71,7 @@ struct Item {
     std::string tail;
     std::vector<Extent> extents;
     std::vector<Hole> holes;
-    std::vector<Verify> verify;
+    std::vector<DataChecksum> checksums;
 };
 
 //! 64 bytes at the start of each record.

@@ -101,7 +101,7 @@ uint64_t Catalog::EncodedBytes(const CatalogEntry &entry) {
 }
 
 bool Catalog::Apply(const Item &item, std::string &problem) {
-    if (item.type == ItemType::VERIFY) {
+    if (item.type == ItemType::DATA_CHECKSUM) {
         return true;
     }
     if (item.type == ItemType::CREATE) {
@@ -271,7 +271,7 @@ std::string Catalog::Snapshot() const {
     return out;
 }
 
-std::vector<std::string> Catalog::Verify() const {
+std::vector<std::string> Catalog::FindProblems() const {
     std::vector<std::string> problems;
     std::set<std::string> names;
     std::vector<std::pair<Extent, const CatalogEntry *>> used;

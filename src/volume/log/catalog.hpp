@@ -44,7 +44,7 @@ class Catalog {
     uint64_t SnapshotBytes() const { return snapshot_bytes_; }
 
     //! Sizes match extents and tails, no two names are equal, no two extents overlap. Empty when all is well.
-    std::vector<std::string> Verify() const;
+    std::vector<std::string> FindProblems() const;
 
     const std::map<uint64_t, CatalogEntry> &Entries() const { return entries_; }
 

@@ -58,7 +58,7 @@ DataState ExamineData(BlockIo &io, const Superblock &sb, const std::vector<Item>
                       UnreadableLbas &unreadable) {
     const uint64_t data_end = sb.data_end * UNIT_SIZE;
     for (const Item &item : items) {
-        for (const Verify &range : item.verify) {
+        for (const DataChecksum &range : item.checksums) {
             const bool sane =
                 IsAligned(range.device_offset, sb.lba_size) && IsAligned(range.length, sb.lba_size) &&
                 range.device_offset >= sb.data_start * UNIT_SIZE && range.length <= RECORD_BYTES_MAX &&
@@ -196,7 +196,8 @@ class LogReplay {
         const DataState state = ExamineData(io_, sb_, previous_, unreadable);
         if (state == DataState::WHOLE && AcceptPrevious()) {
             for (const Item &item : previous_) {
-                image_.last_verify.insert(image_.last_verify.end(), item.verify.begin(), item.verify.end());
+                image_.last_checksums.insert(image_.last_checksums.end(), item.checksums.begin(),
+                                             item.checksums.end());
             }
         }
         image_.torn_tail = state == DataState::TORN;
@@ -230,7 +231,7 @@ VolumeImage LoadVolumeImage(BlockIo &io, const std::string &target_name) {
     }
     LoadSnapshot(io, target_name, image);
     LogReplay(io, image).Run();
-    const std::vector<std::string> problems = image.catalog->Verify();
+    const std::vector<std::string> problems = image.catalog->FindProblems();
     if (!problems.empty() && image.damage.empty()) {
         image.damage = problems.front();
     }

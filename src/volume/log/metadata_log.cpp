@@ -41,7 +41,7 @@ MetadataLog::MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction fre
     : io_(io), superblock_(image.superblock), catalog_(std::make_unique<Catalog>(*image.catalog)),
       free_extents_(std::move(free_extents)), spare_superblock_(1 - image.superblock_copy),
       superblocks_agree_(image.copies_agree), position_(image.log_bytes), epoch_(superblock_.epoch),
-      has_verify_(!image.last_verify.empty()), last_verify_(image.last_verify) {}
+      has_checksums_(!image.last_checksums.empty()), last_checksums_(image.last_checksums) {}
 
 uint64_t MetadataLog::Queue(std::vector<Item> items, std::vector<Extent> freed, Cached cached,
                             std::vector<Segment> writes) {
@@ -144,7 +144,7 @@ void MetadataLog::Write(Group &group) {
             io_.Execute({Opcode::WRITE, false, group.writes});
         }
         StartEpoch();
-        RememberVerify({});
+        RememberChecksums({});
     }
 }
 
@@ -157,15 +157,15 @@ void MetadataLog::WriteRecord(const std::string &payload, const Group &group) {
     std::vector<Segment> writes = group.writes;
     writes.push_back(
         {LogStart(superblock_) + position_, buffer.Data(), buffer.Size(), PlacementClass::METADATA});
-    std::vector<Verify> verify;
+    std::vector<DataChecksum> checksums;
     for (const Item &item : group.items) {
-        verify.insert(verify.end(), item.verify.begin(), item.verify.end());
+        checksums.insert(checksums.end(), item.checksums.begin(), item.checksums.end());
     }
     // Data that nobody vouches for has to be durable before the record that publishes it.
-    if (group.cached == Cached::UNVERIFIED) {
+    if (group.cached == Cached::NOT_CHECKSUMMED) {
         io_.Flush();
     }
-    WriteDurably(std::move(writes), group.cached == Cached::VERIFIED);
+    WriteDurably(std::move(writes), group.cached == Cached::CHECKSUMMED);
     // Nothing behind this throws: a record that is durable is not written again.
     position_ += record.size();
     RAWDUCK_INVARIANT(IsAligned(position_, superblock_.lba_size) &&
@@ -173,7 +173,7 @@ void MetadataLog::WriteRecord(const std::string &payload, const Group &group) {
                       "records lie back to back and inside the log");
     log_bytes_ = position_;
     log_records_++;
-    RememberVerify(std::move(verify));
+    RememberChecksums(std::move(checksums));
 }
 
 // All in flight together, and durable on return. A few small writes carry FUA: they
@@ -231,7 +231,7 @@ Superblock MetadataLog::WriteSnapshot() {
         next.epoch += superblocks_agree_ ? 0 : 1;
         next.generation += superblocks_agree_ ? 0 : 1;
     }
-    RAWDUCK_SLOW_INVARIANT(catalog_->Verify().empty(), "no two files share a name or space");
+    RAWDUCK_SLOW_INVARIANT(catalog_->FindProblems().empty(), "no two files share a name or space");
     next.active_area ^= 1;
     next.epoch++;
     next.generation++;
@@ -268,26 +268,26 @@ void MetadataLog::ApplyToCatalog(Group &group) {
     }
 }
 
-void MetadataLog::RememberVerify(std::vector<Verify> verify) {
-    std::lock_guard<std::mutex> guard(verify_mutex_);
-    last_verify_.swap(verify);
-    has_verify_ = !last_verify_.empty();
+void MetadataLog::RememberChecksums(std::vector<DataChecksum> checksums) {
+    std::lock_guard<std::mutex> guard(checksums_mutex_);
+    last_checksums_.swap(checksums);
+    has_checksums_ = !last_checksums_.empty();
 }
 
 void MetadataLog::BeforeOverwrite(uint64_t device_offset, uint64_t length) {
-    if (!has_verify_.load(std::memory_order_acquire)) {
+    if (!has_checksums_.load(std::memory_order_acquire)) {
         return;
     }
     bool covered = false;
     {
-        std::lock_guard<std::mutex> guard(verify_mutex_);
-        for (const Verify &range : last_verify_) {
+        std::lock_guard<std::mutex> guard(checksums_mutex_);
+        for (const DataChecksum &range : last_checksums_) {
             covered = covered || (device_offset < range.device_offset + range.length &&
                                   range.device_offset < device_offset + length);
         }
     }
     if (covered) {
-        Commit(Queue({Item(ItemType::VERIFY, 0)}));
+        Commit(Queue({Item(ItemType::DATA_CHECKSUM, 0)}));
     }
 }
 

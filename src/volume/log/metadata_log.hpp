@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //!  - One record is in flight at a time, and it is durable before the next one is written.
-//!  - Data that a record publishes is durable before the record is written, or covered by a VERIFY item and
-//!    in flight together with it.
+//!  - Data that a record publishes is durable before the record is written, or covered by a DATA_CHECKSUM item
+//!    and in flight together with it.
 //!  - The first record of a mount starts a new epoch: a snapshot in the other metadata area.
 //!  - Freed space is handed back only when the record that frees it is durable.
 //!  - A failed write or flush poisons the log for good. Want
@@ -37,15 +37,15 @@ class MetadataLog {
     //! What the items publish that was written before and may still lie in the device's cache.
     enum class Cached {
         NOTHING,
-        VERIFIED,  //!< covered by VERIFY items: one flush behind the record is enough
-        UNVERIFIED //!< flushed before the record
+        CHECKSUMMED,    //!< covered by DATA_CHECKSUM items: one flush behind the record is enough
+        NOT_CHECKSUMMED //!< flushed before the record
     };
 
     //! Adds items to the pending record and returns the ticket to commit. `freed` becomes free with the
-    //! record. `writes`: data that VERIFY items cover, not written yet; it goes out together with the record,
-    //! from the caller's memory, which stays as it is until Commit has returned or thrown. Room for what the
-    //! items add to a snapshot has been taken before (MetadataRoom). When it throws (POISONED, or memory is
-    //! out), nothing was queued.
+    //! record. `writes`: data that DATA_CHECKSUM items cover and that is not written yet; it is written together
+    //! with the record, from the caller's memory, which must not change until Commit has returned or thrown.
+    //! Room for what the items add to a snapshot has been reserved before (MetadataRoom). When it throws
+    //! (POISONED, or memory is out), nothing was queued.
     uint64_t Queue(std::vector<Item> items, std::vector<Extent> freed = {}, Cached cached = Cached::NOTHING,
                    std::vector<Segment> writes = {});
 
@@ -53,8 +53,8 @@ class MetadataLog {
     //! is not durable yet, and the next Commit of anybody writes it, `writes` from the same memory.
     void Commit(uint64_t ticket);
 
-    //! Call before bytes on the target are overwritten or discarded: a record whose VERIFY items cover them
-    //! must have a successor first, or the next mount would take the new bytes for a torn write.
+    //! Call before bytes on the target are overwritten or discarded: a record whose DATA_CHECKSUM items cover
+    //! them must have a successor first, or the next mount would take the new bytes for a torn write.
     void BeforeOverwrite(uint64_t device_offset, uint64_t length);
 
     //! Whether what lies on the target is what this mount has found or written. Only while nobody writes.
@@ -85,7 +85,7 @@ class MetadataLog {
     Superblock WriteSnapshot();
     void WriteSuperblock(int copy);
     void ApplyToCatalog(Group &group);
-    void RememberVerify(std::vector<Verify> verify);
+    void RememberChecksums(std::vector<DataChecksum> checksums);
     void ThrowIfPoisoned() const;
 
     BlockIo &io_;
@@ -111,9 +111,9 @@ class MetadataLog {
     std::string poisoned_;
     std::atomic<uint64_t> epoch_{0}, log_bytes_{0}, log_records_{0};
 
-    std::mutex verify_mutex_;
-    std::atomic<bool> has_verify_{false};
-    std::vector<Verify> last_verify_; //!< of the last record
+    std::mutex checksums_mutex_;
+    std::atomic<bool> has_checksums_{false};
+    std::vector<DataChecksum> last_checksums_; //!< of the last record
 };
 
 } // namespace rawduck

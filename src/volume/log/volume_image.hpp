@@ -25,7 +25,7 @@ struct VolumeImage {
     std::unique_ptr<Catalog> catalog;
     uint64_t log_bytes = 0; //!< of whole records
     uint64_t log_records = 0;
-    std::vector<Verify> last_verify; //!< what the last record vouches for
+    std::vector<DataChecksum> last_checksums; //!< what the last record vouches for
     bool torn_tail = false; //!< an unfinished record lies behind the last whole one: normal after a crash
     //! What cannot be read, or does not verify, although it may have been
     //! durable once. Empty on a healthy volume. The catalog then holds the state

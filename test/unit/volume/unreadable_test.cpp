@@ -78,14 +78,15 @@ TEST_F(UnreadableTest, DataOfARecordThatIsTorn) {
             const std::unique_ptr<BlockIo> io = OpenIo();
             const VolumeImage image = LoadVolumeImage(*io, target.name);
             MetadataLog log(*io, image, [](const std::vector<Extent> &) {});
-            Item verify(ItemType::VERIFY, 0);
+            Item checksums(ItemType::DATA_CHECKSUM, 0);
             std::vector<char> page(data.begin(), data.begin() + UNIT_SIZE);
             for (const uint64_t offset : {first, second}) {
-                verify.verify.push_back(Verify{offset, UNIT_SIZE, Crc32c(0, page.data(), page.size())});
+                checksums.checksums.push_back(
+                    DataChecksum{offset, UNIT_SIZE, Crc32c(0, page.data(), page.size())});
                 io->Write(offset, page.data(), page.size());
             }
-            log.Commit(log.Queue({Item(ItemType::VERIFY, 0)}));
-            log.Commit(log.Queue({verify}, {}, MetadataLog::Cached::VERIFIED));
+            log.Commit(log.Queue({Item(ItemType::DATA_CHECKSUM, 0)}));
+            log.Commit(log.Queue({checksums}, {}, MetadataLog::Cached::CHECKSUMMED));
         }
         MakeUnreadable(first);
         if (torn) {

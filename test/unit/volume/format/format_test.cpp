@@ -70,7 +70,7 @@ std::vector<Item> SampleItems() {
     items[5].holes = {{512, 1024}};
     items[7].name = "b.wal";
     items[7].replaced_id = 55;
-    items[8].verify = {{4096, 512, 0xABCD}};
+    items[8].checksums = {{4096, 512, 0xABCD}};
     return items;
 }
 
