@@ -31,7 +31,7 @@ double MsSince(std::chrono::steady_clock::time_point begin) {
 //! own. Returns the milliseconds of each write with its allocation, sync and record.
 double FillMsPerExtent(const std::string &target, const Shape &shape) {
     VolumePin volume = PinVolume(target, MountOptions());
-    const std::string unit(UNIT_SIZE, 'x');
+    const std::string unit(ALLOCATION_UNIT_BYTES, 'x');
     OpenMode mode;
     mode.write = mode.create = true;
     mode.kind = FileKind::DATABASE;
@@ -39,7 +39,7 @@ double FillMsPerExtent(const std::string &target, const Shape &shape) {
     for (uint64_t round = 0; round < shape.extents_per_file; round++) {
         for (uint64_t i = 0; i < shape.files; i++) {
             auto file = volume->Open("directory/file" + std::to_string(i) + ".duckdb", mode);
-            file->Write(unit.data(), unit.size(), round * UNIT_SIZE);
+            file->Write(unit.data(), unit.size(), round * ALLOCATION_UNIT_BYTES);
             file->Close();
         }
     }
@@ -59,14 +59,14 @@ double MedianMountMs(const std::string &target) {
 double LookupNs(uint64_t extents) {
     ExtentMap map;
     for (uint64_t i = 0; i < extents; i++) {
-        map.Append(Unit{i * 600}, 256);
+        map.Append(AllocationUnit{i * 600}, 256);
     }
     std::mt19937_64 random(1);
     uint64_t sum = 0, contiguous = 0;
     constexpr int LOOKUPS = 2000000;
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < LOOKUPS; i++) {
-        sum += map.Locate(random() % (extents * 256) * UNIT_SIZE, contiguous);
+        sum += map.Locate(random() % (extents * 256) * ALLOCATION_UNIT_BYTES, contiguous);
     }
     const double ns = MsSince(begin) * 1e6 / LOOKUPS;
     return sum == 0 ? 0 : ns; // the sum is used, so that the loop stays
@@ -109,10 +109,10 @@ void PrintFragmented() {
         printf("\n%12s %12s %14s %12s %14s\n", "extents", "write 4K us", "write 256K us", "read 4K us",
                "read 256K us");
         for (const int overwrites : {0, 10000, 100000}) {
-            PieceUs(*file, random, UNIT_SIZE, overwrites, true);
+            PieceUs(*file, random, ALLOCATION_UNIT_BYTES, overwrites, true);
             const size_t extents = file->Info().extents.size();
-            const double write_unit = PieceUs(*file, random, UNIT_SIZE, 1000, true);
-            const double read_unit = PieceUs(*file, random, UNIT_SIZE, 1000, false);
+            const double write_unit = PieceUs(*file, random, ALLOCATION_UNIT_BYTES, 1000, true);
+            const double read_unit = PieceUs(*file, random, ALLOCATION_UNIT_BYTES, 1000, false);
             const double read_block = PieceUs(*file, random, 256 * KIB, 1000, false);
             const double write_block = PieceUs(*file, random, 256 * KIB, 100, true);
             printf("%12zu %12.1f %14.1f %12.1f %14.1f\n", extents, write_unit, write_block, read_unit,

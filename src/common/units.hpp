@@ -9,21 +9,25 @@ constexpr uint64_t KIB = 1024;
 constexpr uint64_t MIB = 1024 * KIB;
 constexpr uint64_t GIB = 1024 * MIB;
 
-//! Space is allocated in units of 4096 bytes, whatever the LBA size (512 or 4096) of the target.
-constexpr uint64_t UNIT_SIZE = 4096;
+//! A page of memory. Buffers that start at a multiple of it can be transferred to and from every device.
+constexpr uint64_t PAGE_BYTES = 4096;
 
-//! Index of an allocation unit on the target: byte offset / UNIT_SIZE. A strong type, so that it is never
-//! mistaken for a byte offset or an LBA.
-enum class Unit : uint64_t {};
+//! Space is allocated in units of 4096 bytes, whatever the LBA size (512 or 4096) of the target. Elsewhere,
+//! names that end in `units` count allocation units.
+constexpr uint64_t ALLOCATION_UNIT_BYTES = 4096;
 
-constexpr uint64_t Index(Unit unit) {
+//! Number of an allocation unit on the target: byte offset / ALLOCATION_UNIT_BYTES. A strong type, so that it
+//! is never mistaken for a byte offset or an LBA.
+enum class AllocationUnit : uint64_t {};
+
+constexpr uint64_t Index(AllocationUnit unit) {
     return static_cast<uint64_t>(unit);
 }
-constexpr uint64_t ToBytes(Unit unit) {
-    return static_cast<uint64_t>(unit) * UNIT_SIZE;
+constexpr uint64_t ToBytes(AllocationUnit unit) {
+    return static_cast<uint64_t>(unit) * ALLOCATION_UNIT_BYTES;
 }
-constexpr Unit operator+(Unit unit, uint64_t units) {
-    return static_cast<Unit>(static_cast<uint64_t>(unit) + units);
+constexpr AllocationUnit operator+(AllocationUnit unit, uint64_t units) {
+    return static_cast<AllocationUnit>(static_cast<uint64_t>(unit) + units);
 }
 
 //! Placement identifier of a write (NVMe flexible data placement); NONE leaves the choice to the device.

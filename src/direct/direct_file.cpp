@@ -21,9 +21,6 @@
 namespace rawduck {
 namespace {
 
-//! A multiple of every LBA size and the size of a page of the page cache: see direct_file.hpp.
-constexpr uint64_t PAGE = UNIT_SIZE;
-
 std::string DirectoryOf(const std::string &path) {
     const size_t slash = path.rfind('/');
     return slash == std::string::npos ? "." : path.substr(0, slash == 0 ? 1 : slash);
@@ -202,7 +199,7 @@ uint64_t DirectFile::Read(void *data, uint64_t length, uint64_t offset) {
         return 0;
     }
     length = std::min(length, size - offset);
-    const bool whole_pages = AlignUp(offset, PAGE) + PAGE <= offset + length;
+    const bool whole_pages = AlignUp(offset, PAGE_BYTES) + PAGE_BYTES <= offset + length;
     if (whole_pages && options_.kind != FileKind::WAL) {
         ReadPages(static_cast<char *>(data), length, offset, size);
     } else {
@@ -213,27 +210,27 @@ uint64_t DirectFile::Read(void *data, uint64_t length, uint64_t offset) {
 
 void DirectFile::ReadPages(char *data, uint64_t length, uint64_t offset, uint64_t size) {
     const uint64_t end = offset + length;
-    const uint64_t first = AlignUp(offset, PAGE), last = AlignDown(end, PAGE);
+    const uint64_t first = AlignUp(offset, PAGE_BYTES), last = AlignDown(end, PAGE_BYTES);
     // Pages that are wanted in part are read whole beside the others, in the same batch of commands.
-    AlignedBuffer edges(2 * PAGE);
+    AlignedBuffer edges(2 * PAGE_BYTES);
     Request request;
     request.opcode = Opcode::READ;
     // Without a lock others may write to it.
     request.reread = options_.kind == FileKind::DATABASE && options_.lock != OpenMode::Lock::NONE;
     if (offset < first) {
-        request.segments.push_back({first - PAGE, edges.Data(), PAGE});
+        request.segments.push_back({first - PAGE_BYTES, edges.Data(), PAGE_BYTES});
     }
     request.segments.push_back({first, data + (first - offset), last - first});
-    const bool tail_is_whole = last < end && last + PAGE <= size;
+    const bool tail_is_whole = last < end && last + PAGE_BYTES <= size;
     if (tail_is_whole) {
-        request.segments.push_back({last, edges.Data() + PAGE, PAGE});
+        request.segments.push_back({last, edges.Data() + PAGE_BYTES, PAGE_BYTES});
     }
     Direct().Execute(request);
     if (offset < first) {
-        memcpy(data, edges.Data() + (PAGE - (first - offset)), first - offset);
+        memcpy(data, edges.Data() + (PAGE_BYTES - (first - offset)), first - offset);
     }
     if (tail_is_whole) {
-        memcpy(data + (last - offset), edges.Data() + PAGE, end - last);
+        memcpy(data + (last - offset), edges.Data() + PAGE_BYTES, end - last);
     } else if (last < end) {
         BufferedRead(data + (last - offset), end - last, last);
     }
@@ -243,7 +240,7 @@ void DirectFile::Write(const void *data, uint64_t length, uint64_t offset) {
     CheckWritable();
     auto bytes = static_cast<const char *>(data);
     const uint64_t end = offset + length;
-    const uint64_t first = AlignUp(offset, PAGE), last = AlignDown(end, PAGE);
+    const uint64_t first = AlignUp(offset, PAGE_BYTES), last = AlignDown(end, PAGE_BYTES);
     if (first >= last || options_.kind == FileKind::WAL) {
         BufferedWrite(bytes, length, offset);
         return;

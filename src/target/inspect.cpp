@@ -118,7 +118,7 @@ void UseIdentify(const Target &target, const std::string &directory, const NvmeI
     }
     // Memory that starts within a page touches one page more than its length.
     if (uint64_t segments = SysfsUint32(queue + "max_segments")) {
-        limit = std::min(limit, std::max<uint64_t>(segments - 1, 1) * UNIT_SIZE);
+        limit = std::min(limit, std::max<uint64_t>(segments - 1, 1) * PAGE_BYTES);
     }
     info.max_passthrough_bytes = std::min(limit, NVME_MAX_LBAS * nvme.lba_size);
     if (nvme.deallocate) {
@@ -248,10 +248,10 @@ TargetInfo InspectTarget(const Target &target) {
     if (is_file) {
         // What a file calls its LBA is the least unit of direct I/O, and the format knows only 512 and 4096.
         uint32_t unit = direct.offset != 0 ? direct.offset : info.lba_size;
-        info.lba_size = unit <= 512 ? 512 : unit <= UNIT_SIZE ? UNIT_SIZE : unit;
+        info.lba_size = unit <= 512 ? 512 : unit <= ALLOCATION_UNIT_BYTES ? ALLOCATION_UNIT_BYTES : unit;
         info.physical_block_size = std::max(info.physical_block_size, info.lba_size);
     }
-    if (info.lba_size != 512 && info.lba_size != UNIT_SIZE) {
+    if (info.lba_size != 512 && info.lba_size != ALLOCATION_UNIT_BYTES) {
         throw Error(ErrorCode::UNSUPPORTED, target.name + ": its logical block size is " +
                                                 std::to_string(info.lba_size) +
                                                 " bytes; only 512 and 4096 are supported");

@@ -70,9 +70,10 @@ void ReportLog(const VolumeImage &image, std::vector<CheckFinding> &findings) {
 //! Of a database file's first page, which starts with DuckDB's main header: "DUCK" behind the page's
 //! checksum. Empty when all is well.
 std::string HeaderProblem(BlockIo &io, const CatalogEntry &entry) {
-    char page[UNIT_SIZE];
+    char page[ALLOCATION_UNIT_BYTES];
     UnreadableLbas unreadable;
-    ReadAround(io, entry.extents.front().start * UNIT_SIZE, page, UNIT_SIZE, unreadable);
+    ReadAround(io, entry.extents.front().start * ALLOCATION_UNIT_BYTES, page, ALLOCATION_UNIT_BYTES,
+               unreadable);
     if (!unreadable.empty()) {
         return "its first page cannot be read: " + unreadable.begin()->second;
     }
@@ -84,7 +85,7 @@ void ReportFiles(BlockIo &io, const VolumeImage &image, std::vector<CheckFinding
         if (entry.kind == FileKind::DIRECTORY) {
             continue;
         }
-        const bool is_database = entry.kind == FileKind::DATABASE && entry.size >= UNIT_SIZE;
+        const bool is_database = entry.kind == FileKind::DATABASE && entry.size >= ALLOCATION_UNIT_BYTES;
         const std::string problem = is_database ? HeaderProblem(io, entry) : "";
         findings.push_back({problem.empty() ? Severity::OK : Severity::ERROR, "file " + entry.name,
                             problem.empty()
@@ -103,10 +104,10 @@ void ReportSpace(const VolumeImage &image, std::vector<CheckFinding> &findings) 
     for (const std::string &problem : image.catalog->FindProblems()) {
         findings.push_back({Severity::ERROR, "space", problem, ""});
     }
-    findings.push_back(
-        {Severity::OK, "space",
-         std::to_string(used * UNIT_SIZE) + " of " + std::to_string(total * UNIT_SIZE) + " bytes in use",
-         ""});
+    findings.push_back({Severity::OK, "space",
+                        std::to_string(used * ALLOCATION_UNIT_BYTES) + " of " +
+                            std::to_string(total * ALLOCATION_UNIT_BYTES) + " bytes in use",
+                        ""});
 }
 
 // As a mount that writes would: everything that is written is a new epoch, with the state as it is and an

@@ -66,8 +66,8 @@ class PreparedFile {
             ThrowNoRoom(size_bytes, failed);
         }
     }
-    //! `fd` is the file, locked. Until then others may have made it their own: it is not ours to remove when it
-    //! holds anything.
+    //! `fd` is the file, locked. Until then others may have made it their own: it is not ours to remove when
+    //! it holds anything.
     void Locked(int fd) {
         struct stat status;
         created_ = created_ && fstat(fd, &status) == 0 && status.st_size == 0;
@@ -118,24 +118,24 @@ void RefuseOccupied(const Target &target, bool force) {
                                : ". Release it first; --force does not override this"));
 }
 
-void WriteUnit(BlockIo &io, uint64_t unit, const void *content) {
-    AlignedBuffer buffer(UNIT_SIZE);
-    memcpy(buffer.Data(), content, UNIT_SIZE);
-    io.Write(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE, PlacementClass::METADATA);
+void WriteAllocationUnit(BlockIo &io, uint64_t unit, const void *content) {
+    AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
+    memcpy(buffer.Data(), content, ALLOCATION_UNIT_BYTES);
+    io.Write(unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA);
 }
 
 //! False when it cannot be read.
-bool ReadUnit(BlockIo &io, uint64_t unit, Superblock *content) {
-    AlignedBuffer buffer(UNIT_SIZE);
+bool ReadAllocationUnit(BlockIo &io, uint64_t unit, Superblock *content) {
+    AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
     try {
-        io.Read(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE);
+        io.Read(unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES);
     } catch (const Error &error) {
         if (error.Code() != ErrorCode::IO) {
             throw;
         }
         return false;
     }
-    memcpy(content, buffer.Data(), UNIT_SIZE);
+    memcpy(content, buffer.Data(), ALLOCATION_UNIT_BYTES);
     return true;
 }
 
@@ -206,7 +206,8 @@ uint32_t ChooseLbaSize(const Target &target, const FormatOptions &options, uint3
 //! What lies behind a volume that is smaller than its file was.
 void ShortenFile(const Target &target, int fd, uint64_t size_bytes) {
     struct stat status;
-    if (fstat(fd, &status) == 0 && static_cast<uint64_t>(status.st_size) >= size_bytes + UNIT_SIZE &&
+    if (fstat(fd, &status) == 0 &&
+        static_cast<uint64_t>(status.st_size) >= size_bytes + ALLOCATION_UNIT_BYTES &&
         ftruncate(fd, static_cast<off_t>(size_bytes)) != 0) {
         throw Error(ErrorCode::IO, target.name +
                                        ": the volume is there, but its file could not be shortened to " +
@@ -229,9 +230,9 @@ void WriteMetadataAreas(BlockIo &io, const Superblock &layout) {
     AlignedBuffer zeros;
     zeros.AppendZeros(ZEROS_BYTES);
     for (const uint64_t start : layout.metadata_start) {
-        const uint64_t bytes = layout.metadata_units * UNIT_SIZE;
+        const uint64_t bytes = layout.metadata_units * ALLOCATION_UNIT_BYTES;
         for (uint64_t done = 0; done < bytes; done += ZEROS_BYTES) {
-            io.Write(start * UNIT_SIZE + done, zeros.Data(), std::min(ZEROS_BYTES, bytes - done),
+            io.Write(start * ALLOCATION_UNIT_BYTES + done, zeros.Data(), std::min(ZEROS_BYTES, bytes - done),
                      PlacementClass::METADATA);
         }
     }
@@ -242,10 +243,10 @@ void WriteMetadataAreas(BlockIo &io, const Superblock &layout) {
 //! mount would look for it: at the end of the new volume, of the old one, and of the target.
 std::set<uint64_t> PlacesOfSuperblocks(BlockIo &io, const Superblock &fresh) {
     const uint64_t capacity = io.Caps().capacity_bytes;
-    std::set<uint64_t> places = {fresh.capacity_units - 1, capacity / UNIT_SIZE - 1};
+    std::set<uint64_t> places = {fresh.capacity_units - 1, capacity / ALLOCATION_UNIT_BYTES - 1};
     Superblock old;
     bool unsupported = false;
-    if (ReadUnit(io, 0, &old) && ExamineSuperblock(old, capacity, unsupported).empty()) {
+    if (ReadAllocationUnit(io, 0, &old) && ExamineSuperblock(old, capacity, unsupported).empty()) {
         places.insert(old.capacity_units - 1);
     }
     return places;
@@ -255,13 +256,13 @@ std::set<uint64_t> PlacesOfSuperblocks(BlockIo &io, const Superblock &fresh) {
 //! alone, because it goes on to exist if this is interrupted. Nothing of it can be chosen once that is gone,
 //! whatever length the target has then.
 void WipeSuperblocks(BlockIo &io, const Superblock &fresh) {
-    const char zeros[UNIT_SIZE] = {};
-    const uint64_t end = io.Caps().capacity_bytes / UNIT_SIZE - 1; // holds no file of any volume
+    const char zeros[ALLOCATION_UNIT_BYTES] = {};
+    const uint64_t end = io.Caps().capacity_bytes / ALLOCATION_UNIT_BYTES - 1; // holds no file of any volume
     for (const uint64_t place : PlacesOfSuperblocks(io, fresh)) {
         Superblock found;
-        if (place == end || !ReadUnit(io, place, &found) ||
+        if (place == end || !ReadAllocationUnit(io, place, &found) ||
             memcmp(found.magic, SUPERBLOCK_MAGIC, sizeof(SUPERBLOCK_MAGIC)) == 0) {
-            WriteUnit(io, place, zeros);
+            WriteAllocationUnit(io, place, zeros);
         }
     }
     io.Flush();
@@ -270,10 +271,10 @@ void WipeSuperblocks(BlockIo &io, const Superblock &fresh) {
 //! With the first of them the target is the new, empty volume, and what it was is gone. With the second it
 //! outlives damage to the first.
 void WriteSuperblocks(BlockIo &io, const Superblock &sb, const std::function<void()> &between) {
-    WriteUnit(io, 0, &sb);
+    WriteAllocationUnit(io, 0, &sb);
     io.Flush();
     between();
-    WriteUnit(io, sb.capacity_units - 1, &sb);
+    WriteAllocationUnit(io, sb.capacity_units - 1, &sb);
     io.Flush();
 }
 
@@ -281,7 +282,7 @@ void WriteSuperblocks(BlockIo &io, const Superblock &sb, const std::function<voi
 
 uint32_t DefaultLbaSize(TargetKind kind, uint32_t device_lba, uint32_t physical_block_size) {
     const bool any = kind == TargetKind::REGULAR_FILE || kind == TargetKind::MEMORY;
-    return any || physical_block_size >= UNIT_SIZE ? UNIT_SIZE : device_lba;
+    return any || physical_block_size >= ALLOCATION_UNIT_BYTES ? ALLOCATION_UNIT_BYTES : device_lba;
 }
 
 void Volume::FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size,
@@ -326,7 +327,7 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
         file->Locked(lock.DescriptorOf(target));
     }
     RefuseOccupied(target, options.force);
-    const uint64_t size_bytes = AlignDown(options.size_bytes, UNIT_SIZE);
+    const uint64_t size_bytes = AlignDown(options.size_bytes, ALLOCATION_UNIT_BYTES);
     if (is_file && size_bytes != 0) {
         const TargetInfo info = InspectTarget(target);
         RequireWritable(target, info.read_only);

@@ -247,11 +247,11 @@ VolumeInfo Volume::Info() const {
     info.lba_size = sb.lba_size;
     info.queue_depth = std::min(state_->queue_depth, caps.max_queue_depth);
     info.memory_alignment = caps.memory_alignment;
-    info.capacity_bytes = sb.capacity_units * UNIT_SIZE;
-    info.free_bytes = state_->space.FreeUnits() * UNIT_SIZE;
-    info.used_bytes = state_->space.TotalUnits() * UNIT_SIZE - info.free_bytes;
-    info.metadata_bytes = 2 * sb.metadata_units * UNIT_SIZE;
-    info.largest_free_extent_bytes = state_->space.LargestFree() * UNIT_SIZE;
+    info.capacity_bytes = sb.capacity_units * ALLOCATION_UNIT_BYTES;
+    info.free_bytes = state_->space.FreeUnits() * ALLOCATION_UNIT_BYTES;
+    info.used_bytes = state_->space.TotalUnits() * ALLOCATION_UNIT_BYTES - info.free_bytes;
+    info.metadata_bytes = 2 * sb.metadata_units * ALLOCATION_UNIT_BYTES;
+    info.largest_free_extent_bytes = state_->space.LargestFree() * ALLOCATION_UNIT_BYTES;
     info.epoch = state_->log.Epoch();
     info.log_bytes = state_->log.LogBytes();
     info.log_records = state_->log.LogRecords();

@@ -12,11 +12,11 @@ namespace {
 
 Allocator BuildAllocator(const VolumeImage &image) {
     const Superblock &sb = image.superblock;
-    Allocator allocator(Unit{sb.data_start}, Unit{sb.data_end});
+    Allocator allocator(AllocationUnit{sb.data_start}, AllocationUnit{sb.data_end});
     for (const auto &[id, entry] : image.catalog->Entries()) {
         for (const Extent &extent : entry.extents) {
             // Overlaps are damage; the image loader has found them and the volume will take no writes.
-            allocator.Claim(static_cast<Unit>(extent.start), extent.units);
+            allocator.Claim(static_cast<AllocationUnit>(extent.start), extent.units);
         }
     }
     return allocator;

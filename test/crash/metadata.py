@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import duckdb
 from disk import Disk, Geometry
 
-UNIT = 4096
+ALLOCATION_UNIT_BYTES = 4096
 #: Magic, checksum, UUID, generation, start of area 0 and 1 and their length, epoch, active area, bytes of the
 #: snapshot.
 SUPERBLOCK = struct.Struct("<8sI28x16sQ16x3Q16xQI4xQ")
@@ -54,8 +54,8 @@ class Superblock:
         magic, crc, uuid, generation, *starts, units, epoch, area, snapshot = SUPERBLOCK.unpack_from(block)
         if magic != b"RAWDUCK\0" or crc != crc32c(block[:CRC_OFFSET], bytes(4), block[CRC_OFFSET + 4 :]):
             return None
-        log_start = (starts[area] + -(-snapshot // UNIT)) * UNIT
-        return cls(block, uuid, generation, epoch, log_start, (starts[area] + units) * UNIT)
+        log_start = (starts[area] + -(-snapshot // ALLOCATION_UNIT_BYTES)) * ALLOCATION_UNIT_BYTES
+        return cls(block, uuid, generation, epoch, log_start, (starts[area] + units) * ALLOCATION_UNIT_BYTES)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Metadata:
 
     def copy_lbas(self, number: int) -> range:
         """Of superblock 0 or 1."""
-        lbas = UNIT // self.lba_size
+        lbas = ALLOCATION_UNIT_BYTES // self.lba_size
         first = 0 if number == 0 else self._geometry.lbas - lbas
         return range(first, first + lbas)
 
@@ -90,7 +90,7 @@ class Metadata:
             try:
                 block = self._disk.read(self._connection, lbas.start, len(lbas))
             except duckdb.IOException:
-                block = bytes(UNIT)
+                block = bytes(ALLOCATION_UNIT_BYTES)
             copies.append(Superblock.parse(block))
         return copies
 

@@ -113,10 +113,10 @@ std::string MakeBase() {
 void Reseal(std::string &head) {
     Superblock sb;
     memcpy(&sb, head.data(), sizeof(sb));
-    const uint64_t snapshot = sb.metadata_start[sb.active_area & 1] * UNIT_SIZE;
+    const uint64_t snapshot = sb.metadata_start[sb.active_area & 1] * ALLOCATION_UNIT_BYTES;
     if (snapshot < head.size() && sb.snapshot_bytes <= head.size() - snapshot) {
         sb.snapshot_crc = Crc32c(0, head.data() + snapshot, sb.snapshot_bytes);
-        uint64_t at = snapshot + AlignUp(sb.snapshot_bytes, UNIT_SIZE);
+        uint64_t at = snapshot + AlignUp(sb.snapshot_bytes, ALLOCATION_UNIT_BYTES);
         RecordHeader header;
         while (at + sizeof(header) <= head.size()) {
             memcpy(&header, head.data() + at, sizeof(header));

@@ -42,7 +42,7 @@ void RoundTrip(const std::vector<Item> &items) {
 //! Items that contradict the state are refused and change nothing; the others build a state whose snapshot
 //! builds the same state.
 void Replay(const std::vector<Item> &items) {
-    Catalog catalog(LBA, Unit{100}, Unit{4000});
+    Catalog catalog(LBA, AllocationUnit{100}, AllocationUnit{4000});
     for (const Item &item : items) {
         const std::string before = catalog.Snapshot();
         std::string problem;
@@ -58,7 +58,7 @@ void Replay(const std::vector<Item> &items) {
     std::vector<Item> decoded;
     std::string problem;
     Require(ParseItems(snapshot.data(), snapshot.size(), decoded, problem));
-    Catalog copy(LBA, Unit{100}, Unit{4000});
+    Catalog copy(LBA, AllocationUnit{100}, AllocationUnit{4000});
     for (const Item &item : decoded) {
         Require(copy.Apply(item, problem));
     }
@@ -88,12 +88,12 @@ void TrySuperblock(const uint8_t *data, size_t size) {
     if (!ExamineSuperblock(superblock, MIN_VOLUME_BYTES, unsupported).empty()) {
         return;
     }
-    const uint64_t units = MIN_VOLUME_BYTES / UNIT_SIZE;
+    const uint64_t units = MIN_VOLUME_BYTES / ALLOCATION_UNIT_BYTES;
     Require(superblock.data_start <= superblock.data_end && superblock.data_end <= units);
     for (const uint64_t start : superblock.metadata_start) {
         Require(start <= units && superblock.metadata_units <= units - start);
     }
-    Require(superblock.snapshot_bytes <= superblock.metadata_units * UNIT_SIZE);
+    Require(superblock.snapshot_bytes <= superblock.metadata_units * ALLOCATION_UNIT_BYTES);
 }
 
 } // namespace

@@ -96,8 +96,8 @@ MUTATIONS = (
         "making the second superblock durable before a commit returns",
         "log/metadata_log.cpp",
         "    WriteSuperblock(1 - spare_superblock_);\n",
-        "    io_.Write((spare_superblock_ == 1 ? 0 : superblock_.capacity_units - 1) * UNIT_SIZE,\n"
-        "              &superblock_, UNIT_SIZE);\n",
+        "    io_.Write((spare_superblock_ == 1 ? 0 : superblock_.capacity_units - 1) * ALLOCATION_UNIT_BYTES,\n"
+        "              &superblock_, ALLOCATION_UNIT_BYTES);\n",
     ),
     Mutation(
         "skipped-epoch",

@@ -9,7 +9,7 @@ import pytest
 import rawduck
 from support import SUPERBLOCK_BYTES, Image, attach, crc32c, one, run_cli
 
-UNIT = 4096
+ALLOCATION_UNIT_BYTES = 4096
 SNAPSHOT_BYTES_OFFSET, ACTIVE_AREA_OFFSET, METADATA_START_OFFSET = 136, 128, 80
 EPOCH_OFFSET = 120
 RECORD_BYTES = 4096
@@ -41,7 +41,7 @@ def log_start(image):
     (area,) = struct.unpack_from("<I", block, ACTIVE_AREA_OFFSET)
     (start,) = struct.unpack_from("<Q", block, METADATA_START_OFFSET + 8 * area)
     (snapshot,) = struct.unpack_from("<Q", block, SNAPSHOT_BYTES_OFFSET)
-    return start * UNIT + -(-snapshot // UNIT) * UNIT
+    return start * ALLOCATION_UNIT_BYTES + -(-snapshot // ALLOCATION_UNIT_BYTES) * ALLOCATION_UNIT_BYTES
 
 
 def epoch_of(image, number):
@@ -106,7 +106,7 @@ def test_unfinished_record_is_dropped(file_target, image, con):
         last = at - RECORD_BYTES
     (sequence,) = struct.unpack_from("<Q", image.read(last, 64), 16)
     verify = struct.pack("<HHIQ", 9, 0, 32, 0) + struct.pack(
-        "<QII", image.superblock_offsets[1] - UNIT * 512, UNIT, 1
+        "<QII", image.superblock_offsets[1] - ALLOCATION_UNIT_BYTES * 512, ALLOCATION_UNIT_BYTES, 1
     )
     header = bytearray(64)
     (epoch,) = struct.unpack_from("<Q", block, EPOCH_OFFSET)

@@ -61,7 +61,7 @@ class AlignedBuffer {
     }
 
   private:
-    static constexpr size_t ALIGNMENT = UNIT_SIZE;
+    static constexpr size_t ALIGNMENT = PAGE_BYTES;
     static constexpr size_t BYTES_MAX = 1024 * GIB;
 
     void Grow(size_t size) { Reallocate(AlignUp(size > 2 * capacity_ ? size : 2 * capacity_, ALIGNMENT)); }

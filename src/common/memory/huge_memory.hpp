@@ -11,10 +11,10 @@ namespace rawduck {
 //! virtio disk was measured to be twice as fast with the former. Not thread-safe.
 class HugeMemory {
   public:
-    static constexpr uint64_t PAGE_BYTES = 2 * MIB;
+    static constexpr uint64_t HUGE_PAGE_BYTES = 2 * MIB;
 
-    //! Zeroed, and begins at a multiple of PAGE_BYTES. Takes
-    //! no memory before it is touched. Throws std::bad_alloc.
+    //! Zeroed, and begins at a multiple of HUGE_PAGE_BYTES. Takes no memory before it is touched. Throws
+    //! std::bad_alloc.
     explicit HugeMemory(uint64_t bytes);
     char *Data() const { return memory_.get(); }
 

@@ -64,11 +64,11 @@ nvme_passthru_cmd64 MakeNvmeTransfer(const Command &command, uint32_t namespace_
 
 nvme_passthru_cmd64 MakeDeallocate(const DatasetRange *ranges, size_t count, uint32_t namespace_id,
                                    AlignedBuffer &buffer) {
-    static_assert(DATASET_RANGES_MAX * sizeof(DatasetRange) == UNIT_SIZE, "one page");
+    static_assert(DATASET_RANGES_MAX * sizeof(DatasetRange) == PAGE_BYTES, "one page");
     RAWDUCK_INVARIANT(count > 0 && count <= DATASET_RANGES_MAX, "Dataset Management has 1 to 256 ranges");
     buffer.Resize(0);
     buffer.Append(reinterpret_cast<const char *>(ranges), count * sizeof(DatasetRange));
-    buffer.AppendZeros(UNIT_SIZE - buffer.Size());
+    buffer.AppendZeros(PAGE_BYTES - buffer.Size());
     nvme_passthru_cmd64 command = {};
     command.opcode = NVME_DATASET_MANAGEMENT;
     command.nsid = namespace_id;

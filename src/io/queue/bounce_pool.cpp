@@ -54,7 +54,7 @@ uint64_t BounceMemory::Held() const {
 BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t max_chunks,
                        BounceMemory &memory)
     : chunk_bytes_(chunk_bytes),
-      taken_bytes_(AlignUp(chunk_bytes, std::max<uint64_t>(memory_alignment, UNIT_SIZE))),
+      taken_bytes_(AlignUp(chunk_bytes, std::max<uint64_t>(memory_alignment, PAGE_BYTES))),
       max_chunks_(max_chunks), memory_(memory) {
     // Acquire and Release run while commands are in flight, where an exception could not be let through.
     chunks_.reserve(max_chunks_);
@@ -79,7 +79,7 @@ char *BouncePool::Acquire() {
     }
     char *chunk = memory_.Take(taken_bytes_, chunks_.empty());
     if (chunk) {
-        RAWDUCK_INVARIANT(IsAligned(reinterpret_cast<uintptr_t>(chunk), UNIT_SIZE),
+        RAWDUCK_INVARIANT(IsAligned(reinterpret_cast<uintptr_t>(chunk), PAGE_BYTES),
                           "a chunk is aligned for every device");
         chunks_.push_back(chunk);
     }

@@ -26,7 +26,7 @@ class BounceMemory {
     uint64_t Held() const;
 
   private:
-    static constexpr uint64_t SLAB_BYTES = HugeMemory::PAGE_BYTES;
+    static constexpr uint64_t SLAB_BYTES = HugeMemory::HUGE_PAGE_BYTES;
 
     const uint64_t bytes_;
     mutable std::mutex mutex_;

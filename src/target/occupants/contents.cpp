@@ -20,8 +20,9 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::string_view VOLUME_MAGIC = "RAWDUCK\0"sv; // at byte 0, and in the last unit of the target
-constexpr std::string_view DATABASE_MAGIC = "DUCK"sv;    // of a DuckDB database file
+constexpr std::string_view VOLUME_MAGIC =
+    "RAWDUCK\0"sv; // at byte 0, and in the last allocation unit of the target
+constexpr std::string_view DATABASE_MAGIC = "DUCK"sv; // of a DuckDB database file
 constexpr uint64_t DATABASE_MAGIC_OFFSET = 8;
 
 uint64_t SizeOf(const Target &target, int fd) {
@@ -56,7 +57,9 @@ std::string ReadBytes(const Target &target, int fd, uint64_t offset, uint64_t le
 }
 
 bool HoldsVolume(const Target &target, int fd, uint64_t size) {
-    const uint64_t last_unit = size >= 2 * UNIT_SIZE ? AlignDown(size, UNIT_SIZE) - UNIT_SIZE : 0;
+    const uint64_t last_unit = size >= 2 * ALLOCATION_UNIT_BYTES
+                                   ? AlignDown(size, ALLOCATION_UNIT_BYTES) - ALLOCATION_UNIT_BYTES
+                                   : 0;
     return ReadBytes(target, fd, 0, VOLUME_MAGIC.size()) == VOLUME_MAGIC ||
            ReadBytes(target, fd, last_unit, VOLUME_MAGIC.size()) == VOLUME_MAGIC;
 }

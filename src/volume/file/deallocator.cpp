@@ -12,9 +12,9 @@ namespace rawduck {
 namespace {
 
 //! Devices map their media in pieces of about this size, and cannot give up less.
-constexpr uint64_t UNITS_MIN = 16 * KIB / UNIT_SIZE;
+constexpr uint64_t UNITS_MIN = 16 * KIB / ALLOCATION_UNIT_BYTES;
 //! What is claimed at a time.
-constexpr uint64_t PIECE_UNITS_MAX = 64 * MIB / UNIT_SIZE;
+constexpr uint64_t PIECE_UNITS_MAX = 64 * MIB / ALLOCATION_UNIT_BYTES;
 constexpr size_t BATCH_PIECES_MAX = 64;
 
 //! In order, neighbours joined, and nothing longer than a piece.
@@ -202,7 +202,7 @@ uint64_t Deallocator::SendClaimed(const std::vector<Extent> &claimed) {
     std::vector<DeviceRange> ranges;
     uint64_t bytes = 0;
     for (const Extent &extent : claimed) {
-        ranges.push_back({extent.start * UNIT_SIZE, extent.units * UNIT_SIZE});
+        ranges.push_back({extent.start * ALLOCATION_UNIT_BYTES, extent.units * ALLOCATION_UNIT_BYTES});
         bytes += ranges.back().length;
     }
     return Deallocate(ranges) ? bytes : 0;

@@ -6,7 +6,7 @@
 
 namespace rawduck {
 
-void ExtentMap::Append(Unit start, uint64_t units) {
+void ExtentMap::Append(AllocationUnit start, uint64_t units) {
     RAWDUCK_INVARIANT(units > 0, "an extent holds something");
     const auto place = places_.emplace_hint(places_.end(), units_, Place{Index(start), units});
     units_ += units;
@@ -21,10 +21,10 @@ ExtentMap::Places::const_iterator ExtentMap::Find(uint64_t file_unit) const {
 }
 
 uint64_t ExtentMap::Locate(uint64_t file_offset, uint64_t &contiguous) const {
-    const auto &[file_unit, place] = *Find(file_offset / UNIT_SIZE);
-    const uint64_t into = file_offset - file_unit * UNIT_SIZE;
-    contiguous = place.units * UNIT_SIZE - into;
-    return place.start * UNIT_SIZE + into;
+    const auto &[file_unit, place] = *Find(file_offset / ALLOCATION_UNIT_BYTES);
+    const uint64_t into = file_offset - file_unit * ALLOCATION_UNIT_BYTES;
+    contiguous = place.units * ALLOCATION_UNIT_BYTES - into;
+    return place.start * ALLOCATION_UNIT_BYTES + into;
 }
 
 std::vector<Extent> ExtentMap::Slice(uint64_t from, uint64_t to) const {
@@ -110,12 +110,12 @@ bool ExtentMap::CoversWithoutGap() const {
     return next == units_;
 }
 
-Unit ExtentMap::End() const {
+AllocationUnit ExtentMap::End() const {
     if (places_.empty()) {
-        return Unit{0};
+        return AllocationUnit{0};
     }
     const Place &last = places_.rbegin()->second;
-    return static_cast<Unit>(last.start + last.units);
+    return static_cast<AllocationUnit>(last.start + last.units);
 }
 
 } // namespace rawduck

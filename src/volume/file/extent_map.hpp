@@ -13,7 +13,7 @@ namespace rawduck {
 class ExtentMap {
   public:
     //! Adds units behind the end.
-    void Append(Unit start, uint64_t units);
+    void Append(AllocationUnit start, uint64_t units);
     //! Gives up everything from file unit `units` on; returns the pieces that were cut off.
     std::vector<Extent> Truncate(uint64_t units);
     //! Lets a range of file units, which the map covers, lie elsewhere, in pieces that continue each other in
@@ -29,7 +29,7 @@ class ExtentMap {
     uint64_t Units() const { return units_; }
     size_t Count() const { return places_.size(); }
     //! The unit behind the last extent on the target: where growing contiguously would continue.
-    Unit End() const;
+    AllocationUnit End() const;
     //! All of them, copied.
     std::vector<Extent> Extents() const { return Slice(0, units_); }
 

@@ -30,7 +30,7 @@
 namespace rawduck {
 
 //! DuckDB's three headers: the record that switches to a new one vouches for it, which saves a flush.
-constexpr uint64_t HEAD_BYTES = 3 * UNIT_SIZE;
+constexpr uint64_t HEAD_BYTES = 3 * ALLOCATION_UNIT_BYTES;
 
 //! What a file needs of its volume.
 struct FileContext {

@@ -26,7 +26,7 @@ File::File(const FileContext &context, uint64_t id, std::string name, FileKind k
       modified_us_(NowUs()), published_(entry != nullptr || kind == FileKind::DIRECTORY) {
     if (entry) {
         for (const Extent &extent : entry->extents) {
-            map_.Append(static_cast<Unit>(extent.start), extent.units);
+            map_.Append(static_cast<AllocationUnit>(extent.start), extent.units);
         }
         holes_ = HoleSet(entry->holes);
         durable_holes_ = entry->holes;
@@ -104,10 +104,11 @@ FileInfo File::Info() const {
     info.size = Size();
     info.modified_us = modified_us_;
     std::shared_lock<std::shared_mutex> guard(map_mutex_);
-    info.allocated = map_.Units() * UNIT_SIZE;
+    info.allocated = map_.Units() * ALLOCATION_UNIT_BYTES;
     for (const Extent &extent : map_.Extents()) {
-        info.extents.push_back(
-            ExtentInfo{extent.file_unit * UNIT_SIZE, extent.start * UNIT_SIZE, extent.units * UNIT_SIZE});
+        info.extents.push_back(ExtentInfo{extent.file_unit * ALLOCATION_UNIT_BYTES,
+                                          extent.start * ALLOCATION_UNIT_BYTES,
+                                          extent.units * ALLOCATION_UNIT_BYTES});
     }
     return info;
 }
@@ -167,7 +168,7 @@ void File::RequireTail() const {
     RAWDUCK_INVARIANT(tail_.Empty() ? IsAligned(Size(), lba)
                                     : IsAligned(tail_start_, lba) && tail_start_ + tail_.Size() == Size(),
                       "the tail ends with the file and starts with an LBA");
-    RAWDUCK_INVARIANT(Size() <= map_.Units() * UNIT_SIZE, "extents cover the size");
+    RAWDUCK_INVARIANT(Size() <= map_.Units() * ALLOCATION_UNIT_BYTES, "extents cover the size");
 }
 
 // Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty.
@@ -220,7 +221,7 @@ uint64_t File::QueuePublish() {
     }
     if (sized) {
         durable_size_ = Size();
-        durable_units_ = AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE;
+        durable_units_ = AlignUp(Size(), ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
         durable_tail_.swap(tail);
     }
     return ticket;
@@ -268,7 +269,7 @@ bool File::AddMoved(std::vector<Item> &items) const {
 }
 
 void File::AddExtents(std::vector<Item> &items) const {
-    const uint64_t needed = AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE;
+    const uint64_t needed = AlignUp(Size(), ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
     if (needed > durable_units_) {
         Item extents(ItemType::EXTENTS, id_);
         extents.extents = map_.Slice(durable_units_, needed);
@@ -330,7 +331,7 @@ AlignedBuffer File::TailOf(uint64_t size) const {
 // Of a file that the log knows nothing of, or not for long. Without memory for the last step, the next mount
 // finds the space again.
 void File::CutUnknown(uint64_t size, AlignedBuffer rest) {
-    std::vector<Extent> freed = CutUnits(AlignUp(size, UNIT_SIZE) / UNIT_SIZE);
+    std::vector<Extent> freed = CutUnits(AlignUp(size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES);
     {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
         RemoveHoles(size, UINT64_MAX - size);
@@ -348,7 +349,7 @@ void File::CutUnknown(uint64_t size, AlignedBuffer rest) {
 
 // Gives up what lies behind `size`. When it throws, the file is as it was.
 uint64_t File::QueueCut(uint64_t size, AlignedBuffer rest) {
-    const uint64_t units = AlignUp(size, UNIT_SIZE) / UNIT_SIZE;
+    const uint64_t units = AlignUp(size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
     ExtentMap map = map_;
     HoleSet holes = holes_;
     std::map<uint64_t, Moved> moved = moved_;
@@ -392,9 +393,9 @@ std::vector<Extent> File::CutUnits(uint64_t units) {
 bool File::Deallocate(uint64_t offset, uint64_t length) {
     std::shared_lock<Gate> gate(gate_);
     // Not the headers: a record that is yet to be written may vouch for what they hold.
-    const uint64_t begin = std::max(AlignUp(offset, UNIT_SIZE), IsTemp() ? 0 : HEAD_BYTES);
+    const uint64_t begin = std::max(AlignUp(offset, ALLOCATION_UNIT_BYTES), IsTemp() ? 0 : HEAD_BYTES);
     const uint64_t end =
-        AlignDown(std::min(offset + length, tail_.Empty() ? Size() : tail_start_), UNIT_SIZE);
+        AlignDown(std::min(offset + length, tail_.Empty() ? Size() : tail_start_), ALLOCATION_UNIT_BYTES);
     std::vector<DeviceRange> ranges;
     if (begin < end) {
         for (const Segment &segment : Segments(nullptr, end - begin, begin)) {
@@ -413,14 +414,14 @@ void File::ReleaseReservation() {
     DrainTail();
     tail_.Shrink(context_.lba_size);
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
-    context_.space.Free(map_.Truncate(AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE));
+    context_.space.Free(map_.Truncate(AlignUp(Size(), ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES));
 }
 
 void File::GiveBackReservation() {
     // Whoever writes into what is reserved has closed the gate, or has made it part of the file.
     std::shared_lock<Gate> gate(gate_);
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
-    context_.space.Free(map_.Truncate(AlignUp(Size(), UNIT_SIZE) / UNIT_SIZE));
+    context_.space.Free(map_.Truncate(AlignUp(Size(), ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES));
 }
 
 void File::Retire(const std::function<void(bool published)> &queue) {

@@ -50,7 +50,8 @@ std::vector<Segment> File::Segments(char *data, uint64_t length, uint64_t offset
 void File::RequireNotOverwritten(const std::vector<Segment> &segments, uint64_t offset) const {
     for (const Segment &segment : segments) {
         for (const Extent &lost : context_.overwritten) {
-            const uint64_t begin = lost.start * UNIT_SIZE, end = begin + lost.units * UNIT_SIZE;
+            const uint64_t begin = lost.start * ALLOCATION_UNIT_BYTES,
+                           end = begin + lost.units * ALLOCATION_UNIT_BYTES;
             if (segment.device_offset < end && begin < segment.device_offset + segment.length) {
                 throw Error(
                     ErrorCode::CORRUPT,

@@ -17,8 +17,8 @@ constexpr uint64_t TAIL_BYTES_MAX = 1 * MIB;
 //! Aligned appends from this length on go straight to the target.
 constexpr uint64_t DIRECT_APPEND_BYTES_MIN = 64 * KIB;
 //! A file grows by as much as it has, within these bounds.
-constexpr uint64_t GROWTH_UNITS_MIN = 1 * MIB / UNIT_SIZE;
-constexpr uint64_t GROWTH_UNITS_MAX = 64 * MIB / UNIT_SIZE;
+constexpr uint64_t GROWTH_UNITS_MIN = 1 * MIB / ALLOCATION_UNIT_BYTES;
+constexpr uint64_t GROWTH_UNITS_MAX = 64 * MIB / ALLOCATION_UNIT_BYTES;
 //! ... and never by more than this share of the free space, so that a nearly full volume is shared fairly.
 constexpr uint64_t GROWTH_FREE_SHARE = 8;
 
@@ -127,7 +127,8 @@ bool File::TryWriteAligned(const char *data, uint64_t length, uint64_t offset) {
     }
     std::shared_lock<Gate> gate(gate_);
     const uint64_t durable = DurableBytes(offset, length);
-    const bool whole_units = IsAligned(offset, UNIT_SIZE) && IsAligned(durable, UNIT_SIZE);
+    const bool whole_units =
+        IsAligned(offset, ALLOCATION_UNIT_BYTES) && IsAligned(durable, ALLOCATION_UNIT_BYTES);
     if (!tail_.Empty() || commit_first_ != 0 || (durable > 0 && (!whole_units || offset < HEAD_BYTES))) {
         return false;
     }
@@ -140,7 +141,7 @@ bool File::TryWriteAligned(const char *data, uint64_t length, uint64_t offset) {
     TakeForWrite(growth, offset, end, end > Size());
     if (end > Size()) {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
-        EnsureUnits(AlignUp(end, UNIT_SIZE) / UNIT_SIZE, growth);
+        EnsureUnits(AlignUp(end, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES, growth);
         const uint64_t size = Size();
         if (end > size) {
             // A hole until the data is there: a Sync of another thread may publish this size before.
@@ -181,7 +182,7 @@ void File::WriteDevice(const char *data, uint64_t length, uint64_t offset) {
 // How many bytes of the range, from its start, may not be
 // overwritten in place: those that a mount would read.
 uint64_t File::DurableBytes(uint64_t offset, uint64_t length) const {
-    const uint64_t end = IsTemp() ? 0 : AlignUp(durable_size_, UNIT_SIZE);
+    const uint64_t end = IsTemp() ? 0 : AlignUp(durable_size_, ALLOCATION_UNIT_BYTES);
     return offset < end ? std::min(length, end - offset) : 0;
 }
 
@@ -190,18 +191,18 @@ uint64_t File::DurableBytes(uint64_t offset, uint64_t length) const {
 // to, and a torn write would leave neither the old content nor the new. Under the gate.
 void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Growth &growth) {
     Moved moved;
-    moved.units = AlignUp(length, UNIT_SIZE) / UNIT_SIZE;
-    const std::vector<Extent> fresh = AllocateElsewhere(offset / UNIT_SIZE, moved.units, growth);
+    moved.units = AlignUp(length, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
+    const std::vector<Extent> fresh = AllocateElsewhere(offset / ALLOCATION_UNIT_BYTES, moved.units, growth);
     try {
         Request request;
         request.opcode = Opcode::WRITE;
         uint64_t done = 0;
         for (const Extent &extent : fresh) {
-            const uint64_t piece = std::min(extent.units * UNIT_SIZE, length - done);
-            context_.log.BeforeOverwrite(extent.start * UNIT_SIZE, piece);
+            const uint64_t piece = std::min(extent.units * ALLOCATION_UNIT_BYTES, length - done);
+            context_.log.BeforeOverwrite(extent.start * ALLOCATION_UNIT_BYTES, piece);
             // The device only reads from this memory.
-            request.segments.push_back(Segment{extent.start * UNIT_SIZE, const_cast<char *>(data) + done,
-                                               piece, PlacementOf(kind_)});
+            request.segments.push_back(Segment{extent.start * ALLOCATION_UNIT_BYTES,
+                                               const_cast<char *>(data) + done, piece, PlacementOf(kind_)});
             done += piece;
         }
         context_.io.Execute(request);
@@ -210,8 +211,8 @@ void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Gr
         throw;
     }
     if (offset < HEAD_BYTES && fresh.size() == 1) {
-        moved.checksum = DataChecksum{fresh.front().start * UNIT_SIZE, static_cast<uint32_t>(length),
-                                      Crc32c(0, data, length)};
+        moved.checksum = DataChecksum{fresh.front().start * ALLOCATION_UNIT_BYTES,
+                                      static_cast<uint32_t>(length), Crc32c(0, data, length)};
     } else {
         unflushed_ = true;
     }
@@ -226,14 +227,16 @@ void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Gr
 }
 
 std::vector<Extent> File::AllocateElsewhere(uint64_t first_unit, uint64_t units, Growth &growth) {
-    Unit hint{0};
+    AllocationUnit hint{0};
     if (first_unit > 0) {
         std::shared_lock<std::shared_mutex> guard(map_mutex_);
         uint64_t contiguous =
             0; // behind the unit before, so that what is written in sequence lies in sequence
-        hint = static_cast<Unit>(map_.Locate((first_unit - 1) * UNIT_SIZE, contiguous) / UNIT_SIZE + 1);
+        hint = static_cast<AllocationUnit>(
+            map_.Locate((first_unit - 1) * ALLOCATION_UNIT_BYTES, contiguous) / ALLOCATION_UNIT_BYTES + 1);
     }
-    const SpaceUse use = first_unit * UNIT_SIZE < HEAD_BYTES ? SpaceUse::HEADER : SpaceUse::REPLACEMENT;
+    const SpaceUse use =
+        first_unit * ALLOCATION_UNIT_BYTES < HEAD_BYTES ? SpaceUse::HEADER : SpaceUse::REPLACEMENT;
     std::vector<Extent> fresh;
     try {
         for (uint64_t done = 0; done < units;) {
@@ -243,7 +246,7 @@ std::vector<Extent> File::AllocateElsewhere(uint64_t first_unit, uint64_t units,
             if (found.units == 0) {
                 throw Error(ErrorCode::NO_SPACE,
                             context_.io.TargetName() + ": the volume is full: no space to replace " +
-                                std::to_string(units * UNIT_SIZE) + " bytes of \"" + Name() +
+                                std::to_string(units * ALLOCATION_UNIT_BYTES) + " bytes of \"" + Name() +
                                 "\"; remove files from it, or use a larger volume");
             }
             fresh.back().start = Index(found.start);
@@ -307,10 +310,10 @@ void File::EnsureUnits(uint64_t units, Growth &growth) {
             const uint64_t wanted = std::max(missing, std::min(most, fair));
             const Allocator::Result found = context_.space.Allocate(wanted, map_.End(), IsTemp(), use);
             if (found.units == 0) {
-                throw Error(ErrorCode::NO_SPACE, context_.io.TargetName() +
-                                                     ": the volume is full: cannot grow \"" + Name() +
-                                                     "\" by " + std::to_string(missing * UNIT_SIZE) +
-                                                     " bytes; remove files from it, or use a larger volume");
+                throw Error(ErrorCode::NO_SPACE,
+                            context_.io.TargetName() + ": the volume is full: cannot grow \"" + Name() +
+                                "\" by " + std::to_string(missing * ALLOCATION_UNIT_BYTES) +
+                                " bytes; remove files from it, or use a larger volume");
             }
             map_.Append(found.start, found.units);
         }
@@ -328,7 +331,7 @@ void File::WriteGated(const char *data, uint64_t length, uint64_t offset) {
     TakeForWrite(growth, offset, end, offset > Size());
     {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
-        EnsureUnits(AlignUp(std::max(end, Size()), UNIT_SIZE) / UNIT_SIZE, growth);
+        EnsureUnits(AlignUp(std::max(end, Size()), ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES, growth);
     }
     if (offset > Size()) {
         ExtendTo(offset);
@@ -375,7 +378,7 @@ void File::AppendGated(const char *data, uint64_t length) {
 // Fills the gap between the end of the file and `offset`: bytes of a partial LBA, then a hole, then bytes.
 void File::ExtendTo(uint64_t offset) {
     const uint64_t lba = context_.lba_size;
-    static const char zeros[UNIT_SIZE] = {};
+    static const char zeros[ALLOCATION_UNIT_BYTES] = {};
     const uint64_t to_boundary = std::min(offset - Size(), AlignUp(Size(), lba) - Size());
     AppendGated(zeros, to_boundary);
     const uint64_t hole_end = AlignDown(offset, lba);
@@ -403,9 +406,10 @@ void File::DrainTail() {
 
 void File::OverwriteDevice(const char *data, uint64_t length, uint64_t offset, Growth &growth) {
     while (const uint64_t durable = DurableBytes(offset, length)) {
-        const uint64_t into = offset % UNIT_SIZE;
-        const bool whole = into == 0 && durable >= UNIT_SIZE && offset >= HEAD_BYTES;
-        const uint64_t piece = whole ? AlignDown(durable, UNIT_SIZE) : std::min(durable, UNIT_SIZE - into);
+        const uint64_t into = offset % ALLOCATION_UNIT_BYTES;
+        const bool whole = into == 0 && durable >= ALLOCATION_UNIT_BYTES && offset >= HEAD_BYTES;
+        const uint64_t piece = whole ? AlignDown(durable, ALLOCATION_UNIT_BYTES)
+                                     : std::min(durable, ALLOCATION_UNIT_BYTES - into);
         if (whole) {
             WriteElsewhere(data, piece, offset, growth);
         } else {
@@ -441,9 +445,9 @@ void File::MergeUnaligned(const char *data, uint64_t length, uint64_t offset) {
 
 // Bytes within one durable unit: the rest of it goes along.
 void File::ReplacePart(const char *data, uint64_t length, uint64_t offset, Growth &growth) {
-    const uint64_t begin = AlignDown(offset, UNIT_SIZE);
+    const uint64_t begin = AlignDown(offset, ALLOCATION_UNIT_BYTES);
     const uint64_t device_end = tail_.Empty() ? Size() : tail_start_;
-    const uint64_t valid = std::min(UNIT_SIZE, device_end - begin);
+    const uint64_t valid = std::min(ALLOCATION_UNIT_BYTES, device_end - begin);
     AlignedBuffer content(valid);
     if (length < valid) {
         ReadDevice(content.Data(), valid, begin);

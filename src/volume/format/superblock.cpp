@@ -25,7 +25,7 @@ uint32_t ChecksumOf(Superblock superblock) {
 
 bool LayoutIsSane(const Superblock &sb) {
     const uint64_t last = sb.capacity_units - 1; // holds superblock 1
-    if (sb.capacity_units < MIN_VOLUME_BYTES / UNIT_SIZE || sb.metadata_units == 0 ||
+    if (sb.capacity_units < MIN_VOLUME_BYTES / ALLOCATION_UNIT_BYTES || sb.metadata_units == 0 ||
         sb.metadata_units > sb.capacity_units || sb.active_area > 1) {
         return false;
     }
@@ -38,7 +38,7 @@ bool LayoutIsSane(const Superblock &sb) {
                                sb.metadata_start[1] < sb.metadata_start[0] + sb.metadata_units;
     const uint64_t metadata_end = std::max(sb.metadata_start[0], sb.metadata_start[1]) + sb.metadata_units;
     return !areas_overlap && sb.data_start >= metadata_end && sb.data_start <= sb.data_end &&
-           sb.data_end <= last && sb.snapshot_bytes <= sb.metadata_units * UNIT_SIZE;
+           sb.data_end <= last && sb.snapshot_bytes <= sb.metadata_units * ALLOCATION_UNIT_BYTES;
 }
 
 } // namespace
@@ -66,11 +66,12 @@ std::string ExamineSuperblock(const Superblock &sb, uint64_t target_bytes, bool 
         return "it uses features that this rawduck does not know (incompat bits " +
                std::to_string(sb.incompat & ~KNOWN_INCOMPAT) + "); use a newer rawduck";
     }
-    if ((sb.lba_size != 512 && sb.lba_size != 4096) || sb.unit_size != UNIT_SIZE || !LayoutIsSane(sb)) {
+    if ((sb.lba_size != 512 && sb.lba_size != 4096) || sb.allocation_unit_bytes != ALLOCATION_UNIT_BYTES ||
+        !LayoutIsSane(sb)) {
         return "its layout makes no sense";
     }
-    if (sb.capacity_units > target_bytes / UNIT_SIZE) {
-        return "it describes a volume of " + std::to_string(sb.capacity_units * UNIT_SIZE) +
+    if (sb.capacity_units > target_bytes / ALLOCATION_UNIT_BYTES) {
+        return "it describes a volume of " + std::to_string(sb.capacity_units * ALLOCATION_UNIT_BYTES) +
                " bytes, but the target has only " + std::to_string(target_bytes) + "; was it cut off?";
     }
     return "";
@@ -88,16 +89,16 @@ Superblock MakeSuperblock(uint64_t capacity_bytes, uint32_t lba_size, const Uuid
     sb.version = FORMAT_VERSION;
     sb.uuid = uuid;
     sb.generation = 1;
-    sb.capacity_units = capacity_bytes / UNIT_SIZE;
+    sb.capacity_units = capacity_bytes / ALLOCATION_UNIT_BYTES;
     sb.lba_size = lba_size;
-    sb.unit_size = UNIT_SIZE;
+    sb.allocation_unit_bytes = ALLOCATION_UNIT_BYTES;
     const uint64_t area_bytes =
         std::min(std::max(capacity_bytes / METADATA_SHARE, METADATA_BYTES_MIN), METADATA_BYTES_MAX);
-    sb.metadata_units = area_bytes / UNIT_SIZE;
+    sb.metadata_units = area_bytes / ALLOCATION_UNIT_BYTES;
     sb.metadata_start[0] = 1;
     sb.metadata_start[1] = 1 + sb.metadata_units;
     // Data starts at a multiple of 1 MiB, so that large extents match the device's own boundaries.
-    sb.data_start = AlignUp((1 + 2 * sb.metadata_units) * UNIT_SIZE, MIB) / UNIT_SIZE;
+    sb.data_start = AlignUp((1 + 2 * sb.metadata_units) * ALLOCATION_UNIT_BYTES, MIB) / ALLOCATION_UNIT_BYTES;
     sb.data_end = sb.capacity_units - 1;
     sb.epoch = 1;
     sb.created_us = now_us;
@@ -131,11 +132,12 @@ Uuid MakeUuid() {
 }
 
 uint64_t LogStart(const Superblock &sb) {
-    return sb.metadata_start[sb.active_area] * UNIT_SIZE + AlignUp(sb.snapshot_bytes, UNIT_SIZE);
+    return sb.metadata_start[sb.active_area] * ALLOCATION_UNIT_BYTES +
+           AlignUp(sb.snapshot_bytes, ALLOCATION_UNIT_BYTES);
 }
 
 uint64_t LogEnd(const Superblock &sb) {
-    const uint64_t area_end = (sb.metadata_start[sb.active_area] + sb.metadata_units) * UNIT_SIZE;
+    const uint64_t area_end = (sb.metadata_start[sb.active_area] + sb.metadata_units) * ALLOCATION_UNIT_BYTES;
     return std::min(area_end, LogStart(sb) + LOG_BYTES_MAX);
 }
 

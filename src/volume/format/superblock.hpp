@@ -1,5 +1,5 @@
 //! The superblock: where everything is, and which snapshot is the current one. Two copies, in the first and
-//! in the last unit of the target; the valid one with the higher generation counts.
+//! in the last allocation unit of the target; the valid one with the higher generation counts.
 //!
 //! Invariant: a superblock is written only after the snapshot that it names is durable, and one copy only
 //! after the other is durable, so at every moment at least one copy on the device is whole and names a whole
@@ -25,7 +25,7 @@ constexpr uint64_t KNOWN_INCOMPAT = 0;
 
 using Uuid = std::array<uint8_t, 16>;
 
-//! Little-endian, as it lies on the device. All positions are units of 4096 bytes unless named otherwise.
+//! Little-endian, as it lies on the device. All positions are allocation units unless the name says bytes.
 struct Superblock {
     char magic[8];
     uint32_t crc;     //!< CRC32C of the 4096 bytes with this field zero
@@ -34,20 +34,20 @@ struct Superblock {
     Uuid uuid;
     uint64_t generation; //!< grows with every write of the superblock
     uint64_t capacity_units;
-    uint32_t lba_size;             //!< 512 or 4096 bytes; all I/O is in multiples of it
-    uint32_t unit_size;            //!< UNIT_SIZE
-    uint64_t metadata_start[2];    //!< the two metadata areas
-    uint64_t metadata_units;       //!< length of each
-    uint64_t data_start, data_end; //!< file data lies in [data_start, data_end)
-    uint64_t epoch;                //!< of the current snapshot and the log behind it
-    uint32_t active_area;          //!< 0 or 1: which metadata area holds them
-    uint32_t snapshot_crc;         //!< CRC32C of the snapshot's bytes
-    uint64_t snapshot_bytes;       //!< the snapshot starts the area; the log follows at the next unit
-    int64_t created_us;            //!< microseconds since 1970-01-01 UTC
+    uint32_t lba_size;              //!< 512 or 4096 bytes; all I/O is in multiples of it
+    uint32_t allocation_unit_bytes; //!< ALLOCATION_UNIT_BYTES
+    uint64_t metadata_start[2];     //!< the two metadata areas
+    uint64_t metadata_units;        //!< length of each
+    uint64_t data_start, data_end;  //!< file data lies in [data_start, data_end)
+    uint64_t epoch;                 //!< of the current snapshot and the log behind it
+    uint32_t active_area;           //!< 0 or 1: which metadata area holds them
+    uint32_t snapshot_crc;          //!< CRC32C of the snapshot's bytes
+    uint64_t snapshot_bytes;        //!< the snapshot starts the area; the log follows at the next unit
+    int64_t created_us;             //!< microseconds since 1970-01-01 UTC
     char label[64];
     uint8_t reserved[4096 - 216];
 };
-static_assert(sizeof(Superblock) == 4096, "a superblock is one unit");
+static_assert(sizeof(Superblock) == 4096, "a superblock is one allocation unit");
 static_assert(offsetof(Superblock, uuid) == 40, "layout is part of the format");
 static_assert(offsetof(Superblock, lba_size) == 72, "layout is part of the format");
 static_assert(offsetof(Superblock, epoch) == 120, "layout is part of the format");

@@ -88,7 +88,7 @@ uint64_t CatalogEntry::Units() const {
     return extents.empty() ? 0 : extents.back().file_unit + extents.back().units;
 }
 
-Catalog::Catalog(uint32_t lba_size, Unit data_start, Unit data_end)
+Catalog::Catalog(uint32_t lba_size, AllocationUnit data_start, AllocationUnit data_end)
     : lba_size_(lba_size), data_start_(Index(data_start)), data_end_(Index(data_end)) {}
 
 bool Catalog::Inside(const Extent &extent) const {
@@ -217,7 +217,7 @@ bool Catalog::ApplyRemap(CatalogEntry &entry, const Item &item, std::string &pro
 }
 
 bool Catalog::ApplySize(CatalogEntry &entry, const Item &item, std::string &problem) {
-    const uint64_t units = AlignUp(item.size, UNIT_SIZE) / UNIT_SIZE;
+    const uint64_t units = AlignUp(item.size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
     if (units > entry.Units() || item.tail.size() != item.size % lba_size_) {
         problem = "file \"" + entry.name + "\" gets a size of " + std::to_string(item.size) +
                   " bytes that its extents or its tail do not cover";
@@ -279,7 +279,7 @@ std::vector<std::string> Catalog::FindProblems() const {
         if (!names.insert(entry.name).second) {
             problems.push_back("two files are called \"" + entry.name + "\"");
         }
-        if (entry.Units() != AlignUp(entry.size, UNIT_SIZE) / UNIT_SIZE) {
+        if (entry.Units() != AlignUp(entry.size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES) {
             problems.push_back("file \"" + entry.name + "\": its extents do not match its size");
         }
         for (const Extent &extent : entry.extents) {
@@ -301,7 +301,7 @@ std::vector<std::string> Catalog::FindProblems() const {
         const Extent &previous = used[i - 1].first;
         if (previous.start + previous.units > used[i].first.start) {
             problems.push_back("files \"" + used[i - 1].second->name + "\" and \"" + used[i].second->name +
-                               "\" share the unit " + std::to_string(used[i].first.start));
+                               "\" share the allocation unit " + std::to_string(used[i].first.start));
         }
     }
     return problems;

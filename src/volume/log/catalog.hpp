@@ -32,7 +32,7 @@ Item CreateItem(uint64_t file_id, FileKind kind, const std::string &name);
 //! Not thread-safe: the log's writer owns it.
 class Catalog {
   public:
-    Catalog(uint32_t lba_size, Unit data_start, Unit data_end);
+    Catalog(uint32_t lba_size, AllocationUnit data_start, AllocationUnit data_end);
 
     //! False, with `problem`, when the item contradicts the state; the state is then unchanged, as it is when
     //! there is no memory for it (std::bad_alloc).

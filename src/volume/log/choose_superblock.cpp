@@ -50,9 +50,9 @@ struct Copy {
 
 Copy ReadCopy(BlockIo &io, uint64_t unit) {
     Copy copy;
-    AlignedBuffer buffer(UNIT_SIZE);
+    AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
     try {
-        io.Read(unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE);
+        io.Read(unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES);
     } catch (const Error &error) {
         if (error.Code() != ErrorCode::IO) {
             throw;
@@ -96,8 +96,8 @@ void RefuseNewer(const Copy &copy, const std::string &target_name) {
 //! Of the first record that a later epoch than the superblock's has left; 0 when there is none. Such an epoch
 //! began in the area that the superblock does not name.
 uint64_t LaterEpoch(BlockIo &io, const Superblock &sb) {
-    const uint64_t start = sb.metadata_start[1 - sb.active_area] * UNIT_SIZE;
-    return LogReader(io, sb, start, sb.metadata_units * UNIT_SIZE).LaterEpoch(sb.epoch);
+    const uint64_t start = sb.metadata_start[1 - sb.active_area] * ALLOCATION_UNIT_BYTES;
+    return LogReader(io, sb, start, sb.metadata_units * ALLOCATION_UNIT_BYTES).LaterEpoch(sb.epoch);
 }
 
 std::string OldCopyText(int chosen, const Copy &damaged, uint64_t epoch, uint64_t later_epoch) {
@@ -118,7 +118,8 @@ std::string ChooseSuperblock(BlockIo &io, const std::string &target_name, Volume
     }
     Copy copies[2];
     copies[0] = ReadCopy(io, 0);
-    const uint64_t units = copies[0].state.valid ? copies[0].superblock.capacity_units : capacity / UNIT_SIZE;
+    const uint64_t units =
+        copies[0].state.valid ? copies[0].superblock.capacity_units : capacity / ALLOCATION_UNIT_BYTES;
     copies[1] = ReadCopy(io, units - 1);
     RefuseNewer(copies[0], target_name);
     RefuseNewer(copies[1], target_name);

@@ -22,12 +22,13 @@ namespace {
 
 void LoadSnapshot(BlockIo &io, const std::string &target_name, VolumeImage &image) {
     const Superblock &sb = image.superblock;
-    image.catalog = std::make_unique<Catalog>(sb.lba_size, Unit{sb.data_start}, Unit{sb.data_end});
+    image.catalog =
+        std::make_unique<Catalog>(sb.lba_size, AllocationUnit{sb.data_start}, AllocationUnit{sb.data_end});
     if (sb.snapshot_bytes == 0) {
         return;
     }
-    AlignedBuffer buffer(AlignUp(sb.snapshot_bytes, UNIT_SIZE));
-    const uint64_t start = sb.metadata_start[sb.active_area] * UNIT_SIZE;
+    AlignedBuffer buffer(AlignUp(sb.snapshot_bytes, ALLOCATION_UNIT_BYTES));
+    const uint64_t start = sb.metadata_start[sb.active_area] * ALLOCATION_UNIT_BYTES;
     UnreadableLbas unreadable;
     ReadAround(io, start, buffer.Data(), buffer.Size(), unreadable);
     std::string problem = ErrorWithin(unreadable, start, sb.snapshot_bytes);
@@ -56,13 +57,14 @@ enum class DataState { WHOLE, TORN, UNREADABLE };
 //! `unreadable` says what cannot be read.
 DataState ExamineData(BlockIo &io, const Superblock &sb, const std::vector<Item> &items,
                       UnreadableLbas &unreadable) {
-    const uint64_t data_end = sb.data_end * UNIT_SIZE;
+    const uint64_t data_end = sb.data_end * ALLOCATION_UNIT_BYTES;
     for (const Item &item : items) {
         for (const DataChecksum &range : item.checksums) {
-            const bool sane =
-                IsAligned(range.device_offset, sb.lba_size) && IsAligned(range.length, sb.lba_size) &&
-                range.device_offset >= sb.data_start * UNIT_SIZE && range.length <= RECORD_BYTES_MAX &&
-                range.length <= data_end && range.device_offset <= data_end - range.length;
+            const bool sane = IsAligned(range.device_offset, sb.lba_size) &&
+                              IsAligned(range.length, sb.lba_size) &&
+                              range.device_offset >= sb.data_start * ALLOCATION_UNIT_BYTES &&
+                              range.length <= RECORD_BYTES_MAX && range.length <= data_end &&
+                              range.device_offset <= data_end - range.length;
             if (!sane) {
                 return DataState::TORN;
             }
@@ -91,7 +93,7 @@ std::string FileAt(const VolumeImage &image, const std::vector<Item> &items, uin
     Catalog catalog = *image.catalog;
     std::string problem;
     ApplyAll(catalog, items, problem);
-    const uint64_t unit = device_offset / UNIT_SIZE;
+    const uint64_t unit = device_offset / ALLOCATION_UNIT_BYTES;
     for (const auto &[id, entry] : catalog.Entries()) {
         for (const Extent &extent : entry.extents) {
             if (unit >= extent.start && unit - extent.start < extent.units) {

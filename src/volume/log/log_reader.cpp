@@ -76,10 +76,11 @@ uint64_t LogReader::LaterEpoch(uint64_t epoch) {
 const char *LogReader::Load(uint64_t position, uint64_t length) {
     const uint64_t wanted = std::min(bytes_, position + length);
     if (wanted > filled_) {
-        const uint64_t keep_from = std::min(AlignDown(position, UNIT_SIZE), filled_);
+        const uint64_t keep_from = std::min(AlignDown(position, ALLOCATION_UNIT_BYTES), filled_);
         window_.DropFront(keep_from - window_start_);
         window_start_ = keep_from;
-        const uint64_t until = std::min(bytes_, std::max(AlignUp(wanted, UNIT_SIZE), filled_ + read_bytes_));
+        const uint64_t until =
+            std::min(bytes_, std::max(AlignUp(wanted, ALLOCATION_UNIT_BYTES), filled_ + read_bytes_));
         const uint64_t kept = window_.Size();
         window_.Resize(until - window_start_);
         ReadAround(io_, start_ + filled_, window_.Data() + kept, until - filled_, unreadable_);

@@ -138,8 +138,8 @@ void MetadataLog::Write(Group &group) {
     if (fits) {
         WriteRecord(payload, group);
     } else {
-        // Of an epoch that has begun the snapshot is durable, and with it these: what a mount may rely on is not
-        // written again.
+        // Of an epoch that has begun the snapshot is durable, and with it these: what a mount may rely on is
+        // not written again.
         if (!group.writes.empty() && !epoch_under_way_) {
             io_.Execute({Opcode::WRITE, false, group.writes});
         }
@@ -220,7 +220,7 @@ Superblock MetadataLog::WriteSnapshot() {
     const std::string snapshot = catalog_->Snapshot();
     RAWDUCK_INVARIANT(snapshot.size() == catalog_->SnapshotBytes(),
                       "the length of a snapshot is known before");
-    if (snapshot.size() > superblock_.metadata_units * UNIT_SIZE) {
+    if (snapshot.size() > superblock_.metadata_units * ALLOCATION_UNIT_BYTES) {
         throw Error(ErrorCode::NO_SPACE, io_.TargetName() + ": the metadata does not fit into its area");
     }
     Superblock next = superblock_;
@@ -241,8 +241,8 @@ Superblock MetadataLog::WriteSnapshot() {
     if (!snapshot.empty()) {
         AlignedBuffer buffer;
         buffer.Append(snapshot.data(), snapshot.size());
-        buffer.AppendZeros(AlignUp(snapshot.size(), UNIT_SIZE) - snapshot.size());
-        io_.Write(next.metadata_start[next.active_area] * UNIT_SIZE, buffer.Data(), buffer.Size(),
+        buffer.AppendZeros(AlignUp(snapshot.size(), ALLOCATION_UNIT_BYTES) - snapshot.size());
+        io_.Write(next.metadata_start[next.active_area] * ALLOCATION_UNIT_BYTES, buffer.Data(), buffer.Size(),
                   PlacementClass::METADATA);
     }
     io_.Flush(); // the snapshot, and all data that it publishes
@@ -251,10 +251,12 @@ Superblock MetadataLog::WriteSnapshot() {
 
 // Durable on return.
 void MetadataLog::WriteSuperblock(int copy) {
-    AlignedBuffer buffer(UNIT_SIZE);
+    AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
     memcpy(buffer.Data(), &superblock_, sizeof(superblock_));
     const uint64_t unit = copy == 0 ? 0 : superblock_.capacity_units - 1;
-    WriteDurably({{unit * UNIT_SIZE, buffer.Data(), UNIT_SIZE, PlacementClass::METADATA}}, false);
+    WriteDurably(
+        {{unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}},
+        false);
 }
 
 void MetadataLog::ApplyToCatalog(Group &group) {

@@ -21,7 +21,7 @@ constexpr uint64_t AREA_LOG_SHARE = 4;
 constexpr uint64_t AREA_GROWS_UNTIL_BYTES = 16 * GIB;
 
 uint64_t LimitOf(const Superblock &superblock) {
-    const uint64_t area = superblock.metadata_units * UNIT_SIZE;
+    const uint64_t area = superblock.metadata_units * ALLOCATION_UNIT_BYTES;
     return area - std::min(area / AREA_LOG_SHARE, LOG_BYTES_MAX);
 }
 
@@ -32,7 +32,7 @@ std::string AdviceFor(const Superblock &superblock) {
             "; where the device has LBAs of 512 bytes, a volume formatted with them holds several times "
             "as many small files, whose unfinished LBAs are part of the metadata";
     }
-    if (superblock.capacity_units * UNIT_SIZE < AREA_GROWS_UNTIL_BYTES) {
+    if (superblock.capacity_units * ALLOCATION_UNIT_BYTES < AREA_GROWS_UNTIL_BYTES) {
         advice += "; a larger volume has more room for metadata";
     }
     return advice;

@@ -7,7 +7,7 @@
 
 namespace rawduck {
 
-Allocator::Allocator(Unit begin, Unit end)
+Allocator::Allocator(AllocationUnit begin, AllocationUnit end)
     : begin_(Index(begin)), end_(Index(end)), total_units_(end_ - begin_) {
     if (total_units_ > 0) {
         Insert(begin_, total_units_);
@@ -71,10 +71,10 @@ Allocator::Result Allocator::Take(std::map<uint64_t, uint64_t>::iterator entry, 
     } else {
         Erase(entry);
     }
-    return Result{static_cast<Unit>(start), units};
+    return Result{static_cast<AllocationUnit>(start), units};
 }
 
-bool Allocator::Claim(Unit start, uint64_t units) {
+bool Allocator::Claim(AllocationUnit start, uint64_t units) {
     const uint64_t first = Index(start);
     auto entry = by_start_.upper_bound(first);
     if (units == 0 || units > total_units_ || entry == by_start_.begin()) {
@@ -88,7 +88,8 @@ bool Allocator::Claim(Unit start, uint64_t units) {
     return true;
 }
 
-Allocator::Result Allocator::Allocate(uint64_t wanted, Unit hint, bool from_the_end, uint64_t keep_free) {
+Allocator::Result Allocator::Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end,
+                                      uint64_t keep_free) {
     const uint64_t available = free_units_ - std::min(free_units_, keep_free);
     wanted = std::min(wanted, available);
     if (wanted == 0) {
@@ -116,7 +117,7 @@ Allocator::Result Allocator::Allocate(uint64_t wanted, Unit hint, bool from_the_
     return Take(entry, entry->first, wanted);
 }
 
-bool Allocator::Free(Unit start, uint64_t units) {
+bool Allocator::Free(AllocationUnit start, uint64_t units) {
     const uint64_t first = Index(start);
     const uint64_t last = first + units;
     if (units == 0 || first < begin_ || last > end_ || last < first) {
@@ -147,7 +148,7 @@ bool Allocator::Free(Unit start, uint64_t units) {
     return true;
 }
 
-std::vector<Allocator::Result> Allocator::FreeParts(Unit start, uint64_t units) const {
+std::vector<Allocator::Result> Allocator::FreeParts(AllocationUnit start, uint64_t units) const {
     const uint64_t first = Index(start), last = first + units;
     std::vector<Result> parts;
     auto entry = by_start_.upper_bound(first);
@@ -158,7 +159,7 @@ std::vector<Allocator::Result> Allocator::FreeParts(Unit start, uint64_t units) 
         const uint64_t begin = std::max(first, entry->first);
         const uint64_t end = std::min(last, entry->first + entry->second);
         if (begin < end) {
-            parts.push_back({static_cast<Unit>(begin), end - begin});
+            parts.push_back({static_cast<AllocationUnit>(begin), end - begin});
         }
     }
     return parts;

@@ -16,25 +16,25 @@ namespace rawduck {
 class Allocator {
   public:
     //! Everything in [begin, end) is free at first.
-    Allocator(Unit begin, Unit end);
+    Allocator(AllocationUnit begin, AllocationUnit end);
 
     //! Takes [start, start + units) out of the free space. False when any of it is not free.
-    bool Claim(Unit start, uint64_t units);
+    bool Claim(AllocationUnit start, uint64_t units);
 
     //! One extent of between 1 and `wanted` units; `units` 0 when no more than `keep_free` units are free.
     //! Tries, in order: to continue at `hint`, the lowest (or with `from_the_end`, the highest) free extent
     //! that is large enough, the largest there is.
     struct Result {
-        Unit start{0};
+        AllocationUnit start{0};
         uint64_t units = 0;
     };
-    Result Allocate(uint64_t wanted, Unit hint, bool from_the_end, uint64_t keep_free);
+    Result Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end, uint64_t keep_free);
 
     //! Gives units back; they must have been allocated. False when any of them is free already.
-    bool Free(Unit start, uint64_t units);
+    bool Free(AllocationUnit start, uint64_t units);
 
     //! The parts of [start, start + units) that are free, in order.
-    std::vector<Result> FreeParts(Unit start, uint64_t units) const;
+    std::vector<Result> FreeParts(AllocationUnit start, uint64_t units) const;
 
     uint64_t FreeUnits() const { return free_units_; }
     uint64_t LargestFree() const;

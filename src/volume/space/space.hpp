@@ -22,7 +22,7 @@ class Space {
   public:
     explicit Space(Allocator allocator) : allocator_(std::move(allocator)) { unnoted_.reserve(UNNOTED_MAX); }
 
-    Allocator::Result Allocate(uint64_t wanted, Unit hint, bool from_the_end, SpaceUse use) {
+    Allocator::Result Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end, SpaceUse use) {
         std::unique_lock<std::mutex> guard(mutex_);
         NoteAgain();
         for (;;) {
@@ -68,7 +68,7 @@ class Space {
     std::vector<Extent> ClaimFree(const Extent &extent, uint64_t units_min) {
         std::lock_guard<std::mutex> guard(mutex_);
         std::vector<Extent> claimed;
-        const auto parts = allocator_.FreeParts(static_cast<Unit>(extent.start), extent.units);
+        const auto parts = allocator_.FreeParts(static_cast<AllocationUnit>(extent.start), extent.units);
         claimed.reserve(parts.size()); // what is claimed must not get lost for want of memory
         for (const auto &part : parts) {
             if (part.units >= units_min && allocator_.Claim(part.start, part.units)) {
@@ -103,14 +103,14 @@ class Space {
 
   private:
     static constexpr uint64_t HEADER_UNITS = 64;
-    static constexpr uint64_t KEPT_UNITS_MAX = 16 * MIB / UNIT_SIZE;
+    static constexpr uint64_t KEPT_UNITS_MAX = 16 * MIB / ALLOCATION_UNIT_BYTES;
     static constexpr uint64_t LOG_SHARE = 64;
     static constexpr uint64_t REPLACEMENT_SHARE = 64;
     static constexpr size_t UNNOTED_MAX = 256;
 
     bool TryNote(const Extent &extent) noexcept {
         try {
-            const bool freed = allocator_.Free(static_cast<Unit>(extent.start), extent.units);
+            const bool freed = allocator_.Free(static_cast<AllocationUnit>(extent.start), extent.units);
             RAWDUCK_INVARIANT(freed, "space is freed once, and lies in the data area");
             return true;
         } catch (const std::bad_alloc &) {

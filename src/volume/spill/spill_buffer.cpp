@@ -254,7 +254,7 @@ bool SpillBuffer::ReadAhead(const DeviceRange &range) {
 
 void SpillBuffer::Forget(const std::vector<Extent> &extents) {
     for (const Extent &extent : extents) {
-        Forget(extent.start * UNIT_SIZE, extent.units * UNIT_SIZE);
+        Forget(extent.start * ALLOCATION_UNIT_BYTES, extent.units * ALLOCATION_UNIT_BYTES);
     }
 }
 

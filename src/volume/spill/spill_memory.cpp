@@ -8,19 +8,19 @@
 namespace rawduck {
 
 SpillMemory::SpillMemory(uint64_t bytes_max)
-    : units_max_(bytes_max / UNIT_SIZE), free_(Unit{0}, Unit{units_max_}) {}
+    : units_max_(bytes_max / ALLOCATION_UNIT_BYTES), free_(AllocationUnit{0}, AllocationUnit{units_max_}) {}
 
 char *SpillMemory::Take(uint64_t length) {
-    const uint64_t units = AlignUp(length, UNIT_SIZE) / UNIT_SIZE;
+    const uint64_t units = AlignUp(length, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
     if (free_.LargestFree() < units) {
         return nullptr;
     }
     Allocator::Result taken;
     try {
         if (!memory_) {
-            memory_ = std::make_unique<HugeMemory>(units_max_ * UNIT_SIZE);
+            memory_ = std::make_unique<HugeMemory>(units_max_ * ALLOCATION_UNIT_BYTES);
         }
-        taken = free_.Allocate(units, Unit{units_max_}, false, 0);
+        taken = free_.Allocate(units, AllocationUnit{units_max_}, false, 0);
     } catch (const std::bad_alloc &) {
         return nullptr;
     }
@@ -32,13 +32,13 @@ char *SpillMemory::Take(uint64_t length) {
 
 void SpillMemory::Give(char *data, uint64_t length) noexcept {
     const auto offset = static_cast<uint64_t>(data - memory_->Data());
-    const uint64_t units = AlignUp(length, UNIT_SIZE) / UNIT_SIZE;
-    RAWDUCK_INVARIANT(IsAligned(offset, UNIT_SIZE) && offset / UNIT_SIZE + units <= units_max_ &&
-                          units <= taken_units_,
+    const uint64_t units = AlignUp(length, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
+    RAWDUCK_INVARIANT(IsAligned(offset, ALLOCATION_UNIT_BYTES) &&
+                          offset / ALLOCATION_UNIT_BYTES + units <= units_max_ && units <= taken_units_,
                       "what is given back was taken from here");
     taken_units_ -= units;
     try {
-        const bool free = free_.Free(Unit{offset / UNIT_SIZE}, units);
+        const bool free = free_.Free(AllocationUnit{offset / ALLOCATION_UNIT_BYTES}, units);
         RAWDUCK_INVARIANT(free, "memory of spilled blocks is given back once");
     } catch (const std::bad_alloc &) {
         // It stays out of use until WhenIdle starts anew.
@@ -47,9 +47,9 @@ void SpillMemory::Give(char *data, uint64_t length) noexcept {
 }
 
 uint64_t SpillMemory::HeldBytes() const {
-    const uint64_t held = held_units_ * UNIT_SIZE;
-    const uint64_t in_huge_pages = AlignDown(units_max_ * UNIT_SIZE, HugeMemory::PAGE_BYTES);
-    return held <= in_huge_pages ? AlignUp(held, HugeMemory::PAGE_BYTES) : held;
+    const uint64_t held = held_units_ * ALLOCATION_UNIT_BYTES;
+    const uint64_t in_huge_pages = AlignDown(units_max_ * ALLOCATION_UNIT_BYTES, HugeMemory::HUGE_PAGE_BYTES);
+    return held <= in_huge_pages ? AlignUp(held, HugeMemory::HUGE_PAGE_BYTES) : held;
 }
 
 void SpillMemory::Shrink() {
@@ -63,7 +63,7 @@ void SpillMemory::WhenIdle() noexcept {
     }
     if (free_.FreeUnits() != units_max_) {
         try {
-            free_ = Allocator(Unit{0}, Unit{units_max_});
+            free_ = Allocator(AllocationUnit{0}, AllocationUnit{units_max_});
         } catch (const std::bad_alloc &) {
             return; // the next time
         }

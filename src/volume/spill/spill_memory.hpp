@@ -14,8 +14,8 @@ class SpillMemory {
   public:
     explicit SpillMemory(uint64_t bytes_max);
 
-    //! Memory for that many bytes, aligned to UNIT_SIZE, with undefined contents; null when there is no range
-    //! that long, or the system has none.
+    //! Memory for that many bytes, aligned to ALLOCATION_UNIT_BYTES, with undefined contents; null when there
+    //! is no range that long, or the system has none.
     char *Take(uint64_t length);
     //! Gives back what Take returned for that length. Where the system has no memory to note it, it is used
     //! again once nothing is taken.

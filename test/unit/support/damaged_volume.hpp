@@ -69,15 +69,16 @@ class DamagedVolumeTest : public ::testing::Test {
     }
     void MakeUnreadable(uint64_t offset) { medium->Inject(SimulatedFault::READ_ERROR, offset / LBA); }
 
-    static uint64_t CopyOffset(int copy) { return copy == 0 ? 0 : CAPACITY - UNIT_SIZE; }
+    static uint64_t CopyOffset(int copy) { return copy == 0 ? 0 : CAPACITY - ALLOCATION_UNIT_BYTES; }
     Superblock ReadCopy(int copy) {
         Superblock superblock;
-        memcpy(&superblock, ReadBytes(CopyOffset(copy), UNIT_SIZE).data(), UNIT_SIZE);
+        memcpy(&superblock, ReadBytes(CopyOffset(copy), ALLOCATION_UNIT_BYTES).data(), ALLOCATION_UNIT_BYTES);
         return superblock;
     }
     void WriteCopy(int copy, Superblock superblock) {
         SealSuperblock(superblock);
-        WriteBytes(CopyOffset(copy), std::string(reinterpret_cast<const char *>(&superblock), UNIT_SIZE));
+        WriteBytes(CopyOffset(copy),
+                   std::string(reinterpret_cast<const char *>(&superblock), ALLOCATION_UNIT_BYTES));
     }
 
     //! "error log", "warning superblock 1": what the check complains of.

@@ -210,8 +210,8 @@ class ModelFiles {
             std::string &content = now_[name];
             uint64_t offset = random_() % (content.size() + 9000);
             if (random_() % 2 == 0) {
-                offset = AlignDown(offset, UNIT_SIZE);
-                bytes.resize(AlignUp(bytes.size(), UNIT_SIZE), 'p');
+                offset = AlignDown(offset, ALLOCATION_UNIT_BYTES);
+                bytes.resize(AlignUp(bytes.size(), ALLOCATION_UNIT_BYTES), 'p');
             }
             if (offset + bytes.size() <= bytes_max_) {
                 file.Write(bytes.data(), bytes.size(), offset);

@@ -100,12 +100,17 @@ class StepsOfADatabase {
     bool Run(int64_t allocations) {
         const OutOfMemoryAfter limit(allocations);
         Do([&] { database_ = volume_->Open("x.duckdb", WriteMode(FileKind::DATABASE)); });
-        Do([&] { Change(*database_, content_, std::string(3 * UNIT_SIZE + 70000, 'c'), 0); });
+        Do([&] { Change(*database_, content_, std::string(3 * ALLOCATION_UNIT_BYTES + 70000, 'c'), 0); });
         Do([&] { database_->Sync(); });
         Do([&] { Change(*log_, logged_, std::string(700, 'l'), 4); });
         Do([&] { log_->Sync(); });
-        Do([&] { Change(*database_, content_, std::string(UNIT_SIZE, 'h'), UNIT_SIZE); });
-        Do([&] { Change(*database_, content_, std::string(3 * UNIT_SIZE, 'b'), 4 * UNIT_SIZE); });
+        Do([&] {
+            Change(*database_, content_, std::string(ALLOCATION_UNIT_BYTES, 'h'), ALLOCATION_UNIT_BYTES);
+        });
+        Do([&] {
+            Change(*database_, content_, std::string(3 * ALLOCATION_UNIT_BYTES, 'b'),
+                   4 * ALLOCATION_UNIT_BYTES);
+        });
         Do([&] { database_->Sync(); });
         Do([&] { Change(*log_, logged_, std::string(9000, 'm'), 704); });
         Do([&] { log_->Sync(); });

@@ -37,7 +37,7 @@ class LimitsTest : public ::testing::TestWithParam<uint32_t> {
         volume = simulated.Mount();
         database = volume->Open("keep.duckdb", WriteMode(FileKind::DATABASE));
         log = volume->Open("keep.duckdb.wal", WriteMode(FileKind::WAL));
-        Overwrite(0, 3 * UNIT_SIZE + 8 * BLOCK);
+        Overwrite(0, 3 * ALLOCATION_UNIT_BYTES + 8 * BLOCK);
         Commit(100);
     }
     void Overwrite(uint64_t offset, uint64_t length) {
@@ -59,8 +59,8 @@ class LimitsTest : public ::testing::TestWithParam<uint32_t> {
             Commit(1 + random() % 3000);
         }
         for (uint64_t block = 0; block < 8; block += 2) {
-            Overwrite(3 * UNIT_SIZE + block * BLOCK, BLOCK);
-            Overwrite(random() % 3 * UNIT_SIZE, UNIT_SIZE);
+            Overwrite(3 * ALLOCATION_UNIT_BYTES + block * BLOCK, BLOCK);
+            Overwrite(random() % 3 * ALLOCATION_UNIT_BYTES, ALLOCATION_UNIT_BYTES);
         }
         {
             auto next = volume->Open("keep.duckdb.wal.checkpoint", WriteMode(FileKind::WAL));
@@ -111,8 +111,8 @@ class SmallestVolumeTest : public LimitsTest {
             other->Append(bytes.data(), bytes.size());
             other->Sync();
         }
-        Overwrite(3 * UNIT_SIZE, BLOCK);
-        Overwrite(UNIT_SIZE, UNIT_SIZE);
+        Overwrite(3 * ALLOCATION_UNIT_BYTES, BLOCK);
+        Overwrite(ALLOCATION_UNIT_BYTES, ALLOCATION_UNIT_BYTES);
         log->Truncate(1001);
         logged.resize(1001);
         EXPECT_EQ(volume->Info().poisoned, "");
@@ -191,7 +191,7 @@ TEST_P(SmallestVolumeTest, LongerNamesLeaveRoomForCommits) {
 
 TEST_P(SmallestVolumeTest, LongerTailsLeaveRoomForCommits) {
     Open();
-    const std::string whole(UNIT_SIZE, 'w');
+    const std::string whole(ALLOCATION_UNIT_BYTES, 'w');
     std::vector<std::unique_ptr<OpenFile>> files;
     const auto make = [&](int i) {
         files.push_back(volume->Open(std::to_string(i), WriteMode()));
@@ -203,7 +203,7 @@ TEST_P(SmallestVolumeTest, LongerTailsLeaveRoomForCommits) {
     }
     UntilNoSpace([&](int i) {
         ASSERT_LT(static_cast<size_t>(i), files.size()) << "there is room for every tail";
-        files[i]->Truncate(UNIT_SIZE - 1);
+        files[i]->Truncate(ALLOCATION_UNIT_BYTES - 1);
     });
     UseTheDatabase();
 }
@@ -268,17 +268,17 @@ TEST_P(LimitsTest, HolesThatFillTheMetadataFailTheWriteAndNotTheSync) {
 TEST_P(LimitsTest, FragmentsThatFillTheMetadataFailTheWriteAndNotTheSync) {
     Open();
     auto file = volume->Open("fragments.duckdb", WriteMode(FileKind::DATABASE));
-    const uint64_t units = 40 * MIB / UNIT_SIZE;
-    std::string expected = RandomBytes(random, units * UNIT_SIZE);
+    const uint64_t units = 40 * MIB / ALLOCATION_UNIT_BYTES;
+    std::string expected = RandomBytes(random, units * ALLOCATION_UNIT_BYTES);
     file->Write(expected.data(), expected.size(), 0);
     file->Sync();
-    const std::string page(UNIT_SIZE, 'p');
+    const std::string page(ALLOCATION_UNIT_BYTES, 'p');
     bool full = false;
     for (int round = 0; round < 4 && !full; round++) {
         for (uint64_t i = 4; i < units && !full; i += 2 + round) {
             try {
-                file->Write(page.data(), page.size(), i * UNIT_SIZE);
-                expected.replace(i * UNIT_SIZE, UNIT_SIZE, page);
+                file->Write(page.data(), page.size(), i * ALLOCATION_UNIT_BYTES);
+                expected.replace(i * ALLOCATION_UNIT_BYTES, ALLOCATION_UNIT_BYTES, page);
             } catch (const Error &error) {
                 EXPECT_EQ(error.Code(), ErrorCode::NO_SPACE);
                 full = true;

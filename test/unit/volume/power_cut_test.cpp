@@ -115,8 +115,8 @@ class Workload {
     }
     void RewriteHeader(const std::string &name) {
         auto file = volume_->Open(name, WriteMode());
-        const std::string page = RandomBytes(random_, UNIT_SIZE);
-        const uint64_t offset = random_() % 3 * UNIT_SIZE;
+        const std::string page = RandomBytes(random_, ALLOCATION_UNIT_BYTES);
+        const uint64_t offset = random_() % 3 * ALLOCATION_UNIT_BYTES;
         file->Write(page.data(), page.size(), offset);
         file->Sync();
         state_[name].replace(offset, page.size(), page);
@@ -126,7 +126,7 @@ class Workload {
         auto file = volume_->Open(name, WriteMode(name.back() == 'b' ? FileKind::DATABASE : FileKind::WAL));
         std::string &content = state_[name];
         if (name.back() == 'b') {
-            content.resize(AlignUp(content.size(), UNIT_SIZE), '\0');
+            content.resize(AlignUp(content.size(), ALLOCATION_UNIT_BYTES), '\0');
             const std::string bytes =
                 RandomBytes(random_, content.empty() ? 12288 : (1 + random_() % 40) * 4096);
             file->Write(bytes.data(), bytes.size(), content.size());
@@ -273,10 +273,10 @@ TEST(PowerCutTest, OverwrittenBlocksAreWhole) {
     const uint64_t written = medium->Events();
     file->Write(after.data(), after.size(), start + block_bytes);
     file->Write(after.data(), after.size(), start + block_bytes); // once more before the Sync
-    file->Write(after.data(), UNIT_SIZE, start);
+    file->Write(after.data(), ALLOCATION_UNIT_BYTES, start);
     std::string expected = head + before;
     expected.replace(start + block_bytes, block_bytes, after);
-    expected.replace(start, UNIT_SIZE, after, 0, UNIT_SIZE);
+    expected.replace(start, ALLOCATION_UNIT_BYTES, after, 0, ALLOCATION_UNIT_BYTES);
     EXPECT_EQ(ReadAll(*volume, "x.duckdb"), expected);
     file->Sync();
     const uint64_t synced = medium->Events();
@@ -298,15 +298,17 @@ TEST(PowerCutTest, ForgettingAHeaderDoesNotLoseTheSyncOfOthers) {
     file->Write(content.data(), content.size(), 0);
     file->Sync();
     const std::string after(65536, 'a');
-    file->Write(after.data(), UNIT_SIZE, UNIT_SIZE);
+    file->Write(after.data(), ALLOCATION_UNIT_BYTES, ALLOCATION_UNIT_BYTES);
     file->Write(after.data(), after.size(), 12288);
     EXPECT_TRUE(file->Deallocate(0, 12288 + 65536 + 100)) << "the first block may be forgotten";
-    EXPECT_FALSE(file->Deallocate(UNIT_SIZE, UNIT_SIZE));
+    EXPECT_FALSE(file->Deallocate(ALLOCATION_UNIT_BYTES, ALLOCATION_UNIT_BYTES));
     file->Write(after.data(), after.size(), 12288 + 65536);
     file->Sync();
     for (uint64_t seed = 0; seed < 10; seed++) {
         const std::string found = ReadAll(*Mount(Cut(medium, medium->Events(), seed)), "x.duckdb");
-        EXPECT_TRUE(found.substr(UNIT_SIZE, UNIT_SIZE) == after.substr(0, UNIT_SIZE)) << "seed " << seed;
+        EXPECT_TRUE(found.substr(ALLOCATION_UNIT_BYTES, ALLOCATION_UNIT_BYTES) ==
+                    after.substr(0, ALLOCATION_UNIT_BYTES))
+            << "seed " << seed;
         EXPECT_TRUE(found.substr(12288 + 65536) == after) << "seed " << seed;
     }
 }

@@ -18,7 +18,7 @@ class SuperblockStatesTest : public DamagedVolumeTest {
         if (damage == Damage::UNREADABLE) {
             MakeUnreadable(offset + 2 * LBA);
         } else {
-            WriteBytes(offset, std::string(UNIT_SIZE, damage == Damage::ZEROS ? '\0' : 'x'));
+            WriteBytes(offset, std::string(ALLOCATION_UNIT_BYTES, damage == Damage::ZEROS ? '\0' : 'x'));
         }
     }
 
@@ -34,8 +34,8 @@ constexpr SuperblockStatesTest::Damage SuperblockStatesTest::DAMAGES[];
 
 TEST_F(SuperblockStatesTest, BothTheSame) {
     Commit("first", 3);
-    EXPECT_EQ(memcmp(ReadBytes(CopyOffset(0), UNIT_SIZE).data(), ReadBytes(CopyOffset(1), UNIT_SIZE).data(),
-                     UNIT_SIZE),
+    EXPECT_EQ(memcmp(ReadBytes(CopyOffset(0), ALLOCATION_UNIT_BYTES).data(),
+                     ReadBytes(CopyOffset(1), ALLOCATION_UNIT_BYTES).data(), ALLOCATION_UNIT_BYTES),
               0);
     const uint64_t events = medium->Events(), epoch = ReadCopy(0).epoch;
     EXPECT_TRUE(Complaints().empty());
@@ -196,7 +196,7 @@ TEST_F(SuperblockStatesTest, OneByANewerVersion) {
             changed.incompat = by_version ? 0 : 1;
             for (const bool other_damaged : {false, true}) {
                 WriteCopy(newer, changed);
-                const std::string other = ReadBytes(CopyOffset(1 - newer), UNIT_SIZE);
+                const std::string other = ReadBytes(CopyOffset(1 - newer), ALLOCATION_UNIT_BYTES);
                 if (other_damaged) {
                     DamageCopy(1 - newer, Damage::GARBAGE);
                 }
@@ -214,7 +214,8 @@ TEST_F(SuperblockStatesTest, OneByANewerVersion) {
 
 TEST_F(SuperblockStatesTest, BothDamaged) {
     Commit("first", 3);
-    const std::string copies[] = {ReadBytes(CopyOffset(0), UNIT_SIZE), ReadBytes(CopyOffset(1), UNIT_SIZE)};
+    const std::string copies[] = {ReadBytes(CopyOffset(0), ALLOCATION_UNIT_BYTES),
+                                  ReadBytes(CopyOffset(1), ALLOCATION_UNIT_BYTES)};
     for (const Damage first : DAMAGES) {
         for (const Damage second : DAMAGES) {
             DamageCopy(0, first);

@@ -72,17 +72,17 @@ TEST_F(UnreadableTest, DataOfAnEarlierRecord) {
 
 // When other data that the record vouches for is not there, it was never finished.
 TEST_F(UnreadableTest, DataOfARecordThatIsTorn) {
-    const uint64_t first = 700 * UNIT_SIZE, second = 800 * UNIT_SIZE;
+    const uint64_t first = 700 * ALLOCATION_UNIT_BYTES, second = 800 * ALLOCATION_UNIT_BYTES;
     for (const bool torn : {false, true}) {
         {
             const std::unique_ptr<BlockIo> io = OpenIo();
             const VolumeImage image = LoadVolumeImage(*io, target.name);
             MetadataLog log(*io, image, [](const std::vector<Extent> &) {});
             Item checksums(ItemType::DATA_CHECKSUM, 0);
-            std::vector<char> page(data.begin(), data.begin() + UNIT_SIZE);
+            std::vector<char> page(data.begin(), data.begin() + ALLOCATION_UNIT_BYTES);
             for (const uint64_t offset : {first, second}) {
                 checksums.checksums.push_back(
-                    DataChecksum{offset, UNIT_SIZE, Crc32c(0, page.data(), page.size())});
+                    DataChecksum{offset, ALLOCATION_UNIT_BYTES, Crc32c(0, page.data(), page.size())});
                 io->Write(offset, page.data(), page.size());
             }
             log.Commit(log.Queue({Item(ItemType::DATA_CHECKSUM, 0)}));
@@ -165,7 +165,7 @@ TEST_F(UnreadableTest, TheSnapshot) {
     Commit("first", 2);
     Commit("again", 2);
     const Superblock sb = Load().superblock;
-    const uint64_t snapshot = sb.metadata_start[sb.active_area] * UNIT_SIZE;
+    const uint64_t snapshot = sb.metadata_start[sb.active_area] * ALLOCATION_UNIT_BYTES;
     ASSERT_LT(sb.snapshot_bytes, 7 * LBA);
     MakeUnreadable(snapshot + 7 * LBA); // behind its bytes, in its last unit
     EXPECT_TRUE(Complaints().empty());
@@ -181,7 +181,7 @@ TEST_F(UnreadableTest, TheSnapshot) {
 }
 
 TEST_F(UnreadableTest, TheFirstPageOfADatabase) {
-    const std::string page = std::string(8, 'c') + "DUCK" + std::string(UNIT_SIZE - 12, 'h');
+    const std::string page = std::string(8, 'c') + "DUCK" + std::string(ALLOCATION_UNIT_BYTES - 12, 'h');
     uint64_t offset = 0;
     {
         auto volume = Mount();
@@ -225,8 +225,8 @@ TEST_F(UnreadableTest, MoreThanSomeLbas) {
 
 } // namespace
 
-// The state before a damaged record has blocks whose space was given away behind it. What lies there now may be
-// a whole block of the same database: only the log knows that it is not the one.
+// The state before a damaged record has blocks whose space was given away behind it. What lies there now may
+// be a whole block of the same database: only the log knows that it is not the one.
 TEST_F(UnreadableTest, WhatWasOverwrittenBehindTheDamageIsNotRead) {
     const std::string old(1 * MIB, 'o'), fresh(1 * MIB, 'n');
     {

@@ -241,8 +241,8 @@ TEST_P(VolumeTest, AFullVolumeFailsTheWriteAndGivesSpaceBack) {
               ErrorCode::NO_SPACE);
     EXPECT_GT(written, 48 * MIB);
     filler->Sync();
-    const std::string page(UNIT_SIZE, 'n');
-    keep->Write(page.data(), page.size(), UNIT_SIZE);
+    const std::string page(ALLOCATION_UNIT_BYTES, 'n');
+    keep->Write(page.data(), page.size(), ALLOCATION_UNIT_BYTES);
     keep->Sync();
     filler->Close();
     volume->Remove("filler.duckdb");

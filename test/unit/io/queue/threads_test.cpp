@@ -206,7 +206,7 @@ TEST(BouncePool, GrowsLazilyWithinItsLimitAndGivesItBack) {
         for (size_t i = 1; i < chunks.size(); i++) {
             EXPECT_GE(chunks[i] - chunks[i - 1], 4096) << "they overlap";
         }
-        EXPECT_EQ(memory.Held(), HugeMemory::PAGE_BYTES) << "all in one huge page";
+        EXPECT_EQ(memory.Held(), HugeMemory::HUGE_PAGE_BYTES) << "all in one huge page";
         for (char *chunk : chunks) {
             (chunk == only ? second : first).Release(chunk);
         }
@@ -246,7 +246,7 @@ TEST(BouncePool, TakesMoreHugePagesAsItGrows) {
         chunks.push_back(chunk);
     }
     EXPECT_EQ(chunks.size(), 20u);
-    EXPECT_EQ(memory.Held(), 3 * HugeMemory::PAGE_BYTES);
+    EXPECT_EQ(memory.Held(), 3 * HugeMemory::HUGE_PAGE_BYTES);
     for (char *chunk : chunks) {
         pool.Release(chunk);
     }
@@ -271,7 +271,7 @@ std::string MappingFlags(const char *address) {
 TEST(HugeMemory, IsAlignedAndAsksForHugePages) {
     for (const uint64_t bytes : {uint64_t(4096), 3 * MIB, 4 * MIB, 5 * MIB + 1000}) {
         HugeMemory memory(bytes);
-        EXPECT_TRUE(IsAligned(reinterpret_cast<uintptr_t>(memory.Data()), HugeMemory::PAGE_BYTES));
+        EXPECT_TRUE(IsAligned(reinterpret_cast<uintptr_t>(memory.Data()), HugeMemory::HUGE_PAGE_BYTES));
         EXPECT_EQ(std::count(memory.Data(), memory.Data() + bytes, 0), static_cast<int64_t>(bytes));
         std::fill_n(memory.Data(), bytes, 'x');
         if (access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) == 0) {

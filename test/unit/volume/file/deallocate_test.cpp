@@ -323,13 +323,13 @@ TEST_F(DeallocateTest, TheLastRecordNeverLosesTheDataThatItVouchesFor) {
 }
 
 TEST(SpaceTest, WhoFindsNothingWaitsForWhatIsClaimed) {
-    Space space(Allocator(Unit{0}, Unit{4096}));
+    Space space(Allocator(AllocationUnit{0}, AllocationUnit{4096}));
     const auto claimed = space.ClaimFree(Extent{0, 0, 4096}, 4);
     ASSERT_EQ(claimed.size(), 1u);
     EXPECT_EQ(space.FreeUnits(), 4096u) << "claimed space is free";
     std::atomic<bool> given{false};
     std::thread thread([&] {
-        const auto found = space.Allocate(16, Unit{0}, false, SpaceUse::CONTENT);
+        const auto found = space.Allocate(16, AllocationUnit{0}, false, SpaceUse::CONTENT);
         EXPECT_TRUE(given);
         EXPECT_EQ(found.units, 16u);
     });
@@ -341,8 +341,8 @@ TEST(SpaceTest, WhoFindsNothingWaitsForWhatIsClaimed) {
 }
 
 TEST(SpaceTest, OnlyWhatIsFreeAndLargeEnoughIsClaimed) {
-    Space space(Allocator(Unit{0}, Unit{1000}));
-    const auto first = space.Allocate(100, Unit{0}, false, SpaceUse::HEADER);
+    Space space(Allocator(AllocationUnit{0}, AllocationUnit{1000}));
+    const auto first = space.Allocate(100, AllocationUnit{0}, false, SpaceUse::HEADER);
     ASSERT_EQ(Index(first.start), 0u);
     space.Free({Extent{0, 10, 3}, Extent{0, 20, 8}});
     const auto claimed = space.ClaimFree(Extent{0, 0, 110}, 4);
@@ -366,8 +366,8 @@ TEST(FormatFile, TheMetadataAreasHaveBeenWritten) {
     const Superblock layout = MakeSuperblock(16 * MIB, 4096, Uuid{}, "", 0);
     std::ifstream stream(file.Path(), std::ios::binary);
     for (const uint64_t start : layout.metadata_start) {
-        std::string area(layout.metadata_units * UNIT_SIZE, '?');
-        stream.seekg(static_cast<std::streamoff>(start * UNIT_SIZE));
+        std::string area(layout.metadata_units * ALLOCATION_UNIT_BYTES, '?');
+        stream.seekg(static_cast<std::streamoff>(start * ALLOCATION_UNIT_BYTES));
         stream.read(&area[0], static_cast<std::streamsize>(area.size()));
         EXPECT_TRUE(area == std::string(area.size(), '\0'));
     }

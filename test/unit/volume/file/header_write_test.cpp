@@ -24,22 +24,22 @@ TEST(HeaderWrite, EachIsOneCommandOfOneUnitAndNeverInPlace) {
     file->Sync();
     for (uint64_t header = 0; header < 3; header++) {
         const auto extents = file->Info().extents;
-        const std::string page(UNIT_SIZE, static_cast<char>('0' + header));
+        const std::string page(ALLOCATION_UNIT_BYTES, static_cast<char>('0' + header));
         state.log.clear();
-        file->Write(page.data(), page.size(), header * UNIT_SIZE);
+        file->Write(page.data(), page.size(), header * ALLOCATION_UNIT_BYTES);
         ASSERT_EQ(state.log.size(), 1u) << "header " << header;
         const Command &command = state.log[0];
         EXPECT_EQ(command.opcode, Opcode::WRITE);
-        EXPECT_EQ(command.length, UNIT_SIZE);
-        EXPECT_TRUE(IsAligned(command.device_offset, UNIT_SIZE));
+        EXPECT_EQ(command.length, ALLOCATION_UNIT_BYTES);
+        EXPECT_TRUE(IsAligned(command.device_offset, ALLOCATION_UNIT_BYTES));
         for (const ExtentInfo &extent : extents) {
             EXPECT_TRUE(command.device_offset < extent.device_offset ||
                         command.device_offset >= extent.device_offset + extent.length)
                 << "header " << header << " was overwritten where it counts";
         }
         file->Sync();
-        std::string back(UNIT_SIZE, '\0');
-        file->Read(&back[0], back.size(), header * UNIT_SIZE);
+        std::string back(ALLOCATION_UNIT_BYTES, '\0');
+        file->Read(&back[0], back.size(), header * ALLOCATION_UNIT_BYTES);
         EXPECT_EQ(back, page);
     }
 }

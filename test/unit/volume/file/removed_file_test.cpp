@@ -15,13 +15,14 @@ TEST(RemovedFileTest, OverwritingOneDoesNotFillTheVolume) {
         const uint64_t used_before = volume->Info().used_bytes;
         auto file = volume->Open("x.duckdb", WriteMode(FileKind::DATABASE));
         std::mt19937_64 random(lba_size);
-        std::string content = RandomBytes(random, 3 * UNIT_SIZE + 4 * BLOCK + 100);
+        std::string content = RandomBytes(random, 3 * ALLOCATION_UNIT_BYTES + 4 * BLOCK + 100);
         file->Write(content.data(), content.size(), 0);
         file->Sync();
         const uint64_t used = volume->Info().used_bytes;
         volume->Remove("x.duckdb");
         for (int i = 0; i < 1000; i++) {
-            const uint64_t offset = i % 3 == 0 ? 3 * UNIT_SIZE + i % 4 * BLOCK : random() % (4 * BLOCK);
+            const uint64_t offset =
+                i % 3 == 0 ? 3 * ALLOCATION_UNIT_BYTES + i % 4 * BLOCK : random() % (4 * BLOCK);
             const std::string bytes = RandomBytes(random, i % 3 == 0 ? BLOCK : 1 + random() % 5000);
             ASSERT_NO_THROW(file->Write(bytes.data(), bytes.size(), offset)) << "write " << i;
             content.replace(offset, bytes.size(), bytes);
@@ -40,7 +41,7 @@ TEST(RemovedFileTest, WhatItReservedIsThereForOthers) {
         const MemoryVolume memory(4096);
         auto volume = memory.Mount();
         std::vector<std::unique_ptr<OpenFile>> files;
-        const std::string page(UNIT_SIZE, 'p');
+        const std::string page(ALLOCATION_UNIT_BYTES, 'p');
         for (int i = 0; i < 60; i++) {
             const std::string name = std::to_string(i);
             files.push_back(volume->Open(name, WriteMode()));
@@ -66,7 +67,7 @@ TEST(RemovedFileTest, WhatItReservedIsThereForOthers) {
         large.reset();
         files.clear();
         volume->Remove("large.duckdb");
-        EXPECT_EQ(volume->Info().used_bytes, 30 * UNIT_SIZE);
+        EXPECT_EQ(volume->Info().used_bytes, 30 * ALLOCATION_UNIT_BYTES);
     }
 }
 
@@ -78,7 +79,7 @@ TEST(RemovedFileTest, AReaderKeepsNothingThatItsLastWriterReserved) {
     auto reader = volume->Open("x", OpenMode());
     volume->Remove("x");
     writer->Close();
-    EXPECT_EQ(volume->Info().used_bytes, UNIT_SIZE);
+    EXPECT_EQ(volume->Info().used_bytes, ALLOCATION_UNIT_BYTES);
     char found = '?';
     EXPECT_EQ(reader->Read(&found, 1, 0), 1u);
     EXPECT_EQ(found, 'x');
@@ -103,7 +104,7 @@ TEST(RemovedFileTest, WhatIsOverwrittenBeforeTheRemovalIsDurableIsStillThere) {
     const uint64_t events = simulated.medium->Events();
     volume->Move("x.duckdb.wal.recovery", "x.duckdb.wal");
     log->Write(after.data(), after.size(), 0);
-    log->Write(before.data(), UNIT_SIZE, 0);
+    log->Write(before.data(), ALLOCATION_UNIT_BYTES, 0);
     for (uint64_t cut = events; cut <= simulated.medium->Events(); cut++) {
         for (uint64_t seed = 0; seed < 10; seed++) {
             PowerCutReport report;

@@ -26,7 +26,7 @@ class FormatCutTest : public DamagedVolumeTest {
 
     Superblock Read(uint64_t offset) {
         Superblock superblock;
-        memcpy(&superblock, ReadBytes(offset, UNIT_SIZE).data(), UNIT_SIZE);
+        memcpy(&superblock, ReadBytes(offset, ALLOCATION_UNIT_BYTES).data(), ALLOCATION_UNIT_BYTES);
         return superblock;
     }
 
@@ -71,7 +71,7 @@ TEST_F(FormatCutTest, NothingOfTheOldVolumeIsEverChosen) {
         EXPECT_EQ(Mount()->Info().capacity_bytes, capacity);
         const Superblock fresh = Read(0);
         for (const uint64_t end : {CAPACITY, CAPACITY_BEFORE}) {
-            const Superblock found = Read(end - UNIT_SIZE);
+            const Superblock found = Read(end - ALLOCATION_UNIT_BYTES);
             const bool is_superblock = memcmp(found.magic, SUPERBLOCK_MAGIC, sizeof(SUPERBLOCK_MAGIC)) == 0;
             EXPECT_EQ(is_superblock, end == capacity) << "at the end of " << end;
             EXPECT_TRUE(!is_superblock || found.uuid == fresh.uuid);
@@ -89,12 +89,13 @@ TEST(FormatFileTest, AShorterVolumeOutlivesDamageToItsFirstSuperblock) {
         options.size_bytes = size;
         Volume::Format(path, options);
         const std::string uuid = PinVolume(path, MountOptions())->Info().uuid;
-        char before[UNIT_SIZE];
-        const std::string damaged(UNIT_SIZE, 'x');
-        ASSERT_EQ(pread(fd, before, UNIT_SIZE, 0), static_cast<ssize_t>(UNIT_SIZE));
-        ASSERT_EQ(pwrite(fd, damaged.data(), UNIT_SIZE, 0), static_cast<ssize_t>(UNIT_SIZE));
+        char before[ALLOCATION_UNIT_BYTES];
+        const std::string damaged(ALLOCATION_UNIT_BYTES, 'x');
+        ASSERT_EQ(pread(fd, before, ALLOCATION_UNIT_BYTES, 0), static_cast<ssize_t>(ALLOCATION_UNIT_BYTES));
+        ASSERT_EQ(pwrite(fd, damaged.data(), ALLOCATION_UNIT_BYTES, 0),
+                  static_cast<ssize_t>(ALLOCATION_UNIT_BYTES));
         EXPECT_EQ(PinVolume(path, MountOptions())->Info().uuid, uuid);
-        ASSERT_EQ(pwrite(fd, before, UNIT_SIZE, 0), static_cast<ssize_t>(UNIT_SIZE));
+        ASSERT_EQ(pwrite(fd, before, ALLOCATION_UNIT_BYTES, 0), static_cast<ssize_t>(ALLOCATION_UNIT_BYTES));
     }
     close(fd);
     unlink(path);

@@ -49,7 +49,8 @@ TEST(SuperblockTest, NewerVersionAndUnknownFeaturesAreRefusedAsUnsupported) {
 TEST(SuperblockTest, ATargetThatWasCutOffIsFound) {
     Superblock sb = MakeSuperblock(GIB, 4096, MakeUuid(), "", 1);
     bool unsupported = false;
-    EXPECT_NE(ExamineSuperblock(sb, GIB - UNIT_SIZE, unsupported).find("cut off"), std::string::npos);
+    EXPECT_NE(ExamineSuperblock(sb, GIB - ALLOCATION_UNIT_BYTES, unsupported).find("cut off"),
+              std::string::npos);
     EXPECT_THROW(MakeSuperblock(MIB, 4096, MakeUuid(), "", 1), Error);
 }
 

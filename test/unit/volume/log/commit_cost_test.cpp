@@ -59,17 +59,17 @@ class CommitCostTest : public ::testing::Test {
 TEST_F(CommitCostTest, AListOfHolesThatDidNotChangeIsNotWrittenAgain) {
     Mount(SimulatedFua::HONOURED, true);
     auto sparse = volume->Open("sparse.duckdb", WriteMode(FileKind::DATABASE));
-    const std::string block(UNIT_SIZE, 'b');
+    const std::string block(ALLOCATION_UNIT_BYTES, 'b');
     constexpr uint64_t HOLES = 400;
     for (uint64_t i = 0; i < HOLES; i++) {
-        sparse->Write(block.data(), block.size(), (2 * i + 1) * UNIT_SIZE);
+        sparse->Write(block.data(), block.size(), (2 * i + 1) * ALLOCATION_UNIT_BYTES);
     }
     sparse->Sync();
     const uint64_t before = volume->Info().log_bytes;
-    sparse->Write(block.data(), block.size(), 2 * HOLES * UNIT_SIZE); // grows, and leaves no hole
+    sparse->Write(block.data(), block.size(), 2 * HOLES * ALLOCATION_UNIT_BYTES); // grows, and leaves no hole
     sparse->Sync();
     EXPECT_LE(volume->Info().log_bytes - before, 2 * LBA);
-    sparse->Write(block.data(), block.size(), 2 * UNIT_SIZE);
+    sparse->Write(block.data(), block.size(), 2 * ALLOCATION_UNIT_BYTES);
     sparse->Sync();
     EXPECT_GT(volume->Info().log_bytes - before, 16 * (HOLES - 1));
     sparse.reset();
@@ -77,7 +77,7 @@ TEST_F(CommitCostTest, AListOfHolesThatDidNotChangeIsNotWrittenAgain) {
     const std::string found = ReadAll(*volume, "sparse.duckdb");
     for (uint64_t i = 0; i <= 2 * HOLES; i++) {
         const bool written = i % 2 == 1 || i == 2 || i == 2 * HOLES;
-        ASSERT_EQ(found[i * UNIT_SIZE], written ? 'b' : '\0') << i;
+        ASSERT_EQ(found[i * ALLOCATION_UNIT_BYTES], written ? 'b' : '\0') << i;
     }
 }
 

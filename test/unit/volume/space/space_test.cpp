@@ -21,7 +21,7 @@ TEST(ExtentMapTest, LocatesEveryUnitThroughGrowthRemapAndTruncate) {
         if (action < 7 || oracle.empty()) {
             const uint64_t units = 1 + random() % 50;
             next += random() % 3 == 0 ? 0 : 1000;
-            map.Append(Unit{next}, units);
+            map.Append(AllocationUnit{next}, units);
             for (uint64_t i = 0; i < units; i++) {
                 oracle.push_back(next + i);
             }
@@ -56,8 +56,9 @@ TEST(ExtentMapTest, LocatesEveryUnitThroughGrowthRemapAndTruncate) {
         for (int probe = 0; probe < 20 && !oracle.empty(); probe++) {
             const uint64_t unit = random() % oracle.size();
             uint64_t contiguous = 0;
-            ASSERT_EQ(map.Locate(unit * UNIT_SIZE + 5, contiguous), oracle[unit] * UNIT_SIZE + 5);
-            const uint64_t last = unit + (contiguous + 5) / UNIT_SIZE - 1;
+            ASSERT_EQ(map.Locate(unit * ALLOCATION_UNIT_BYTES + 5, contiguous),
+                      oracle[unit] * ALLOCATION_UNIT_BYTES + 5);
+            const uint64_t last = unit + (contiguous + 5) / ALLOCATION_UNIT_BYTES - 1;
             ASSERT_EQ(oracle[last], oracle[unit] + (last - unit));
             ASSERT_TRUE(last + 1 == oracle.size() || oracle[last + 1] != oracle[last] + 1)
                 << "what continues on the target is one extent";
@@ -67,7 +68,7 @@ TEST(ExtentMapTest, LocatesEveryUnitThroughGrowthRemapAndTruncate) {
 
 TEST(ExtentMapTest, WhatIsMovedBackTogetherIsOneExtentAgain) {
     ExtentMap map;
-    map.Append(Unit{100}, 64);
+    map.Append(AllocationUnit{100}, 64);
     for (uint64_t unit = 1; unit < 64; unit += 2) {
         map.Remap({Extent{unit, 1000 + 2 * unit, 1}});
     }
@@ -85,8 +86,8 @@ TEST(ExtentMapTest, WithoutMemoryNothingLiesElsewhere) {
     int failures = 0;
     for (int64_t step = 0; step < 10; step++) {
         ExtentMap map;
-        map.Append(Unit{100}, 4);
-        map.Append(Unit{502}, 4); // the first piece will end where this begins
+        map.Append(AllocationUnit{100}, 4);
+        map.Append(AllocationUnit{502}, 4); // the first piece will end where this begins
         bool failed = false;
         {
             const OutOfMemoryAfter limit(step);
@@ -101,7 +102,9 @@ TEST(ExtentMapTest, WithoutMemoryNothingLiesElsewhere) {
         const std::vector<uint64_t> there =
             failed ? std::vector<uint64_t>{102, 103, 502, 503} : std::vector<uint64_t>{500, 501, 300, 301};
         for (uint64_t unit = 2; unit < 6; unit++) {
-            EXPECT_EQ(map.Locate(unit * UNIT_SIZE, contiguous) / UNIT_SIZE, there[unit - 2]) << step;
+            EXPECT_EQ(map.Locate(unit * ALLOCATION_UNIT_BYTES, contiguous) / ALLOCATION_UNIT_BYTES,
+                      there[unit - 2])
+                << step;
         }
     }
     EXPECT_GT(failures, 1);
@@ -109,13 +112,14 @@ TEST(ExtentMapTest, WithoutMemoryNothingLiesElsewhere) {
 
 TEST(AllocatorTest, NeverHandsOutAUnitTwiceAndGetsEverythingBack) {
     constexpr uint64_t BEGIN = 100, END = 5100;
-    Allocator allocator(Unit{BEGIN}, Unit{END});
+    Allocator allocator(AllocationUnit{BEGIN}, AllocationUnit{END});
     std::vector<bool> taken(END, false);
     std::vector<Allocator::Result> held;
     std::mt19937_64 random(4);
     for (int step = 0; step < 20000; step++) {
         if (random() % 2 == 0 || held.empty()) {
-            const Unit hint = held.empty() ? Unit{0} : held.back().start + held.back().units;
+            const AllocationUnit hint =
+                held.empty() ? AllocationUnit{0} : held.back().start + held.back().units;
             const Allocator::Result result =
                 allocator.Allocate(1 + random() % 60, hint, random() % 2 == 0, 0);
             for (uint64_t i = 0; i < result.units; i++) {
@@ -145,14 +149,14 @@ TEST(AllocatorTest, NeverHandsOutAUnitTwiceAndGetsEverythingBack) {
 }
 
 TEST(AllocatorTest, KeptUnitsStayFreeAndHintContinues) {
-    Allocator allocator(Unit{0}, Unit{100});
-    const Allocator::Result first = allocator.Allocate(40, Unit{0}, false, 10);
+    Allocator allocator(AllocationUnit{0}, AllocationUnit{100});
+    const Allocator::Result first = allocator.Allocate(40, AllocationUnit{0}, false, 10);
     EXPECT_EQ(Index(allocator.Allocate(5, first.start + first.units, false, 10).start), 40u);
-    EXPECT_EQ(allocator.Allocate(1000, Unit{0}, false, 10).units, 45u);
-    EXPECT_EQ(allocator.Allocate(1, Unit{0}, false, 10).units, 0u);
-    EXPECT_EQ(allocator.Allocate(1, Unit{0}, false, 0).units, 1u);
-    EXPECT_TRUE(allocator.Claim(Unit{99}, 1));
-    EXPECT_FALSE(allocator.Claim(Unit{99}, 1));
+    EXPECT_EQ(allocator.Allocate(1000, AllocationUnit{0}, false, 10).units, 45u);
+    EXPECT_EQ(allocator.Allocate(1, AllocationUnit{0}, false, 10).units, 0u);
+    EXPECT_EQ(allocator.Allocate(1, AllocationUnit{0}, false, 0).units, 1u);
+    EXPECT_TRUE(allocator.Claim(AllocationUnit{99}, 1));
+    EXPECT_FALSE(allocator.Claim(AllocationUnit{99}, 1));
 }
 
 TEST(HoleSetTest, MatchesAByteMap) {
@@ -185,10 +189,10 @@ TEST(HoleSetTest, MatchesAByteMap) {
 TEST(SpaceTest, WhatIsFreedWithoutMemoryIsFreeAllTheSame) {
     int failures = 0;
     for (int64_t step = 0; step < 30; step++) {
-        Space space{Allocator(Unit{100}, Unit{5000})};
+        Space space{Allocator(AllocationUnit{100}, AllocationUnit{5000})};
         std::vector<Extent> freed, kept;
         for (int i = 0; i < 20; i++) {
-            const Allocator::Result taken = space.Allocate(8, Unit{0}, false, SpaceUse::HEADER);
+            const Allocator::Result taken = space.Allocate(8, AllocationUnit{0}, false, SpaceUse::HEADER);
             (i % 2 == 0 ? freed : kept).push_back(Extent{0, Index(taken.start), taken.units});
         }
         {
@@ -198,15 +202,15 @@ TEST(SpaceTest, WhatIsFreedWithoutMemoryIsFreeAllTheSame) {
         }
         EXPECT_EQ(space.FreeUnits(), space.TotalUnits() - kept.size() * 8) << step;
         space.Free(kept);
-        const Allocator::Result all = space.Allocate(UINT64_MAX, Unit{0}, false, SpaceUse::HEADER);
+        const Allocator::Result all = space.Allocate(UINT64_MAX, AllocationUnit{0}, false, SpaceUse::HEADER);
         EXPECT_EQ(all.units, space.TotalUnits()) << step;
     }
     EXPECT_GT(failures, 10);
 }
 
 TEST(SpaceDeathTest, FreeingTwiceEndsTheProcess) {
-    Space space{Allocator(Unit{100}, Unit{5000})};
-    const Allocator::Result taken = space.Allocate(8, Unit{0}, false, SpaceUse::HEADER);
+    Space space{Allocator(AllocationUnit{100}, AllocationUnit{5000})};
+    const Allocator::Result taken = space.Allocate(8, AllocationUnit{0}, false, SpaceUse::HEADER);
     const std::vector<Extent> extents{Extent{0, Index(taken.start), taken.units}};
     space.Free(extents);
     EXPECT_DEATH(space.Free(extents), "invariant broken: space is freed once");
@@ -220,9 +224,9 @@ TEST(HoleSetDeathTest, OverlappingHolesEndTheProcess) {
 
 TEST(ExtentMapDeathTest, WhatIsNotCoveredCannotBeFound) {
     ExtentMap map;
-    map.Append(Unit{100}, 4);
+    map.Append(AllocationUnit{100}, 4);
     uint64_t contiguous = 0;
-    EXPECT_DEATH(map.Locate(4 * UNIT_SIZE, contiguous), "invariant broken: what is looked for");
+    EXPECT_DEATH(map.Locate(4 * ALLOCATION_UNIT_BYTES, contiguous), "invariant broken: what is looked for");
 }
 
 } // namespace rawduck

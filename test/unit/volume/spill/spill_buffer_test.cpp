@@ -179,7 +179,7 @@ TEST_F(SpillBufferTest, AReadIsPutTogetherFromMemoryAndTheTarget) {
 
 TEST_F(SpillBufferTest, WhatIsForgottenBeforeItsWriteBeginsIsNeverWritten) {
     WriteBlocks(0, 1);
-    spill_->Forget({Extent{0, 0, BLOCK / UNIT_SIZE}});
+    spill_->Forget({Extent{0, 0, BLOCK / ALLOCATION_UNIT_BYTES}});
     WriteBlocks(1, 5);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_EQ(Completed(Opcode::WRITE), 0u) << "what is dropped is no longer dirty";
