@@ -36,7 +36,8 @@ uint32_t CheckQueueDepth(int64_t depth) {
 
 uint32_t ParseMaxTransfer(const std::string &text) {
     const uint64_t bytes = ParseSize(text, SETTING_MAX_TRANSFER);
-    if (bytes != 0 && (bytes < UNIT_SIZE || bytes > MAX_COMMAND_BYTES || !IsAligned(bytes, UNIT_SIZE))) {
+    if (bytes != 0 && (bytes < ALLOCATION_UNIT_BYTES || bytes > MAX_COMMAND_BYTES ||
+                       !IsAligned(bytes, ALLOCATION_UNIT_BYTES))) {
         throw Error(ErrorCode::INVALID, std::string(SETTING_MAX_TRANSFER) + ": " + text +
                                             " is neither 0 (the default of the device) nor a multiple "
                                             "of 4 KiB up to " +

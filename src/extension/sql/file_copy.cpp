@@ -94,7 +94,7 @@ bool IsDatabase(const char *data, uint64_t length) {
 
 FileCopy::FileCopy(duckdb::FileSystem &files, std::string source, std::string destination, bool overwrite)
     : files_(files), source_path_(std::move(source)), destination_path_(std::move(destination)),
-      buffer_(static_cast<char *>(std::aligned_alloc(UNIT_SIZE, PIECE_BYTES)), std::free) {
+      buffer_(static_cast<char *>(std::aligned_alloc(PAGE_BYTES, PIECE_BYTES)), std::free) {
     if (!buffer_) {
         throw std::bad_alloc();
     }
