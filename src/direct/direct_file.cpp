@@ -3,7 +3,7 @@
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "common/memory/aligned_buffer.hpp"
-#include "common/process/at_exit.hpp"
+#include "common/scope_exit.hpp"
 #include "common/units.hpp"
 #include "io/open_device.hpp"
 #include "target/open_target.hpp"
@@ -277,7 +277,7 @@ void DirectFile::BufferedWrite(const char *data, uint64_t length, uint64_t offse
     if (length == 0) {
         return;
     }
-    const AtExit written([&] { Changed(offset, length); }); // also when it fails halfway
+    const ScopeExit written([&] { InvalidateRereads(offset, length); }); // also when it fails halfway
     const auto write = [&](uint64_t done) {
         const ssize_t bytes =
             pwrite(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
@@ -306,9 +306,9 @@ uint64_t DirectFile::Moved(ssize_t bytes, const char *operation, int error_of_no
 }
 
 // Past BlockIo.
-void DirectFile::Changed(uint64_t offset, uint64_t length) {
+void DirectFile::InvalidateRereads(uint64_t offset, uint64_t length) {
     if (options_.kind == FileKind::DATABASE) {
-        Direct().Changed(offset, length);
+        Direct().InvalidateRereads(offset, length);
     }
 }
 
@@ -333,7 +333,7 @@ void DirectFile::Flush() {
         directory = OpenDirectoryOf(path_);
     }
     // The kernel may have dropped what a failed flush covers; the next would report success.
-    const AtExit final([&, exceptions = std::uncaught_exceptions()] {
+    const ScopeExit final([&, exceptions = std::uncaught_exceptions()] {
         failed_ = failed_ || std::uncaught_exceptions() > exceptions;
     });
     // Flushes the disk's cache too, and so what was written directly.
@@ -353,12 +353,12 @@ void DirectFile::Truncate(uint64_t size) {
         ThrowSystemError("truncate", errno);
     }
     known_size_ = size;
-    Changed(size, UINT64_MAX - size);
+    InvalidateRereads(size, UINT64_MAX - size);
 }
 
 bool DirectFile::Deallocate(uint64_t offset, uint64_t length) {
     CheckWritable();
-    const AtExit deallocated([&] { Changed(offset, length); });
+    const ScopeExit deallocated([&] { InvalidateRereads(offset, length); });
     return stats_->Count(IoOperation::DEALLOCATE, [&](IoRequest &request) {
         int error_number = 0;
         const uint64_t done = request.RunCommand([&] {

@@ -78,7 +78,7 @@ class DirectFile final : public StorageFile {
     uint64_t Moved(ssize_t bytes, const char *operation, int error_of_none, uint64_t length,
                    uint64_t offset) const;
     void Flush();
-    void Changed(uint64_t offset, uint64_t length);
+    void InvalidateRereads(uint64_t offset, uint64_t length);
     uint64_t SizeCovering(uint64_t end);
     void CheckWritable() const;
     [[noreturn]] void ThrowSystemError(const std::string &what, int error_number) const;

@@ -1,8 +1,8 @@
 #include "io/block_io.hpp"
 
 #include "common/error.hpp"
-#include "common/process/at_exit.hpp"
 #include "common/process/fork_generation.hpp"
+#include "common/scope_exit.hpp"
 #include "io/queue/request_run.hpp"
 #include "io/queue/shared_queues.hpp"
 #include "io/queue/thread_queues.hpp"
@@ -152,14 +152,14 @@ BlockIo::~BlockIo() {
 
 void BlockIo::Execute(const Request &request) {
     if (request.reread && request.opcode == Opcode::READ && state_->rereads) {
-        ReadMissing(request);
+        ReadThroughRereadBuffer(request);
         return;
     }
     Run(request.opcode, request.fua, request.segments.data(), request.segments.size());
 }
 
 // What was read a moment ago comes from memory.
-void BlockIo::ReadMissing(const Request &request) {
+void BlockIo::ReadThroughRereadBuffer(const Request &request) {
     state_->CheckFork();
     RereadBuffer &rereads = *state_->rereads;
     const uint64_t ticket = rereads.Ticket();
@@ -211,10 +211,10 @@ void BlockIo::Run(Opcode opcode, bool fua, const Segment *segments, size_t segme
     }
     // What was held before a write is forgotten, whatever the outcome. Spilled data lies where nobody reads
     // anything kept before it was written as something else.
-    const AtExit overwritten([&] {
+    const ScopeExit overwritten([&] {
         for (size_t i = 0; !reads && i < segment_count; i++) {
             if (segments[i].placement != PlacementClass::TEMPORARY) {
-                Changed(segments[i].device_offset, segments[i].length);
+                InvalidateRereads(segments[i].device_offset, segments[i].length);
             }
         }
     });
@@ -261,9 +261,9 @@ bool BlockIo::Deallocate(const std::vector<DeviceRange> &ranges) {
     if (!state_->caps.deallocate || bytes == 0) {
         return false;
     }
-    const AtExit deallocated([&] {
+    const ScopeExit deallocated([&] {
         for (const DeviceRange &range : ranges) {
-            Changed(range.device_offset, range.length);
+            InvalidateRereads(range.device_offset, range.length);
         }
     });
     return state_->stats->Count(IoOperation::DEALLOCATE, [&](IoRequest &request) {
@@ -272,9 +272,9 @@ bool BlockIo::Deallocate(const std::vector<DeviceRange> &ranges) {
     });
 }
 
-void BlockIo::Changed(uint64_t device_offset, uint64_t length) {
+void BlockIo::InvalidateRereads(uint64_t device_offset, uint64_t length) {
     if (state_->rereads) {
-        state_->rereads->Forget(device_offset, length);
+        state_->rereads->Invalidate(device_offset, length);
     }
 }
 

@@ -83,12 +83,12 @@ class BlockIo {
     uint64_t RereadBytes() const;
     RereadCounters Rereads() const;
     //! Bytes of the range were changed by other means than Write and Deallocate.
-    void Changed(uint64_t device_offset, uint64_t length);
+    void InvalidateRereads(uint64_t device_offset, uint64_t length);
     IoStats &Stats();
 
   private:
     struct State;
-    void ReadMissing(const Request &request);
+    void ReadThroughRereadBuffer(const Request &request);
     void Run(Opcode opcode, bool fua, const Segment *segments, size_t segment_count);
     std::unique_ptr<State> state_;
 };

@@ -87,7 +87,7 @@ std::unique_ptr<Device> OpenPassthrough(const Target &target, const DeviceOption
     if (engine == "nvme_ioctl") {
         return OpenNvmeIoctlDevice(target, options, "asked for");
     }
-    const std::string obstacle = WhyNoIoUringCmd();
+    const std::string obstacle = IoUringCmdObstacle();
     if (obstacle.empty()) {
         const bool chosen = engine == "auto";
         return OpenIoUringCmdDevice(
@@ -116,7 +116,7 @@ std::unique_ptr<Device> TryPlacement(const Target &target, const DeviceOptions &
     if (!info.nvme || !info.nvme->fdp) {
         return nullptr;
     }
-    obstacle = WhyNoIoUringCmd();
+    obstacle = IoUringCmdObstacle();
     if (!obstacle.empty()) {
         return nullptr;
     }
@@ -153,7 +153,7 @@ std::unique_ptr<Device> OpenFileOrBlock(const Target &target, const DeviceOption
     if (engine == "posix") {
         return OpenPosixDevice(target, options, "asked for");
     }
-    const std::string obstacle = WhyNoIoUring();
+    const std::string obstacle = IoUringObstacle();
     if (obstacle.empty()) {
         return OpenIoUringDevice(target, options,
                                  engine == "auto" ? "auto: the kernel offers it" + but : "asked for");

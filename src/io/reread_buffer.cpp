@@ -53,7 +53,7 @@ bool RereadBuffer::Read(uint64_t device_offset, char *data, uint64_t length) {
     }
     memcpy(data, slot->memory.Data() + into, length);
     std::lock_guard<std::mutex> guard(mutex_);
-    LetGo(*slot);
+    Release(*slot);
     return true;
 }
 
@@ -82,15 +82,15 @@ void RereadBuffer::KeepPiece(uint64_t ticket, uint64_t device_offset, const char
         memcpy(slot->memory.Data(), data, length);
     }
     std::lock_guard<std::mutex> guard(mutex_);
-    if (version_ != ticket || !Enter({device_offset, length, slot})) {
+    if (version_ != ticket || !Insert({device_offset, length, slot})) {
         if (slot) {
-            LetGo(*slot);
+            Release(*slot);
         }
     }
 }
 
 // False when the system has no memory: the read has succeeded, and needs none of this.
-bool RereadBuffer::Enter(const Piece &piece) {
+bool RereadBuffer::Insert(const Piece &piece) {
     DropOverlapping(piece.device_offset, piece.length);
     if (order_.size() >= pieces_max_) {
         Drop(order_.begin());
@@ -102,16 +102,16 @@ bool RereadBuffer::Enter(const Piece &piece) {
     } catch (const std::bad_alloc &) {
         return false;
     }
-    RAWDUCK_SLOW_INVARIANT(IsSound(), "pieces that were read do not overlap, and each is noted once");
+    RAWDUCK_SLOW_INVARIANT(IsConsistent(), "pieces that were read do not overlap, and each is noted once");
     return true;
 }
 
-void RereadBuffer::LetGo(Slot &slot) {
+void RereadBuffer::Release(Slot &slot) {
     RAWDUCK_INVARIANT(slot.users > 0, "memory of a piece that was read is let go of once");
     slot.users--;
 }
 
-bool RereadBuffer::IsSound() const {
+bool RereadBuffer::IsConsistent() const {
     uint64_t end = 0;
     for (const auto &[device_offset, piece] : by_offset_) {
         const bool in_place = device_offset == piece->device_offset && device_offset >= end;
@@ -153,7 +153,7 @@ RereadBuffer::Slot *RereadBuffer::TakeSlot() {
 
 void RereadBuffer::Drop(Order::iterator piece) {
     if (piece->slot) {
-        LetGo(*piece->slot);
+        Release(*piece->slot);
     }
     by_offset_.erase(piece->device_offset);
     order_.erase(piece);
@@ -172,7 +172,7 @@ void RereadBuffer::DropOverlapping(uint64_t device_offset, uint64_t length) {
     }
 }
 
-void RereadBuffer::Forget(uint64_t device_offset, uint64_t length) {
+void RereadBuffer::Invalidate(uint64_t device_offset, uint64_t length) {
     std::lock_guard<std::mutex> guard(mutex_);
     version_++;
     DropOverlapping(device_offset, length);

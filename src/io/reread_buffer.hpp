@@ -41,7 +41,7 @@ class RereadBuffer {
     //! system has no memory for it.
     void Keep(uint64_t ticket, uint64_t device_offset, const char *data, uint64_t length);
     //! To be called when the range was written, before anybody is told so. Reads meanwhile may return either.
-    void Forget(uint64_t device_offset, uint64_t length);
+    void Invalidate(uint64_t device_offset, uint64_t length);
     uint64_t HeldBytes() const;
     RereadCounters Counters() const;
 
@@ -58,9 +58,9 @@ class RereadBuffer {
 
     void KeepPiece(uint64_t ticket, uint64_t device_offset, const char *data, uint64_t length);
     Slot *TakeSlot();
-    bool Enter(const Piece &piece);
-    static void LetGo(Slot &slot);
-    bool IsSound() const;
+    bool Insert(const Piece &piece);
+    static void Release(Slot &slot);
+    bool IsConsistent() const;
     void Drop(Order::iterator piece);
     void DropOverlapping(uint64_t device_offset, uint64_t length);
 

@@ -1,7 +1,7 @@
 #include "common/clock.hpp"
 #include "common/error.hpp"
 #include "common/memory/aligned_buffer.hpp"
-#include "common/process/at_exit.hpp"
+#include "common/scope_exit.hpp"
 #include "io/device/memory_device.hpp"
 #include "io/open_device.hpp"
 #include "target/inspect.hpp"
@@ -318,7 +318,7 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
         RenewMemory(target, options);
     }
     TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
-    const AtExit undo([&file] {
+    const ScopeExit undo([&file] {
         if (file) {
             file->Undo();
         }

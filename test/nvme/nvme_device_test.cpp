@@ -27,7 +27,7 @@ namespace {
 //! Of xNVMe's none where they are not built; NvmeXnvmeTest says so.
 std::vector<std::string> Engines() {
     std::vector<std::string> engines = {"io_uring_cmd", "nvme_ioctl", "io_uring", "posix"};
-    if (WhyNoXnvme().empty()) {
+    if (XnvmeObstacle().empty()) {
         for (const std::string &name : XnvmeInterfaceNames()) {
             engines.push_back("xnvme:" + name);
         }
@@ -90,9 +90,9 @@ TEST_F(NvmeTest, AutoTakesPassthroughOnTheCharacterDeviceAndSaysWhy) {
     auto device = OpenDevice(target_, DeviceOptions());
     const bool passthrough =
         target_.kind == TargetKind::NVME_CHARACTER_DEVICE || InspectTarget(target_).nvme->fdp;
-    const std::string expected = !passthrough                ? "io_uring"
-                                 : WhyNoIoUringCmd().empty() ? "io_uring_cmd"
-                                                             : "nvme_ioctl";
+    const std::string expected = !passthrough                   ? "io_uring"
+                                 : IoUringCmdObstacle().empty() ? "io_uring_cmd"
+                                                                : "nvme_ioctl";
     EXPECT_EQ(device->Caps().engine, expected);
     EXPECT_EQ(device->Caps().engine_reason.find("auto: "), 0u) << device->Caps().engine_reason;
 }
@@ -332,7 +332,7 @@ class NvmeErrorTest : public NvmeTest {
         const bool generic = target_.kind == TargetKind::NVME_CHARACTER_DEVICE;
         engines_ = generic ? std::vector<std::string>{"io_uring_cmd", "nvme_ioctl"}
                            : std::vector<std::string>{"io_uring", "posix"};
-        if (WhyNoXnvme().empty()) {
+        if (XnvmeObstacle().empty()) {
             const auto more =
                 generic ? std::vector<std::string>{"xnvme:io_uring_cmd", "xnvme:nvme", "xnvme:thrpool"}
                         : std::vector<std::string>{"xnvme:io_uring", "xnvme:libaio", "xnvme:thrpool"};
@@ -374,8 +374,8 @@ TEST_F(NvmeErrorTest, AWriteFaultIsNamed) {
 }
 
 TEST(NvmeXnvmeTest, EnginesOfXnvmeAreTested) {
-    if (!WhyNoXnvme().empty()) {
-        GTEST_SKIP() << "no engine of xNVMe is tested: " << WhyNoXnvme();
+    if (!XnvmeObstacle().empty()) {
+        GTEST_SKIP() << "no engine of xNVMe is tested: " << XnvmeObstacle();
     }
     EXPECT_GT(Engines().size(), 4u);
 }

@@ -13,25 +13,25 @@ namespace rawduck {
 
 namespace {
 
-constexpr std::chrono::microseconds PAUSE{100};
-constexpr int RESTS = 2;
+constexpr std::chrono::microseconds POLL_INTERVAL{100};
+constexpr int SLEEPS_MIN = 2;
 //! Copying takes 0.5 ns a byte, decrypting and compressing some 4 each.
-constexpr int64_t CPU_NS = 5 * 1000 * 1000, CPU_NS_PER_BYTE = 10;
-constexpr uint32_t ELSEWHERE = 0;
+constexpr int64_t TASK_CPU_NS = 5 * 1000 * 1000, TASK_CPU_NS_PER_BYTE = 10;
+constexpr uint32_t OTHER_FILE = 0;
 
 //! What each thread has read from last: its id and the number of the file. Threads may share a place, and
 //! then nothing is known of the one that was there before. Without destructor, because files are closed until
 //! the process ends.
-constexpr size_t PLACES = 4096;
-std::array<std::atomic<uint64_t>, PLACES> last_reads;
+constexpr size_t SLOTS = 4096;
+std::array<std::atomic<uint64_t>, SLOTS> last_reads;
 
 int32_t ThisThread() {
     thread_local const auto id = static_cast<int32_t>(syscall(SYS_gettid));
     return id;
 }
 
-std::atomic<uint64_t> &PlaceOf(int32_t thread) {
-    return last_reads[static_cast<uint32_t>(thread) % PLACES];
+std::atomic<uint64_t> &SlotOf(int32_t thread) {
+    return last_reads[static_cast<uint32_t>(thread) % SLOTS];
 }
 
 uint64_t LastRead(int32_t thread, uint32_t file) {
@@ -39,7 +39,7 @@ uint64_t LastRead(int32_t thread, uint32_t file) {
 }
 
 bool HasReadAnother(int32_t thread, uint32_t file) {
-    const uint64_t last = PlaceOf(thread).load();
+    const uint64_t last = SlotOf(thread).load();
     return last >> 32 == LastRead(thread, file) >> 32 && last != LastRead(thread, file);
 }
 
@@ -54,8 +54,8 @@ int64_t CpuNs(int32_t thread) {
 }
 
 //! The state in /proc/self/task/<thread>/stat follows the name, which is in parentheses and may hold any. A
-//! thread that has ended rests.
-bool Runs(int32_t thread) {
+//! thread that has ended sleeps.
+bool IsRunning(int32_t thread) {
     std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
     std::string line;
     std::getline(file, line);
@@ -66,15 +66,16 @@ bool Runs(int32_t thread) {
 } // namespace
 
 uint32_t ReaderThreads::NextNumber() {
-    static std::atomic<uint32_t> last{ELSEWHERE};
+    static std::atomic<uint32_t> last{OTHER_FILE};
     const uint32_t number = ++last;
-    return number == ELSEWHERE ? ++last : number;
+    return number == OTHER_FILE ? ++last : number;
 }
 
 void ReaderThreads::Add(uint64_t bytes) {
     const int32_t thread = ThisThread();
-    const int64_t done_cpu_ns = CpuNs(thread) + CPU_NS + CPU_NS_PER_BYTE * static_cast<int64_t>(bytes);
-    PlaceOf(thread) = LastRead(thread, number_);
+    const int64_t done_cpu_ns =
+        CpuNs(thread) + TASK_CPU_NS + TASK_CPU_NS_PER_BYTE * static_cast<int64_t>(bytes);
+    SlotOf(thread) = LastRead(thread, number_);
     std::lock_guard<std::mutex> guard(mutex_);
     const auto known = std::find_if(readers_.begin(), readers_.end(),
                                     [&](const Reader &reader) { return reader.thread == thread; });
@@ -85,11 +86,11 @@ void ReaderThreads::Add(uint64_t bytes) {
     }
 }
 
-void ReaderThreads::AddElsewhere() {
-    PlaceOf(ThisThread()) = LastRead(ThisThread(), ELSEWHERE);
+void ReaderThreads::AddOtherFile() {
+    SlotOf(ThisThread()) = LastRead(ThisThread(), OTHER_FILE);
 }
 
-bool ReaderThreads::HasLetGo(Reader &reader) const {
+bool ReaderThreads::HasReleased(Reader &reader) const {
     if (reader.thread == ThisThread() || HasReadAnother(reader.thread, number_)) {
         return true;
     }
@@ -97,11 +98,11 @@ bool ReaderThreads::HasLetGo(Reader &reader) const {
     if (cpu_ns < 0 || cpu_ns > reader.done_cpu_ns) {
         return true;
     }
-    reader.rests += Runs(reader.thread) ? 0 : 1;
-    return reader.rests >= RESTS;
+    reader.sleeps += IsRunning(reader.thread) ? 0 : 1;
+    return reader.sleeps >= SLEEPS_MIN;
 }
 
-void ReaderThreads::WaitUntilTheyLetGo(std::chrono::milliseconds limit) const {
+void ReaderThreads::WaitUntilReleased(std::chrono::milliseconds limit) const {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     std::vector<Reader> readers;
     {
@@ -110,12 +111,12 @@ void ReaderThreads::WaitUntilTheyLetGo(std::chrono::milliseconds limit) const {
     }
     for (;;) {
         readers.erase(std::remove_if(readers.begin(), readers.end(),
-                                     [this](Reader &reader) { return HasLetGo(reader); }),
+                                     [this](Reader &reader) { return HasReleased(reader); }),
                       readers.end());
         if (readers.empty() || std::chrono::steady_clock::now() > deadline) {
             return;
         }
-        std::this_thread::sleep_for(PAUSE);
+        std::this_thread::sleep_for(POLL_INTERVAL);
     }
 }
 

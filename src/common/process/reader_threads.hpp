@@ -17,7 +17,7 @@ namespace rawduck {
 //! it, until one of these is seen:
 //!
 //! - It has read again since, from any file of ours. A task reads once, so that was another task.
-//! - It rests, twice: once it may wait for a lock amid the task.
+//! - It sleeps, twice: once it may wait for a lock amid the task.
 //! - It has run for long since the read, for what it read. The task has but to copy that into blocks, and for
 //!   each of them may evict, that is compress and spill, another.
 //!
@@ -27,17 +27,17 @@ class ReaderThreads {
     //! The calling thread has read, or tried to.
     void Add(uint64_t bytes);
     //! The calling thread has read from a file that nobody waits for.
-    static void AddElsewhere();
+    static void AddOtherFile();
     //! Returns when every other thread that has read was seen to have let go, or after `limit`.
-    void WaitUntilTheyLetGo(std::chrono::milliseconds limit) const;
+    void WaitUntilReleased(std::chrono::milliseconds limit) const;
 
   private:
     struct Reader {
         int32_t thread;
         int64_t done_cpu_ns; //!< the task is over when the thread has used that much
-        int rests = 0;
+        int sleeps = 0;
     };
-    bool HasLetGo(Reader &reader) const;
+    bool HasReleased(Reader &reader) const;
 
     static uint32_t NextNumber();
 

@@ -32,12 +32,12 @@ constexpr int ABORTED_BY_HOST = 0x371; // NVMe status "Command Aborted By Host"
 
 //! The kernel calls a command interrupted that it has cancelled after a timeout or a reset. Nothing else
 //! interrupts these commands.
-int NameCancelled(int status) {
+int MapCancelled(int status) {
     return status == -EINTR ? ABORTED_BY_HOST : status;
 }
 
 std::string StatusText(int status) {
-    status = NameCancelled(status);
+    status = MapCancelled(status);
     return status < 0 ? ErrnoText(-status) + "; look into the kernel log (dmesg)"
                       : NvmeStatusText(static_cast<uint16_t>(status));
 }
@@ -80,10 +80,10 @@ nvme_passthru_cmd64 MakeDeallocate(const DatasetRange *ranges, size_t count, uin
 }
 
 void SetNvmeResult(Command &command, int status) {
-    status = NameCancelled(status);
+    status = MapCancelled(status);
     if (status > 0) {
         command.nvme_status = static_cast<uint16_t>(status);
-        command.result = NvmeStatusPasses(command.nvme_status) ? -EAGAIN : -EIO;
+        command.result = NvmeStatusIsTransient(command.nvme_status) ? -EAGAIN : -EIO;
     } else {
         command.result = status < 0 ? int64_t(status) : int64_t(command.length);
     }

@@ -23,8 +23,8 @@ constexpr size_t HEADER_BYTES = 16, DESCRIPTOR_BYTES = 32;
 //! Enough for every handle of a namespace with one reclaim group: 127 is the most that the format allows.
 constexpr uint32_t USUAL_HANDLES = 127;
 
-uint64_t Little128(const uint8_t *bytes) {
-    return Little(bytes + 8, 8) != 0 ? UINT64_MAX : Little(bytes, 8);
+uint64_t ReadLittleEndian128(const uint8_t *bytes) {
+    return ReadLittleEndian(bytes + 8, 8) != 0 ? UINT64_MAX : ReadLittleEndian(bytes, 8);
 }
 
 //! Field NUMD: how many 32-bit words to transfer, counting from 0.
@@ -48,20 +48,21 @@ void RequireSuccess(int result, const std::string &target_name, const std::strin
 std::vector<PlacementHandle> ParsePlacementHandles(const uint8_t *data, size_t length, uint64_t lba_size,
                                                    uint32_t &count) {
     std::vector<PlacementHandle> handles;
-    count = length < HEADER_BYTES ? 0 : static_cast<uint32_t>(Little(data + 14, 2));
+    count = length < HEADER_BYTES ? 0 : static_cast<uint32_t>(ReadLittleEndian(data + 14, 2));
     for (uint32_t i = 0; i < count && HEADER_BYTES + (i + 1) * DESCRIPTOR_BYTES <= length; i++) {
         const uint8_t *descriptor = data + HEADER_BYTES + i * DESCRIPTOR_BYTES;
         PlacementHandle handle;
-        handle.placement = static_cast<PlacementId>(Little(descriptor, 2));
-        handle.reclaim_unit_handle = static_cast<uint16_t>(Little(descriptor + 2, 2));
-        handle.remaining_bytes = Little(descriptor + 8, 8) * lba_size;
+        handle.placement = static_cast<PlacementId>(ReadLittleEndian(descriptor, 2));
+        handle.reclaim_unit_handle = static_cast<uint16_t>(ReadLittleEndian(descriptor + 2, 2));
+        handle.remaining_bytes = ReadLittleEndian(descriptor + 8, 8) * lba_size;
         handles.push_back(handle);
     }
     return handles;
 }
 
 FdpStatistics ParseFdpStatistics(const uint8_t *log_page) {
-    return {Little128(log_page), Little128(log_page + 16), Little128(log_page + 32)};
+    return {ReadLittleEndian128(log_page), ReadLittleEndian128(log_page + 16),
+            ReadLittleEndian128(log_page + 32)};
 }
 
 std::vector<PlacementHandle> AskPlacementHandles(int fd, const NvmeInfo &nvme,

@@ -60,7 +60,7 @@ class IoUringDevice final : public FileDevice {
 
 } // namespace
 
-std::string WhyNoIoUring() {
+std::string IoUringObstacle() {
     return Support().Obstacle();
 }
 

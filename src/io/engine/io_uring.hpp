@@ -9,9 +9,9 @@ namespace rawduck {
 
 //! Empty when rings can be made; otherwise a clause that says why not and what to do, such as "it is disabled
 //! by the administrator (kernel.io_uring_disabled is 2); set it to 0".
-std::string WhyNoIoUring();
+std::string IoUringObstacle();
 
-//! Requires that WhyNoIoUring is empty.
+//! Requires that IoUringObstacle is empty.
 std::unique_ptr<Device> OpenIoUringDevice(const Target &target, const DeviceOptions &options,
                                           const std::string &reason);
 

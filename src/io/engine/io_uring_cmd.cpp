@@ -76,7 +76,7 @@ class IoUringCmdDevice final : public NvmeDevice {
         caps_.engine_reason = reason;
         caps_.max_queue_depth = IoUringQueue::MAX_DEPTH;
         caps_.scarce_queues = true;
-        caps_.polling_obstacle = options.polling ? WhyNoPolling() : "nvme_polling is not set";
+        caps_.polling_obstacle = options.polling ? PollingObstacle() : "nvme_polling is not set";
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
@@ -87,7 +87,7 @@ class IoUringCmdDevice final : public NvmeDevice {
 
   private:
     //! Without queues to poll, the kernel would spin until the interrupt comes.
-    std::string WhyNoPolling() {
+    std::string PollingObstacle() {
         if (!polling_queues_) {
             return "the NVMe driver has no polling queues for this device; load it with some (kernel "
                    "parameter "
@@ -114,7 +114,7 @@ class IoUringCmdDevice final : public NvmeDevice {
 
 } // namespace
 
-std::string WhyNoIoUringCmd() {
+std::string IoUringCmdObstacle() {
     return Support().Obstacle();
 }
 

@@ -8,9 +8,9 @@
 namespace rawduck {
 
 //! Empty when such rings can be made; otherwise a clause that says why not and what to do.
-std::string WhyNoIoUringCmd();
+std::string IoUringCmdObstacle();
 
-//! `target` is /dev/ngXnY. Requires that WhyNoIoUringCmd is empty.
+//! `target` is /dev/ngXnY. Requires that IoUringCmdObstacle is empty.
 std::unique_ptr<Device> OpenIoUringCmdDevice(const Target &target, const DeviceOptions &options,
                                              const std::string &reason);
 

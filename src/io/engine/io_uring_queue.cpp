@@ -227,14 +227,14 @@ void IoUringQueue::HandleEnterError(int error_number, bool wait) {
     if (error_number == EINTR) {
         return; // by a signal; the caller's loop asks again
     }
-    const bool passing = error_number == EAGAIN || error_number == EBUSY || error_number == ENOMEM;
-    if (passing && in_kernel_ > 0) {
+    const bool transient = error_number == EAGAIN || error_number == EBUSY || error_number == ENOMEM;
+    if (transient && in_kernel_ > 0) {
         if (wait) {
             WaitInKernel(); // a completion frees what the kernel is short of
         }
         return;
     }
-    if (passing && ++stalls_ < MAX_STALLS) {
+    if (transient && ++stalls_ < MAX_STALLS) {
         const timespec pause = {0, STALL_PAUSE_NS};
         nanosleep(&pause, nullptr);
         return;

@@ -9,9 +9,9 @@
 namespace rawduck {
 
 // Runs while commands are in flight, where an exception could not be let through.
-char *BounceMemory::Take(uint64_t chunk_bytes, bool on_top) {
+char *BounceMemory::Take(uint64_t chunk_bytes, bool beyond_limit) {
     std::lock_guard<std::mutex> guard(mutex_);
-    if (!on_top && charged_ + chunk_bytes > bytes_) {
+    if (!beyond_limit && charged_ + chunk_bytes > bytes_) {
         return nullptr;
     }
     if (idle_.empty()) {
@@ -29,18 +29,18 @@ char *BounceMemory::Take(uint64_t chunk_bytes, bool on_top) {
     }
     char *chunk = idle_.back();
     idle_.pop_back();
-    (on_top ? on_top_ : charged_) += chunk_bytes;
+    (beyond_limit ? beyond_limit_ : charged_) += chunk_bytes;
     return chunk;
 }
 
-void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool on_top) {
+void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit) {
     std::lock_guard<std::mutex> guard(mutex_);
-    uint64_t &taken = on_top ? on_top_ : charged_;
+    uint64_t &taken = beyond_limit ? beyond_limit_ : charged_;
     RAWDUCK_INVARIANT(taken >= chunk_bytes && idle_.size() < idle_.capacity(),
                       "a chunk that is given back was taken, and has its place");
     taken -= chunk_bytes;
     idle_.push_back(chunk);
-    if (on_top_ + charged_ == 0) {
+    if (beyond_limit_ + charged_ == 0) {
         idle_.clear();
         slabs_.clear();
     }

@@ -20,8 +20,8 @@ class BounceMemory {
 
     //! A chunk of that many bytes, a multiple of 4096 and the same in every call, at a multiple of it if that
     //! is a power of two. Null when there may be no more, or the system is out of memory.
-    char *Take(uint64_t chunk_bytes, bool on_top);
-    void Give(char *chunk, uint64_t chunk_bytes, bool on_top);
+    char *Take(uint64_t chunk_bytes, bool beyond_limit);
+    void Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit);
     //! Memory of all chunks, in use or not. It goes back to the system when the last is given back.
     uint64_t Held() const;
 
@@ -30,7 +30,7 @@ class BounceMemory {
 
     const uint64_t bytes_;
     mutable std::mutex mutex_;
-    uint64_t charged_ = 0, on_top_ = 0; //!< bytes that are taken
+    uint64_t charged_ = 0, beyond_limit_ = 0; //!< bytes that are taken
     std::vector<HugeMemory> slabs_;
     std::vector<char *> idle_;
 };

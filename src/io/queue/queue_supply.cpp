@@ -13,21 +13,21 @@ std::unique_ptr<RequestQueue> QueueSupply::TryMake(QueueUse use) {
         pause.fetch_sub(1, std::memory_order_relaxed);
         return nullptr;
     }
-    std::unique_ptr<QueuePlace> place;
+    std::unique_ptr<QueueReservation> reservation;
     if (device_.Caps().scarce_queues) {
-        place = QueuePlace::TryTake(use == QueueUse::OWNED ? &owned_ : nullptr);
-        if (!place) {
-            return Refuse(use, "a target has at most " + std::to_string(QueuePlace::OWNED_MAX) +
+        reservation = QueueReservation::TryTake(use == QueueUse::OWNED ? &owned_ : nullptr);
+        if (!reservation) {
+            return Refuse(use, "a target has at most " + std::to_string(QueueReservation::OWNED_MAX) +
                                    " queues that belong to a thread, and this process at most " +
-                                   std::to_string(QueuePlace::ProcessMax()) +
+                                   std::to_string(QueueReservation::ProcessMax()) +
                                    " queues in all (a quarter of ulimit -n, up to " +
-                                   std::to_string(QueuePlace::PROCESS_MAX) + ")");
+                                   std::to_string(QueueReservation::PROCESS_MAX) + ")");
         }
     }
     const uint32_t depth = std::clamp(depth_, 1u, std::max(1u, device_.Caps().max_queue_depth));
     try {
         return std::make_unique<RequestQueue>(device_.CreateQueue(depth, use), device_.Caps(), bounce_memory_,
-                                              std::move(place));
+                                              std::move(reservation));
     } catch (const Error &error) {
         return Refuse(use, error.what());
     } catch (const std::bad_alloc &) {

@@ -19,8 +19,8 @@ uint64_t ChunkBytes(const Capabilities &caps) {
 } // namespace
 
 RequestQueue::RequestQueue(std::unique_ptr<Queue> device_queue, const Capabilities &caps,
-                           BounceMemory &bounce_memory, std::unique_ptr<QueuePlace> queue_place)
-    : place(std::move(queue_place)), queue(std::move(device_queue)),
+                           BounceMemory &bounce_memory, std::unique_ptr<QueueReservation> queue_reservation)
+    : reservation(std::move(queue_reservation)), queue(std::move(device_queue)),
       bounce(ChunkBytes(caps), caps.memory_alignment, std::min(queue->Depth(), MAX_BOUNCE_CHUNKS),
              bounce_memory),
       slots(queue->Depth()) {

@@ -3,7 +3,7 @@
 
 #include "io/device/device.hpp"
 #include "io/queue/bounce_pool.hpp"
-#include "io/queue/queue_place.hpp"
+#include "io/queue/queue_reservation.hpp"
 
 #include <memory>
 #include <vector>
@@ -23,10 +23,10 @@ struct CommandSlot {
 //! Not thread-safe: one request runs on it at a time, and drains its commands before it ends.
 struct RequestQueue {
     RequestQueue(std::unique_ptr<Queue> device_queue, const Capabilities &caps, BounceMemory &bounce_memory,
-                 std::unique_ptr<QueuePlace> queue_place);
+                 std::unique_ptr<QueueReservation> queue_reservation);
     ~RequestQueue();
 
-    const std::unique_ptr<QueuePlace> place; //!< of a scarce queue; it goes back after the queue
+    const std::unique_ptr<QueueReservation> reservation; //!< of a scarce queue; it goes back after the queue
     std::unique_ptr<Queue> queue;
     BouncePool bounce;
     std::vector<CommandSlot> slots; //!< as many as the queue is deep

@@ -50,15 +50,15 @@ bool IsGone(const std::string &target_name) {
 
 RequestRun::RequestRun(RequestQueue &request_queue, const Capabilities &caps, IoRequest &request,
                        const std::string &target_name, const Work &work)
-    : mine_(request_queue), caps_(caps), request_(request), target_name_(target_name), work_(work) {
-    RAWDUCK_INVARIANT(mine_.idle.size() == mine_.slots.size(), "one request runs on a queue at a time");
-    mine_.reaped.clear();
-    mine_.resubmit.clear();
+    : queue_(request_queue), caps_(caps), request_(request), target_name_(target_name), work_(work) {
+    RAWDUCK_INVARIANT(queue_.idle.size() == queue_.slots.size(), "one request runs on a queue at a time");
+    queue_.reaped.clear();
+    queue_.resubmit.clear();
 }
 
 bool RequestRun::SlotsAreWhole() const {
-    return mine_.idle.size() + mine_.resubmit.size() + in_flight_ + (mine_.reaped.size() - reaped_head_) ==
-           mine_.slots.size();
+    return queue_.idle.size() + queue_.resubmit.size() + in_flight_ + (queue_.reaped.size() - reaped_head_) ==
+           queue_.slots.size();
 }
 
 //! Whether the command transfers the end of its piece, to or from the memory that the piece lies in.
@@ -78,7 +78,7 @@ void RequestRun::Run() {
     for (;;) {
         Fill();
         RAWDUCK_SLOW_INVARIANT(SlotsAreWhole(), "each slot is idle, waiting, in flight or reaped");
-        const bool nothing_reaped = reaped_head_ == mine_.reaped.size();
+        const bool nothing_reaped = reaped_head_ == queue_.reaped.size();
         if (nothing_reaped && in_flight_ == 0) {
             break;
         }
@@ -87,19 +87,19 @@ void RequestRun::Run() {
         if (in_flight_ > 0) {
             Reap(nothing_reaped);
         }
-        while (reaped_head_ < mine_.reaped.size()) {
-            auto &slot = *static_cast<CommandSlot *>(mine_.reaped[reaped_head_++]->owner);
+        while (reaped_head_ < queue_.reaped.size()) {
+            auto &slot = *static_cast<CommandSlot *>(queue_.reaped[reaped_head_++]->owner);
             if (Finish(slot)) {
                 break;
             }
         }
     }
-    RAWDUCK_INVARIANT(mine_.resubmit.empty() || Failed(), "all of a request is done, unless it has failed");
-    for (CommandSlot *slot : mine_.resubmit) {
+    RAWDUCK_INVARIANT(queue_.resubmit.empty() || Failed(), "all of a request is done, unless it has failed");
+    for (CommandSlot *slot : queue_.resubmit) {
         Release(*slot);
     }
-    mine_.resubmit.clear();
-    RAWDUCK_INVARIANT(mine_.idle.size() == mine_.slots.size(), "a request leaves nothing in flight");
+    queue_.resubmit.clear();
+    RAWDUCK_INVARIANT(queue_.idle.size() == queue_.slots.size(), "a request leaves nothing in flight");
     if (Failed()) {
         Throw();
     }
@@ -113,8 +113,8 @@ void RequestRun::Fill() {
             return;
         }
         if (!Submit(*slot)) {
-            mine_.resubmit.push_back(slot);
-            if (in_flight_ == 0 && reaped_head_ == mine_.reaped.size() && !Failed()) {
+            queue_.resubmit.push_back(slot);
+            if (in_flight_ == 0 && reaped_head_ == queue_.reaped.size() && !Failed()) {
                 Fail(Failure::Kind::SYSTEM, *slot,
                      EBUSY); // an empty queue that is full: nothing would ever move
             }
@@ -124,12 +124,12 @@ void RequestRun::Fill() {
 }
 
 CommandSlot *RequestRun::NextSlot() {
-    if (!mine_.resubmit.empty()) {
-        CommandSlot *slot = mine_.resubmit.back();
-        mine_.resubmit.pop_back();
+    if (!queue_.resubmit.empty()) {
+        CommandSlot *slot = queue_.resubmit.back();
+        queue_.resubmit.pop_back();
         return slot;
     }
-    return mine_.idle.empty() ? nullptr : NextPiece();
+    return queue_.idle.empty() ? nullptr : NextPiece();
 }
 
 //! Cuts the next piece off the segments: at most one command
@@ -143,11 +143,11 @@ CommandSlot *RequestRun::NextPiece() {
         return nullptr;
     }
     const Segment &segment = work_.segments[segment_];
-    CommandSlot &slot = *mine_.idle.back();
+    CommandSlot &slot = *queue_.idle.back();
     slot.user = segment.data + segment_offset_;
     const bool bounced = !IsAligned(reinterpret_cast<uintptr_t>(slot.user), caps_.memory_alignment);
-    slot.chunk = bounced ? mine_.bounce.Acquire() : nullptr;
-    const uint64_t limit = bounced ? mine_.bounce.ChunkBytes() : caps_.max_transfer_bytes;
+    slot.chunk = bounced ? queue_.bounce.Acquire() : nullptr;
+    const uint64_t limit = bounced ? queue_.bounce.ChunkBytes() : caps_.max_transfer_bytes;
     slot.length = static_cast<uint32_t>(std::min(limit, segment.length - segment_offset_));
     slot.attempts = 0;
     slot.command = Command();
@@ -162,12 +162,12 @@ CommandSlot *RequestRun::NextPiece() {
     slot.command.owner = &slot;
     if (bounced && !slot.chunk) {
         // A chunk comes free with a completion. With none to wait for, memory is exhausted.
-        if (in_flight_ == 0 && reaped_head_ == mine_.reaped.size()) {
+        if (in_flight_ == 0 && reaped_head_ == queue_.reaped.size()) {
             Fail(Failure::Kind::SYSTEM, slot, ENOMEM);
         }
         return nullptr;
     }
-    mine_.idle.pop_back();
+    queue_.idle.pop_back();
     segment_offset_ += slot.length;
     if (slot.chunk && work_.opcode == Opcode::WRITE) {
         if (in_flight_ > 0) {
@@ -187,13 +187,13 @@ bool RequestRun::Submit(CommandSlot &slot) {
     slot.command.nvme_status = 0;
     slot.command.started_ns = MonotonicNs();
     try {
-        if (!mine_.queue->Submit(slot.command)) {
+        if (!queue_.queue->Submit(slot.command)) {
             return false;
         }
     } catch (...) {
         Fail(Failure::Kind::QUEUE, slot);
         failure_.thrown = std::current_exception();
-        mine_.broken = true;
+        queue_.broken = true;
         return false;
     }
     slot.attempts++;
@@ -203,7 +203,7 @@ bool RequestRun::Submit(CommandSlot &slot) {
 
 //! noexcept: leaving here with a command in flight would let the device write to memory that is reused.
 void RequestRun::Reap(bool wait) noexcept {
-    auto &reaped = mine_.reaped;
+    auto &reaped = queue_.reaped;
     if (reaped_head_ == reaped.size()) {
         reaped.clear();
         reaped_head_ = 0;
@@ -213,7 +213,7 @@ void RequestRun::Reap(bool wait) noexcept {
     }
     const size_t before = reaped.size();
     reaped.resize(before + in_flight_); // within the capacity: reaped and in flight are at most the slots
-    uint32_t count = mine_.queue->Reap(reaped.data() + before, in_flight_, wait);
+    uint32_t count = queue_.queue->Reap(reaped.data() + before, in_flight_, wait);
     RAWDUCK_INVARIANT(count <= in_flight_ && (count > 0 || !wait), "what is reaped was in flight");
     reaped.resize(before + count);
     in_flight_ -= count;
@@ -279,16 +279,16 @@ void RequestRun::Retry(CommandSlot &slot) {
              result < 0 ? static_cast<int>(-result) : 0);
         Release(slot);
     } else {
-        mine_.resubmit.push_back(&slot);
+        queue_.resubmit.push_back(&slot);
     }
 }
 
 void RequestRun::Release(CommandSlot &slot) {
     if (slot.chunk) {
-        mine_.bounce.Release(slot.chunk);
+        queue_.bounce.Release(slot.chunk);
         slot.chunk = nullptr;
     }
-    mine_.idle.push_back(&slot);
+    queue_.idle.push_back(&slot);
 }
 
 void RequestRun::Fail(Failure::Kind kind, const CommandSlot &slot, int error_number) {

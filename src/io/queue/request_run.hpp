@@ -55,7 +55,7 @@ class RequestRun {
     void Fail(Failure::Kind kind, const CommandSlot &slot, int error_number = 0);
     [[noreturn]] void Throw() const;
 
-    RequestQueue &mine_;
+    RequestQueue &queue_;
     const Capabilities &caps_;
     IoRequest &request_; //!< which is told of every command
     const std::string &target_name_;
@@ -63,7 +63,7 @@ class RequestRun {
     size_t segment_ = 0; //!< the next piece starts here
     uint64_t segment_offset_ = 0;
     uint32_t in_flight_ = 0;
-    size_t reaped_head_ = 0; //!< first of mine_.reaped that is not finished yet
+    size_t reaped_head_ = 0; //!< first of queue_.reaped that is not finished yet
     Failure failure_;
 };
 

@@ -88,13 +88,13 @@ ThreadQueues::ThreadQueues(std::unique_ptr<Device> device, uint32_t depth)
 
 QueueLease ThreadQueues::Acquire() {
     ThreadCache *cache = CacheOfThread();
-    if (RequestQueue *queue = cache ? Mine(*cache) : nullptr) {
+    if (RequestQueue *queue = cache ? OwnQueue(*cache) : nullptr) {
         return {queue, 0, {}};
     }
     return shared_.Acquire();
 }
 
-RequestQueue *ThreadQueues::Mine(ThreadCache &cache) {
+RequestQueue *ThreadQueues::OwnQueue(ThreadCache &cache) {
     if (RequestQueue *queue = cache.Find(id_)) {
         return queue;
     }
@@ -118,8 +118,8 @@ void ThreadQueues::Discard(QueueLease &lease) {
         shared_.Discard(lease);
     } else {
         auto &entries = CacheOfThread()->entries;
-        auto mine = [this](const ThreadCache::Entry &entry) { return entry.id == id_; };
-        entries.erase(std::remove_if(entries.begin(), entries.end(), mine), entries.end());
+        auto is_own = [this](const ThreadCache::Entry &entry) { return entry.id == id_; };
+        entries.erase(std::remove_if(entries.begin(), entries.end(), is_own), entries.end());
         Release(lease.queue);
     }
     lease.queue = nullptr;

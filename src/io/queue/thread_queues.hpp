@@ -29,7 +29,7 @@ class ThreadQueues final : public QueueStrategy, public std::enable_shared_from_
   private:
     friend struct ThreadCache;
     //! Null when there is none to be had.
-    RequestQueue *Mine(ThreadCache &cache);
+    RequestQueue *OwnQueue(ThreadCache &cache);
     void Release(RequestQueue *queue);
 
     const uint64_t id_; //!< unique in the process: addresses are reused, ids are not

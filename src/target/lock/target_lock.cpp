@@ -24,11 +24,11 @@ using std::chrono::steady_clock;
 
 //! Two readers that look for a writer's claim at the same moment find each other's; this long it may be that.
 constexpr milliseconds PROBE_TIME{200};
-constexpr milliseconds PAUSE{10};
+constexpr milliseconds POLL_INTERVAL{10};
 
 //! Puts another description behind a number that I/O goes on through. A fork in between finds the number
 //! registered, as before.
-void Replace(int fd, FileDescriptor fresh) {
+void ReplaceDescriptor(int fd, FileDescriptor fresh) {
     int result;
     do {
         result = dup3(fresh.Get(), fd, O_CLOEXEC);
@@ -39,12 +39,12 @@ bool IsWritable(int fd) {
     return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
 }
 
-//! How long to go on trying.
-class Patience {
+//! Limits how long a conflicting lock is tried again.
+class Timeout {
   public:
     //! Sleeps a little. False when it has lasted long enough.
     bool Wait(milliseconds most) {
-        std::this_thread::sleep_for(PAUSE);
+        std::this_thread::sleep_for(POLL_INTERVAL);
         return steady_clock::now() - begin_ < most;
     }
 
@@ -52,10 +52,10 @@ class Patience {
     const steady_clock::time_point begin_ = steady_clock::now();
 };
 
-milliseconds PatienceWith(const LockHolder &holder) {
+milliseconds TimeoutFor(const LockHolder &holder) {
     return holder.process != 0    ? milliseconds(0)
-           : holder.everyone_seen ? milliseconds(TargetLock::PATIENCE)
-                                  : milliseconds(TargetLock::UNSEEN_PATIENCE);
+           : holder.everyone_seen ? milliseconds(TargetLock::HOLDER_TIMEOUT)
+                                  : milliseconds(TargetLock::UNSEEN_HOLDER_TIMEOUT);
 }
 
 //! What to say of one whom nobody sees.
@@ -185,7 +185,7 @@ void TargetLock::AddGenericDevice() {
     }
     const Target generic = ResolveTarget(path);
     if (generic.identity == nodes_[0].target.identity) {
-        AddNode(generic, Role::AS_WELL_AS_IT_CAN_BE);
+        AddNode(generic, Role::BEST_EFFORT);
     }
 }
 
@@ -205,7 +205,7 @@ void TargetLock::AddBackings() {
                        base_range_.length == 0 ? below->range.length : base_range_.length};
         number = below->number;
         if (!below->path.empty()) {
-            AddNode(ResolveTarget(below->path), Role::AS_WELL_AS_IT_CAN_BE);
+            AddNode(ResolveTarget(below->path), Role::BEST_EFFORT);
         }
         if (number != 0) {
             AddSysfs(number);
@@ -247,9 +247,9 @@ void TargetLock::RequireName() const {
 }
 
 int TargetLock::DescriptorOf(const Target &node) const {
-    for (const Node &mine : nodes_) {
-        if (mine.target.node_identity == node.node_identity) {
-            return mine.fd;
+    for (const Node &own : nodes_) {
+        if (own.target.node_identity == node.node_identity) {
+            return own.fd;
         }
     }
     return -1;
@@ -375,7 +375,7 @@ void TargetLock::Claim(Node &node) {
         TryLock(claimed.Get(), F_UNLCK, {});
         throw;
     }
-    Replace(node.fd, std::move(claimed));
+    ReplaceDescriptor(node.fd, std::move(claimed));
 }
 
 // Requests that are in flight keep the claim until they are done. Without a descriptor to spare it stays:
@@ -386,7 +386,7 @@ void TargetLock::Unclaim(Node &node) {
     FileDescriptor unclaimed =
         TryOpenTarget(node.target, fcntl(node.fd, F_GETFL) & (O_ACCMODE | O_DIRECT), error_number);
     if (unclaimed.IsOpen() && TryLock(unclaimed.Get(), F_RDLCK, {}) == 0) {
-        Replace(node.fd, std::move(unclaimed));
+        ReplaceDescriptor(node.fd, std::move(unclaimed));
     }
 }
 
@@ -396,13 +396,13 @@ void TargetLock::LockDescriptor(int fd, Mode mode, ByteRange range) const {
 
 void TargetLock::LockDescriptor(int fd, Mode mode, ByteRange range, TryFunction try_lock) const {
     const bool shared = mode == Mode::SHARED;
-    Patience patience;
+    Timeout timeout;
     while (const int error_number = try_lock(fd, shared ? F_RDLCK : F_WRLCK, range)) {
         if (error_number != EAGAIN && error_number != EACCES) {
             throw Error(ErrorCode::IO, name_ + ": cannot lock it: " + ErrnoText(error_number));
         }
         const LockHolder holder = FindLockHolder(fd, shared, range);
-        if (!patience.Wait(PatienceWith(holder))) {
+        if (!timeout.Wait(TimeoutFor(holder))) {
             ThrowLocked(
                 HolderClause(holder),
                 holder.process == 0 && holder.everyone_seen
@@ -417,7 +417,7 @@ void TargetLock::LockDescriptor(int fd, Mode mode, ByteRange range, TryFunction 
 FileDescriptor TargetLock::OpenClaim(const Node &node, int flags) const {
     const bool probing = (flags & O_ACCMODE) == O_RDONLY;
     struct stat status;
-    Patience patience;
+    Timeout timeout;
     for (;;) {
         int error_number = 0;
         FileDescriptor claim = TryOpenTarget(node.target, flags | O_EXCL, error_number);
@@ -427,14 +427,14 @@ FileDescriptor TargetLock::OpenClaim(const Node &node, int flags) const {
         if (error_number != EBUSY || fstat(node.fd, &status) != 0) {
             ThrowOpenError(name_, "open for exclusive use", error_number);
         }
-        if (patience.Wait(PROBE_TIME)) {
+        if (timeout.Wait(PROBE_TIME)) {
             continue;
         }
         for (const std::string &use : FindDirectUses(node.target, status)) {
             ThrowLocked(use, "release it there first");
         }
         const LockHolder holder = FindDeviceWriter(status.st_rdev, node.fd);
-        if (!patience.Wait(PatienceWith(holder))) {
+        if (!timeout.Wait(TimeoutFor(holder))) {
             ThrowLocked(holder.process != 0
                             ? HolderName(holder) + " has the device open for writing"
                             : HolderClause(holder) + ", or the kernel holds it in exclusive use (a mount in "

@@ -44,7 +44,7 @@ class TargetLock {
   public:
     enum class Mode { SHARED, EXCLUSIVE };
 
-    //! Waits for requests of a process that has ended: for a minute, or for `UNSEEN_PATIENCE` where not every
+    //! Waits for requests of a process that has ended: for a minute, or for `UNSEEN_HOLDER_TIMEOUT` where not every
     //! process can be looked at. Throws Error LOCKED naming the holder's process id where the kernel tells
     //! it, or PERMISSION, NOT_FOUND, IO.
     TargetLock(const Target &target, Mode mode);
@@ -61,14 +61,14 @@ class TargetLock {
     //! it is not open here, the caller has to open the node by itself.
     int DescriptorOf(const Target &node) const;
 
-    static constexpr std::chrono::seconds PATIENCE{60}, UNSEEN_PATIENCE{5};
+    static constexpr std::chrono::seconds HOLDER_TIMEOUT{60}, UNSEEN_HOLDER_TIMEOUT{5};
 
   private:
     enum class Role {
         REQUIRED,
-        AS_WELL_AS_IT_CAN_BE, //!< left out when it cannot be opened, shared when it cannot be written
-        IN_SYSFS,             //!< the target's attribute "dev"
-        RELATIVE_IN_SYSFS     //!< that of its disk or of a partition: shared in both modes
+        BEST_EFFORT,      //!< left out when it cannot be opened, shared when it cannot be written
+        IN_SYSFS,         //!< the target's attribute "dev"
+        RELATIVE_IN_SYSFS //!< that of its disk or of a partition: shared in both modes
     };
     struct Node {
         Target target;

@@ -88,8 +88,9 @@ bool AskFdp(int fd, uint16_t endurance_group) {
 
 void ParseIdentify(const uint8_t *controller, const uint8_t *name_space, NvmeInfo &info) {
     const uint8_t mdts = controller[77];
-    const auto optional_commands = Little(controller + 520, 2);
-    const auto controller_atomic = Little(controller + 528, 2), namespace_atomic = Little(name_space + 36, 2);
+    const auto optional_commands = ReadLittleEndian(controller + 520, 2);
+    const auto controller_atomic = ReadLittleEndian(controller + 528, 2),
+               namespace_atomic = ReadLittleEndian(name_space + 36, 2);
     const bool own_atomic = (name_space[24] & 2) != 0 && namespace_atomic != 0;
     const uint8_t formats = name_space[25], formatted = name_space[26];
     const unsigned format = (formatted & 0xF) | (formats >= 16 ? (formatted >> 5 & 3) << 4 : 0);
@@ -102,10 +103,10 @@ void ParseIdentify(const uint8_t *controller, const uint8_t *name_space, NvmeInf
     info.deallocate = (optional_commands & 1 << 2) != 0;
     info.write_zeroes = (optional_commands & 1 << 3) != 0;
     info.volatile_write_cache = (controller[525] & 1) != 0;
-    info.capacity_lbas = Little(name_space, 8);
-    info.metadata_size = static_cast<uint32_t>(Little(lba_format, 2));
+    info.capacity_lbas = ReadLittleEndian(name_space, 8);
+    info.metadata_size = static_cast<uint32_t>(ReadLittleEndian(lba_format, 2));
     info.lba_size = lba_format[2] < 32 ? uint64_t(1) << lba_format[2] : 0;
-    info.endurance_group = static_cast<uint16_t>(Little(name_space + 102, 2));
+    info.endurance_group = static_cast<uint16_t>(ReadLittleEndian(name_space + 102, 2));
     info.protection_information = (name_space[29] & 7) != 0;
     info.atomic_write_bytes = ((own_atomic ? namespace_atomic : controller_atomic) + 1) * info.lba_size;
 }
@@ -125,7 +126,7 @@ NvmeInfo IdentifyNvme(int fd, const std::string &target_name) {
     const auto *namespace_bytes = reinterpret_cast<const uint8_t *>(name_space.Data());
     ParseIdentify(controller_bytes, namespace_bytes, info);
     info.command_set = AskCommandSet(fd, info.namespace_id);
-    const bool knows_fdp = (Little(controller_bytes + 96, 4) & 1 << 19) != 0;
+    const bool knows_fdp = (ReadLittleEndian(controller_bytes + 96, 4) & 1 << 19) != 0;
     info.fdp = knows_fdp && AskFdp(fd, info.endurance_group);
     return info;
 }

@@ -86,7 +86,7 @@ std::string NvmeStatusText(uint16_t status) {
     return TypeText(type) + std::string(number) + "; the NVMe specification explains the code";
 }
 
-bool NvmeStatusPasses(uint16_t status) {
+bool NvmeStatusIsTransient(uint16_t status) {
     if ((status & DO_NOT_RETRY) != 0) {
         return false;
     }

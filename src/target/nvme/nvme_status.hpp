@@ -11,6 +11,6 @@ namespace rawduck {
 std::string NvmeStatusText(uint16_t status);
 
 //! Whether the same command may succeed when it is sent again.
-bool NvmeStatusPasses(uint16_t status);
+bool NvmeStatusIsTransient(uint16_t status);
 
 } // namespace rawduck

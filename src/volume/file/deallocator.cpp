@@ -1,8 +1,8 @@
 #include "volume/file/deallocator.hpp"
 
 #include "common/error.hpp"
-#include "common/process/at_exit.hpp"
 #include "common/process/fork_generation.hpp"
+#include "common/scope_exit.hpp"
 
 #include <algorithm>
 #include <new>
@@ -175,7 +175,7 @@ void Deallocator::SendPending() {
 
 uint64_t Deallocator::Send(const std::vector<Extent> &freed) {
     std::vector<Extent> claimed;
-    const AtExit give_back([&] { space_.GiveBack(claimed); });
+    const ScopeExit give_back([&] { space_.GiveBack(claimed); });
     uint64_t told = 0;
     for (const Extent &piece : Pieces(freed)) {
         std::vector<Extent> found = space_.ClaimFree(piece, UNITS_MIN);

@@ -13,7 +13,7 @@ constexpr uint64_t BYTES = 4 * 1024 * 1024;
 
 Clock::duration WaitFor(ReaderThreads &readers, std::chrono::milliseconds limit) {
     const auto begin = Clock::now();
-    readers.WaitUntilTheyLetGo(limit);
+    readers.WaitUntilReleased(limit);
     return Clock::now() - begin;
 }
 
@@ -56,7 +56,7 @@ class BusyThread {
     std::thread thread_;
 };
 
-TEST(ReaderThreadsTest, AThreadThatHasReadAnotherFileHasLetGo) {
+TEST(ReaderThreadsTest, AThreadThatHasReadAnotherFileHasReleased) {
     ReaderThreads readers, others;
     auto both = [&] {
         readers.Add(BYTES);
@@ -68,18 +68,18 @@ TEST(ReaderThreadsTest, AThreadThatHasReadAnotherFileHasLetGo) {
 
 TEST(ReaderThreadsTest, AFileThatNobodyWaitsForIsAnotherFile) {
     ReaderThreads readers;
-    const BusyThread busy([&] { readers.Add(BYTES); }, [] { ReaderThreads::AddElsewhere(); });
+    const BusyThread busy([&] { readers.Add(BYTES); }, [] { ReaderThreads::AddOtherFile(); });
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
 }
 
-TEST(ReaderThreadsTest, AThreadThatRunsIsWaitedForUntilItMustHaveLetGo) {
+TEST(ReaderThreadsTest, AThreadThatRunsIsWaitedForUntilItMustHaveReleased) {
     ReaderThreads readers;
     BusyThread busy([&] { readers.Add(BYTES); }, [] {});
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
     EXPECT_GE(busy.UsedNs(), 10 * static_cast<int64_t>(BYTES));
 }
 
-TEST(ReaderThreadsTest, AThreadThatHasEndedHasLetGo) {
+TEST(ReaderThreadsTest, AThreadThatHasEndedHasReleased) {
     ReaderThreads readers;
     std::thread([&] { readers.Add(BYTES); }).join();
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));

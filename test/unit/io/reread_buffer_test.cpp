@@ -182,7 +182,7 @@ TEST_F(RereadBufferTest, WhatIsWrittenOrDeallocatedIsForgotten) {
     io_->Deallocate({{5 * PIECE + 4096, 4096}});
     EXPECT_TRUE(AsksDevice(5));
     Read(6 * PIECE);
-    io_->Changed(6 * PIECE + 512, 1);
+    io_->InvalidateRereads(6 * PIECE + 512, 1);
     EXPECT_TRUE(AsksDevice(6));
 }
 
@@ -210,7 +210,7 @@ TEST_F(RereadBufferTest, WhatWasReadBeforeAWriteIsNotKept) {
     buffer.Keep(buffer.Ticket(), 0, data.data(), PIECE);
     EXPECT_FALSE(buffer.Read(0, data.data(), PIECE)) << "only noted; from now on it is kept";
     const uint64_t ticket = buffer.Ticket();
-    buffer.Forget(0, 512);
+    buffer.Invalidate(0, 512);
     buffer.Keep(ticket, 0, data.data(), PIECE);
     EXPECT_FALSE(buffer.Read(0, data.data(), PIECE));
     EXPECT_EQ(buffer.Counters().reads, 1u) << "not even noted";
@@ -234,7 +234,7 @@ TEST_F(RereadBufferTest, OfAllWritesOnlySpillingForgetsNothing) {
         state_.on_submit = nullptr;
         EXPECT_TRUE(written);
         EXPECT_EQ(AsksDevice(2), placement != PlacementClass::TEMPORARY) << PlacementClassName(placement);
-        io_->Changed(0, 64 * PIECE);
+        io_->InvalidateRereads(0, 64 * PIECE);
     }
 }
 

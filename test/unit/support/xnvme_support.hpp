@@ -12,7 +12,7 @@ namespace rawduck {
 //! Xnvme.TheTestsOfAllEnginesRunWithIt says what is missing.
 inline std::vector<std::string> XnvmeEnginesOnFiles() {
     std::vector<std::string> engines;
-    if (!WhyNoXnvme().empty()) {
+    if (!XnvmeObstacle().empty()) {
         return engines;
     }
     TemporaryFile file(1 * MIB);

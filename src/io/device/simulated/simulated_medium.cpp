@@ -100,13 +100,13 @@ bool SimulatedMedium::PowerIsOn() const {
 }
 
 void SimulatedMedium::CheckPower() {
-    if (Takes(SimulatedFault::POWER_CUT)) {
+    if (TakeFault(SimulatedFault::POWER_CUT)) {
         power_is_on_ = false;
     }
 }
 
 //! Is it now that this fault happens?
-bool SimulatedMedium::Takes(SimulatedFault fault) {
+bool SimulatedMedium::TakeFault(SimulatedFault fault) {
     auto armed = armed_.find(fault);
     if (armed == armed_.end() || events_.size() < armed->second) {
         return false;
@@ -137,10 +137,10 @@ int64_t SimulatedMedium::Write(uint64_t offset, const char *data, uint64_t lengt
         return -ENODEV;
     }
     std::string content(data, length);
-    const bool fails = Takes(SimulatedFault::WRITE_ERROR);
+    const bool fails = TakeFault(SimulatedFault::WRITE_ERROR);
     if (fails) {
         MixWithOld(offset, content);
-    } else if (Takes(SimulatedFault::MISDIRECTED_WRITE)) {
+    } else if (TakeFault(SimulatedFault::MISDIRECTED_WRITE)) {
         const uint64_t lbas = (options_.capacity_bytes - length) / options_.lba_size + 1;
         offset = random_() % lbas * options_.lba_size;
     }
@@ -198,7 +198,7 @@ int64_t SimulatedMedium::Flush() {
     if (!power_is_on_) {
         return -ENODEV;
     }
-    const bool fails = Takes(SimulatedFault::FLUSH_ERROR);
+    const bool fails = TakeFault(SimulatedFault::FLUSH_ERROR);
     events_.emplace_back();
     for (const uint64_t number : covered) {
         // What a failed flush covered is not tried again: a later flush that succeeds says nothing about it.

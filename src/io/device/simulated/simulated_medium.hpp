@@ -94,7 +94,7 @@ class SimulatedMedium {
     struct Fate;
 
     void CheckPower();
-    bool Takes(SimulatedFault fault);
+    bool TakeFault(SimulatedFault fault);
     uint64_t Record(uint64_t offset, std::string data, bool fua);
     void MixWithOld(uint64_t offset, std::string &data);
     void Advance(uint64_t events);

@@ -25,14 +25,14 @@ void SparseImage::Write(uint64_t offset, const char *data, uint64_t length) {
     while (length > 0) {
         const uint64_t within = offset % CHUNK_BYTES;
         const uint64_t piece = std::min(CHUNK_BYTES - within, length);
-        std::memcpy(&Own(offset / CHUNK_BYTES)[within], data, piece);
+        std::memcpy(&OwnChunk(offset / CHUNK_BYTES)[within], data, piece);
         offset += piece;
         data += piece;
         length -= piece;
     }
 }
 
-std::string &SparseImage::Own(uint64_t index) {
+std::string &SparseImage::OwnChunk(uint64_t index) {
     std::shared_ptr<std::string> &chunk = chunks_[index];
     if (!chunk) {
         chunk = std::make_shared<std::string>(CHUNK_BYTES, '\0');

@@ -24,7 +24,7 @@ class SparseImage {
     static constexpr uint64_t CHUNK_BYTES = 64 * KIB;
 
     //! The chunk, for this image alone.
-    std::string &Own(uint64_t index);
+    std::string &OwnChunk(uint64_t index);
 
     uint64_t capacity_bytes_;
     std::vector<std::shared_ptr<std::string>> chunks_; //!< null: zeros

@@ -220,7 +220,7 @@ void RequireXnvmeInterface(const std::string &engine, const std::string &subject
                                         "' names no interface of xNVMe; use one of " + KnownInterfaces());
 }
 
-std::string WhyNoXnvme() {
+std::string XnvmeObstacle() {
     std::string obstacle;
     LoadXnvmeModule(XnvmeModulePath(), obstacle);
     return obstacle;
@@ -243,7 +243,7 @@ std::unique_ptr<Device> OpenXnvmeDevice(const Target &target, const DeviceOption
         return std::make_unique<XnvmeFileDevice>(target, options);
     }
     // libxnvme would write to standard error that the kernel cannot, when the first queue is made.
-    const std::string obstacle = InterfaceName(options.engine) == "io_uring_cmd" ? WhyNoIoUringCmd() : "";
+    const std::string obstacle = InterfaceName(options.engine) == "io_uring_cmd" ? IoUringCmdObstacle() : "";
     if (!obstacle.empty()) {
         throw Error(ErrorCode::UNSUPPORTED, target.name + ": engine '" + options.engine +
                                                 "' is not available: " + obstacle + ", or use engine '" +

@@ -16,7 +16,7 @@ const std::vector<std::string> &XnvmeInterfaceNames();
 void RequireXnvmeInterface(const std::string &engine, const std::string &subject);
 
 //! Empty when the engine can be used; otherwise a clause that says why not and how to get it.
-std::string WhyNoXnvme();
+std::string XnvmeObstacle();
 
 //! Whether this interface sends NVMe commands to `target` and therefore wants a whole namespace.
 bool XnvmeSendsNvmeCommands(const std::string &engine, const Target &target);

@@ -36,7 +36,7 @@ uint32_t PowerOfTwo(uint32_t at_least) {
     return power;
 }
 
-bool Passes(int error_number) {
+bool IsTransient(int error_number) {
     return error_number == EINTR || error_number == EAGAIN || error_number == EBUSY || error_number == ENOMEM;
 }
 
@@ -126,7 +126,7 @@ uint32_t XnvmeQueue::Poke(Command **completed, uint32_t max) {
         return 0;
     }
     const int result = connection_.module.poke(queue_, completions_.data(), std::min(max, depth_));
-    if (result < 0 && !Passes(-result)) {
+    if (result < 0 && !IsTransient(-result)) {
         // The device may still write to memory that the caller takes back when this returns, and there is no
         // way left to learn when. Corrupting it silently would be worse than stopping here.
         std::fprintf(stderr, "rawduck: %s: libxnvme cannot say what became of %u commands in flight: %s\n",

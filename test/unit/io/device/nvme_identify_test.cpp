@@ -108,10 +108,10 @@ TEST(NvmeStatus, NamesErrorsAndSaysWhatToDo) {
 }
 
 TEST(NvmeStatus, OnlyPassingErrorsAreRetried) {
-    EXPECT_TRUE(NvmeStatusPasses(0x082));
-    EXPECT_FALSE(NvmeStatusPasses(0x4082)) << "do not retry";
-    EXPECT_FALSE(NvmeStatusPasses(0x281));
-    EXPECT_FALSE(NvmeStatusPasses(0x080));
+    EXPECT_TRUE(NvmeStatusIsTransient(0x082));
+    EXPECT_FALSE(NvmeStatusIsTransient(0x4082)) << "do not retry";
+    EXPECT_FALSE(NvmeStatusIsTransient(0x281));
+    EXPECT_FALSE(NvmeStatusIsTransient(0x080));
 }
 
 TEST(NvmeNode, KnowsTheNames) {

@@ -53,8 +53,8 @@ class LoopDevice {
 class EngineTest : public ::testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
-        if (GetParam() == "io_uring" && !WhyNoIoUring().empty()) {
-            GTEST_SKIP() << "no io_uring here: " << WhyNoIoUring();
+        if (GetParam() == "io_uring" && !IoUringObstacle().empty()) {
+            GTEST_SKIP() << "no io_uring here: " << IoUringObstacle();
         }
     }
     static DeviceOptions Options() {
@@ -398,8 +398,8 @@ TEST(IoUring, RunningOutOfDescriptorsIsNoErrorAndIsTold) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "the sanitizer needs file descriptors of its own for its checks";
 #endif
-    if (!WhyNoIoUring().empty()) {
-        GTEST_SKIP() << "no io_uring here: " << WhyNoIoUring();
+    if (!IoUringObstacle().empty()) {
+        GTEST_SKIP() << "no io_uring here: " << IoUringObstacle();
     }
     TemporaryFile file(FILE_BYTES);
     Target target = ResolveTarget(file.Path());
@@ -438,7 +438,7 @@ TEST(OpenDevice, AutoSaysWhatItChoseAndWhy) {
     TemporaryFile file(FILE_BYTES);
     auto device = OpenDevice(ResolveTarget(file.Path()), {});
     const std::string &reason = device->Caps().engine_reason;
-    EXPECT_EQ(device->Caps().engine, WhyNoIoUring().empty() ? "io_uring" : "posix");
+    EXPECT_EQ(device->Caps().engine, IoUringObstacle().empty() ? "io_uring" : "posix");
     EXPECT_EQ(reason.find("auto: "), 0u) << reason;
 }
 

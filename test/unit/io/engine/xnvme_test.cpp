@@ -29,7 +29,7 @@ TEST(Xnvme, AnAbsentModuleSaysWhatWasLookedForAndHowToGetIt) {
 }
 
 TEST(Xnvme, AnAbsentEngineSaysSoWhenATargetIsOpened) {
-    if (WhyNoXnvme().empty()) {
+    if (XnvmeObstacle().empty()) {
         GTEST_SKIP() << "the engine is built here";
     }
     const Error error = OpenFails("xnvme:io_uring");
@@ -38,8 +38,8 @@ TEST(Xnvme, AnAbsentEngineSaysSoWhenATargetIsOpened) {
 }
 
 TEST(Xnvme, TheTestsOfAllEnginesRunWithIt) {
-    if (!WhyNoXnvme().empty()) {
-        GTEST_SKIP() << "no engine of xNVMe is tested: " << WhyNoXnvme();
+    if (!XnvmeObstacle().empty()) {
+        GTEST_SKIP() << "no engine of xNVMe is tested: " << XnvmeObstacle();
     }
     const auto engines = XnvmeEnginesOnFiles();
     for (const char *engine : {"xnvme:io_uring", "xnvme:thrpool", "xnvme:emu", "xnvme:psync"}) {

@@ -149,7 +149,7 @@ TEST(QueueSupply, ManyThreadsGetNoMoreScarceQueuesThanATargetMayHave) {
         std::lock_guard<std::mutex> also(mutex);
         alive = std::max(alive, state.queues_alive);
     });
-    EXPECT_LE(alive, QueuePlace::OWNED_MAX + 16);
+    EXPECT_LE(alive, QueueReservation::OWNED_MAX + 16);
     EXPECT_NE(io->EngineReason().find("ulimit -n"), std::string::npos) << io->EngineReason();
 }
 

@@ -8,7 +8,7 @@
 namespace rawduck {
 
 //! One of them, counted as long as this lives.
-class QueuePlace {
+class QueueReservation {
   public:
     //! Of one target, owned by a thread each.
     static constexpr int32_t OWNED_MAX = 128;
@@ -19,14 +19,14 @@ class QueuePlace {
     static int32_t ProcessMax();
     //! Null when there are as many already. `owned` counts those of the target that threads own and outlives
     //! the place; nullptr for a queue that threads share.
-    static std::unique_ptr<QueuePlace> TryTake(std::atomic<int32_t> *owned);
+    static std::unique_ptr<QueueReservation> TryTake(std::atomic<int32_t> *owned);
 
-    ~QueuePlace();
-    QueuePlace(const QueuePlace &) = delete;
-    QueuePlace &operator=(const QueuePlace &) = delete;
+    ~QueueReservation();
+    QueueReservation(const QueueReservation &) = delete;
+    QueueReservation &operator=(const QueueReservation &) = delete;
 
   private:
-    explicit QueuePlace(std::atomic<int32_t> *owned) : owned_(owned) {}
+    explicit QueueReservation(std::atomic<int32_t> *owned) : owned_(owned) {}
     std::atomic<int32_t> *const owned_;
 };
 

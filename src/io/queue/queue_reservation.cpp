@@ -1,4 +1,4 @@
-#include "io/queue/queue_place.hpp"
+#include "io/queue/queue_reservation.hpp"
 
 #include "common/invariant.hpp"
 
@@ -30,7 +30,7 @@ bool TryAdd(std::atomic<int32_t> &count, int32_t most) {
 
 } // namespace
 
-int32_t QueuePlace::ProcessMax() {
+int32_t QueueReservation::ProcessMax() {
     rlimit limit = {};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return PROCESS_MAX;
@@ -38,7 +38,7 @@ int32_t QueuePlace::ProcessMax() {
     return static_cast<int32_t>(std::min<rlim_t>(limit.rlim_cur / DESCRIPTORS_PART, rlim_t{PROCESS_MAX}));
 }
 
-std::unique_ptr<QueuePlace> QueuePlace::TryTake(std::atomic<int32_t> *owned) {
+std::unique_ptr<QueueReservation> QueueReservation::TryTake(std::atomic<int32_t> *owned) {
     const int32_t process_max = ProcessMax();
     if (owned && !TryAdd(*owned, OWNED_MAX)) {
         return nullptr;
@@ -49,10 +49,10 @@ std::unique_ptr<QueuePlace> QueuePlace::TryTake(std::atomic<int32_t> *owned) {
         }
         return nullptr;
     }
-    return std::unique_ptr<QueuePlace>(new QueuePlace(owned));
+    return std::unique_ptr<QueueReservation>(new QueueReservation(owned));
 }
 
-QueuePlace::~QueuePlace() {
+QueueReservation::~QueueReservation() {
     const int32_t before = in_process.fetch_sub(1);
     RAWDUCK_INVARIANT(before > 0, "a queue was given back that nobody counted");
     if (owned_) {

@@ -6,12 +6,12 @@
 namespace rawduck {
 
 //! `BODY`: a function without arguments that does not throw.
-template <class BODY> class AtExit {
+template <class BODY> class ScopeExit {
   public:
-    explicit AtExit(BODY body) : body_(std::move(body)) {}
-    ~AtExit() { body_(); }
-    AtExit(const AtExit &) = delete;
-    AtExit &operator=(const AtExit &) = delete;
+    explicit ScopeExit(BODY body) : body_(std::move(body)) {}
+    ~ScopeExit() { body_(); }
+    ScopeExit(const ScopeExit &) = delete;
+    ScopeExit &operator=(const ScopeExit &) = delete;
 
   private:
     const BODY body_;
