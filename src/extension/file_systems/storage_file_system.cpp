@@ -3,7 +3,7 @@
 #include "extension/file_systems/errors.hpp"
 #include "extension/file_systems/settings.hpp"
 
-#include "common/process/at_exit.hpp"
+#include "common/scope_exit.hpp"
 
 #include "duckdb/common/memory_mapped_file.hpp"
 #include "duckdb/logging/file_system_logger.hpp"
@@ -46,7 +46,7 @@ void StorageFileHandle::Close() {
     if (!file_) {
         return;
     }
-    readers.WaitUntilTheyLetGo(READERS_LIMIT);
+    readers.WaitUntilReleased(READERS_LIMIT);
     auto file = std::move(file_);
     Translated([&] { file->Close(); });
     DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
@@ -71,8 +71,8 @@ void StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes,
     auto &storage = handle.Cast<StorageFileHandle>();
     auto length = static_cast<uint64_t>(nr_bytes);
     // Also when it fails: what the thread was to read into, it holds all the same.
-    const AtExit has_read(
-        [&] { storage.prefetch ? storage.readers.Add(length) : ReaderThreads::AddElsewhere(); });
+    const ScopeExit has_read(
+        [&] { storage.prefetch ? storage.readers.Add(length) : ReaderThreads::AddOtherFile(); });
     auto bytes = Translated([&] { return storage.File().Read(buffer, length, location); });
     if (bytes != length) {
         throw duckdb::IOException(
