@@ -96,8 +96,9 @@ MUTATIONS = (
         "making the second superblock durable before a commit returns",
         "log/metadata_log.cpp",
         "    WriteSuperblock(1 - spare_superblock_);\n",
-        "    io_.Write((spare_superblock_ == 1 ? 0 : superblock_.capacity_units - 1) * ALLOCATION_UNIT_BYTES,\n"
-        "              &superblock_, ALLOCATION_UNIT_BYTES);\n",
+        "    const uint64_t last = superblock_.capacity_units - 1;\n"
+        "    io_.Write((spare_superblock_ == 1 ? 0 : last) * ALLOCATION_UNIT_BYTES, &superblock_,\n"
+        "              ALLOCATION_UNIT_BYTES);\n",
     ),
     Mutation(
         "skipped-epoch",
