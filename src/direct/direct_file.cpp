@@ -83,7 +83,7 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Dire
         if (options.lock == OpenMode::Lock::NONE && options.write && !file->created_ &&
             options.kind != FileKind::TEMP) {
             // Held no longer than this: it finds out whether somebody works on the file.
-            const TargetLock nobody(file->Itself(), TargetLock::Mode::EXCLUSIVE);
+            const TargetLock nobody(file->OpenedTarget(), TargetLock::Mode::EXCLUSIVE);
         }
         if (options.kind == FileKind::DATABASE) {
             file->Direct(); // a file system without O_DIRECT is reported when the database is attached
@@ -133,7 +133,7 @@ void DirectFile::OpenBuffered() {
 
 //! The file that is open, under whatever name it is found
 //! now: it may have been renamed, replaced or removed since.
-Target DirectFile::Itself() const {
+Target DirectFile::OpenedTarget() const {
     struct stat status;
     if (fstat(buffered_.Get(), &status) != 0) {
         ThrowSystemError("look at", errno);
@@ -151,15 +151,15 @@ Target DirectFile::Itself() const {
 
 bool DirectFile::HasItsName() const {
     struct stat status;
-    return stat(path_.c_str(), &status) == 0 && IdentityOf(status) == Itself().identity;
+    return stat(path_.c_str(), &status) == 0 && IdentityOf(status) == OpenedTarget().identity;
 }
 
 void DirectFile::Lock() {
-    const Target itself = Itself();
-    lock_ = std::make_unique<TargetLock>(itself, options_.lock == OpenMode::Lock::SHARED
+    const Target opened = OpenedTarget();
+    lock_ = std::make_unique<TargetLock>(opened, options_.lock == OpenMode::Lock::SHARED
                                                      ? TargetLock::Mode::SHARED
                                                      : TargetLock::Mode::EXCLUSIVE);
-    RAWDUCK_INVARIANT(lock_->DescriptorOf(itself) >= 0, "the file that is locked is the one that is open");
+    RAWDUCK_INVARIANT(lock_->DescriptorOf(opened) >= 0, "the file that is locked is the one that is open");
     // From now on nobody puts another file in its place. Before, the lock was perhaps that of who did.
     if (!HasItsName()) {
         throw Error(ErrorCode::IO, path_ +
@@ -188,7 +188,8 @@ BlockIo &DirectFile::Direct() {
         device.lock = lock_.get();
         device.growing_file = true;
         device.max_transfer_bytes = options_.io.max_transfer_bytes;
-        direct_ = std::make_unique<BlockIo>(OpenDevice(Itself(), device), options_.io.io, path_, stats_);
+        direct_ =
+            std::make_unique<BlockIo>(OpenDevice(OpenedTarget(), device), options_.io.io, path_, stats_);
     });
     return *direct_;
 }
@@ -264,7 +265,7 @@ void DirectFile::BufferedRead(char *data, uint64_t length, uint64_t offset) {
     const auto read = [&](uint64_t done) {
         const ssize_t bytes =
             pread(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
-        return Moved(bytes, "read", ENODATA, length, offset);
+        return CheckTransfer(bytes, "read", ENODATA, length, offset);
     };
     stats_->Count(IoOperation::READ, [&](IoRequest &request) {
         for (uint64_t done = 0; done < length;) {
@@ -281,7 +282,7 @@ void DirectFile::BufferedWrite(const char *data, uint64_t length, uint64_t offse
     const auto write = [&](uint64_t done) {
         const ssize_t bytes =
             pwrite(buffered_.Get(), data + done, length - done, static_cast<off_t>(offset + done));
-        return Moved(bytes, "write", EIO, length, offset);
+        return CheckTransfer(bytes, "write", EIO, length, offset);
     };
     stats_->Count(IoOperation::WRITE, [&](IoRequest &request) {
         for (uint64_t done = 0; done < length;) {
@@ -291,8 +292,8 @@ void DirectFile::BufferedWrite(const char *data, uint64_t length, uint64_t offse
 }
 
 // What pread or pwrite says: the bytes, none when a signal interrupted it.
-uint64_t DirectFile::Moved(ssize_t bytes, const char *operation, int error_of_none, uint64_t length,
-                           uint64_t offset) const {
+uint64_t DirectFile::CheckTransfer(ssize_t bytes, const char *operation, int error_of_none, uint64_t length,
+                                   uint64_t offset) const {
     const int error_number = bytes < 0 ? errno : error_of_none;
     if (bytes < 0 && error_number == EINTR) {
         return 0;

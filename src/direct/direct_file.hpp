@@ -68,15 +68,15 @@ class DirectFile final : public StorageFile {
         : path_(std::move(path)), options_(options) {}
 
     void OpenBuffered();
-    Target Itself() const;
+    Target OpenedTarget() const;
     bool HasItsName() const;
     void Lock();
     BlockIo &Direct();
     void ReadPages(char *data, uint64_t length, uint64_t offset, uint64_t size);
     void BufferedRead(char *data, uint64_t length, uint64_t offset);
     void BufferedWrite(const char *data, uint64_t length, uint64_t offset);
-    uint64_t Moved(ssize_t bytes, const char *operation, int error_of_none, uint64_t length,
-                   uint64_t offset) const;
+    uint64_t CheckTransfer(ssize_t bytes, const char *operation, int error_of_none, uint64_t length,
+                           uint64_t offset) const;
     void Flush();
     void InvalidateRereads(uint64_t offset, uint64_t length);
     uint64_t SizeCovering(uint64_t end);

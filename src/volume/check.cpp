@@ -181,7 +181,7 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
         return Examine(target);
     }
     std::vector<CheckFinding> findings;
-    mounted->WhileNobodyWrites("checked", [&] { findings = Examine(target); });
+    mounted->RunWithoutWriters("checked", [&] { findings = Examine(target); });
     return findings;
 }
 

@@ -140,7 +140,7 @@ bool ReadAllocationUnit(BlockIo &io, uint64_t unit, Superblock *content) {
 }
 
 //! A new memory target in the place of what is there.
-void RenewMemory(const Target &target, const FormatOptions &options) {
+void RecreateMemoryTarget(const Target &target, const FormatOptions &options) {
     if (MemoryTargetExists(target.path) && !options.force) {
         throw Error(ErrorCode::EXISTS, target.name +
                                            ": refused to format: it exists already in this process; to "
@@ -173,7 +173,7 @@ void CheckFormatOptions(const std::string &target_name, const FormatOptions &opt
 }
 
 //! Whether the target is a regular file that has to be made.
-bool IsToBeMade(const std::string &target_name, const FormatOptions &options) {
+bool MustBeCreated(const std::string &target_name, const FormatOptions &options) {
     struct stat status;
     const bool may_be_made = target_name.rfind("/dev/", 0) != 0 && !target_name.empty() &&
                              target_name[0] == '/' && target_name.find('\0') == std::string::npos;
@@ -297,7 +297,7 @@ void Volume::FormatNewMemory(const Target &target, uint64_t size_bytes) {
     FormatOptions options;
     options.size_bytes = size_bytes;
     CheckFormatOptions(target.name, options);
-    RenewMemory(target, options);
+    RecreateMemoryTarget(target, options);
     BlockIo io(OpenDevice(target, DeviceOptions()), BlockIoOptions(), target.name,
                std::make_shared<IoStats>());
     FormatDevice(io, options, ChooseLbaSize(target, options, io.Caps().lba_size));
@@ -308,14 +308,14 @@ void Volume::FormatNewMemory(const Target &target, uint64_t size_bytes) {
 void Volume::Format(const std::string &target_name, const FormatOptions &options) {
     CheckFormatOptions(target_name, options);
     std::optional<PreparedFile> file;
-    if (IsToBeMade(target_name, options)) {
+    if (MustBeCreated(target_name, options)) {
         file.emplace(target_name);
     }
     const Target target = ResolveTarget(target_name);
     const bool is_file = target.kind == TargetKind::REGULAR_FILE;
     const TargetReservation reservation(target, "formatted");
     if (target.kind == TargetKind::MEMORY) {
-        RenewMemory(target, options);
+        RecreateMemoryTarget(target, options);
     }
     TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
     const ScopeExit undo([&file] {

@@ -5,7 +5,7 @@
 #include "common/process/fork_generation.hpp"
 #include "io/device/memory_device.hpp"
 #include "target/open_target.hpp"
-#include "volume/open_here.hpp"
+#include "volume/in_use.hpp"
 
 #include <atomic>
 #include <condition_variable>
@@ -49,7 +49,7 @@ struct Registry {
 //! Never destroyed: handles of a database that outlives main's end still find it. After a fork the child
 //! starts with an empty one, because the parent's volumes, their locks and even the mutex belong to the
 //! parent; what the child inherited of them is left alone.
-Registry &TheRegistry() {
+Registry &GetRegistry() {
     static std::atomic<Registry *> current{new Registry()};
     Registry *registry = current.load(std::memory_order_acquire);
     if (registry->fork_generation != ForkGeneration()) {
@@ -63,7 +63,7 @@ Registry &TheRegistry() {
 }
 
 void AddPin(const Volume *volume) {
-    Registry &registry = TheRegistry();
+    Registry &registry = GetRegistry();
     std::lock_guard<std::mutex> guard(registry.mutex);
     auto identity = registry.identities.find(volume);
     if (identity != registry.identities.end()) {
@@ -78,7 +78,7 @@ void ForgetNodes(Registry &registry, const std::string &identity) {
 }
 
 void DropPin(std::shared_ptr<Volume> volume) {
-    Registry &registry = TheRegistry();
+    Registry &registry = GetRegistry();
     std::string identity;
     std::shared_ptr<Volume> unmounted;
     {
@@ -119,7 +119,7 @@ VolumePin PinMounted(Registry &registry, const std::string &identity) {
 
 //! Makes an entry for a target that has none. An empty pin;
 //! or that of the mounted volume, and then there is none.
-VolumePin PinOrEnter(Registry &registry, const std::string &identity, Mount::State state) {
+VolumePin PinOrInsert(Registry &registry, const std::string &identity, Mount::State state) {
     std::unique_lock<std::mutex> lock(registry.mutex);
     for (;;) {
         if (VolumePin pin = PinMounted(registry, identity)) {
@@ -147,7 +147,7 @@ VolumePin FinishMount(Registry &registry, const Target &target, std::shared_ptr<
 }
 
 //! Of a target that is MOUNTING or RESERVED.
-void Leave(Registry &registry, const std::string &identity) {
+void EraseMount(Registry &registry, const std::string &identity) {
     std::lock_guard<std::mutex> guard(registry.mutex);
     registry.volumes.erase(identity);
     registry.changed.notify_all();
@@ -162,7 +162,7 @@ VolumePin PinByNode(const std::string &target_name) {
     if (!absolute || target_name.find('\0') != std::string::npos || stat(target_name.c_str(), &status) != 0) {
         return VolumePin();
     }
-    Registry &registry = TheRegistry();
+    Registry &registry = GetRegistry();
     std::lock_guard<std::mutex> guard(registry.mutex);
     const auto identity = registry.identities_by_node.find(IdentityOf(status));
     return identity == registry.identities_by_node.end() ? VolumePin()
@@ -197,8 +197,8 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
         return pin;
     }
     const Target target = ResolveTarget(target_name);
-    Registry &registry = TheRegistry();
-    if (VolumePin pin = PinOrEnter(registry, target.identity, Mount::State::MOUNTING)) {
+    Registry &registry = GetRegistry();
+    if (VolumePin pin = PinOrInsert(registry, target.identity, Mount::State::MOUNTING)) {
         return pin;
     }
     try {
@@ -208,20 +208,20 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
         return FinishMount(registry, target,
                            Volume::Mount(target, options, StatsFor(target.identity, target.name)));
     } catch (...) {
-        Leave(registry, target.identity);
+        EraseMount(registry, target.identity);
         throw;
     }
 }
 
 TargetReservation::TargetReservation(const Target &target, const char *done, WhenMounted when_mounted)
     : identity_(target.identity) {
-    while (VolumePin mounted = PinOrEnter(TheRegistry(), identity_, Mount::State::RESERVED)) {
+    while (VolumePin mounted = PinOrInsert(GetRegistry(), identity_, Mount::State::RESERVED)) {
         if (when_mounted == WhenMounted::SHARE) {
             mounted_ = std::move(mounted);
             return;
         }
         if (!mounted->Idle()) {
-            ThrowOpenHere(target, done);
+            ThrowInUse(target, done);
         }
         // A function that is about to end, or this pin, is the last that keeps it mounted.
         mounted = VolumePin();
@@ -231,18 +231,18 @@ TargetReservation::TargetReservation(const Target &target, const char *done, Whe
 
 TargetReservation::~TargetReservation() {
     if (!mounted_) {
-        Leave(TheRegistry(), identity_);
+        EraseMount(GetRegistry(), identity_);
     }
 }
 
 VolumePin MountedVolume(const std::string &identity) {
-    Registry &registry = TheRegistry();
+    Registry &registry = GetRegistry();
     std::lock_guard<std::mutex> guard(registry.mutex);
     return PinMounted(registry, identity);
 }
 
 std::vector<VolumePin> MountedVolumes() {
-    Registry &registry = TheRegistry();
+    Registry &registry = GetRegistry();
     std::lock_guard<std::mutex> guard(registry.mutex);
     std::vector<VolumePin> pins;
     for (auto &[identity, mounted] : registry.volumes) {
@@ -254,7 +254,7 @@ std::vector<VolumePin> MountedVolumes() {
 }
 
 std::shared_ptr<IoStats> StatsFor(const std::string &identity, const std::string &target_name) {
-    Registry &registry = TheRegistry();
+    Registry &registry = GetRegistry();
     std::lock_guard<std::mutex> guard(registry.stats_mutex);
     TargetStats &entry = registry.stats[identity];
     if (!entry.stats) {
@@ -265,7 +265,7 @@ std::shared_ptr<IoStats> StatsFor(const std::string &identity, const std::string
 }
 
 std::vector<TargetStats> AllStats() {
-    Registry &registry = TheRegistry();
+    Registry &registry = GetRegistry();
     std::lock_guard<std::mutex> guard(registry.stats_mutex);
     std::vector<TargetStats> all;
     for (const auto &[identity, entry] : registry.stats) {

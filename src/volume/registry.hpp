@@ -35,7 +35,7 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
 class TargetReservation {
   public:
     enum class WhenMounted { REFUSE, SHARE };
-    //! REFUSE throws ThrowOpenHere's Error when something on it is open. SHARE keeps it mounted when it is:
+    //! REFUSE throws ThrowInUse's Error when something on it is open. SHARE keeps it mounted when it is:
     //! then nothing is reserved.
     TargetReservation(const Target &target, const char *done, WhenMounted when_mounted = WhenMounted::REFUSE);
     ~TargetReservation();

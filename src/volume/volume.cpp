@@ -3,9 +3,9 @@
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "io/open_device.hpp"
+#include "volume/in_use.hpp"
 #include "volume/log/load_image.hpp"
 #include "volume/names/file_name.hpp"
-#include "volume/open_here.hpp"
 #include "volume/volume_state.hpp"
 
 #include <chrono>
@@ -115,7 +115,7 @@ std::shared_ptr<Volume> Volume::MountLocked(const Target &target, std::unique_pt
     VolumeImage image = LoadVolumeImage(*io, target.name);
     auto state =
         std::make_unique<VolumeState>(target, std::move(lock), std::move(io), std::move(image), options);
-    state->engine_queue_mode = QueueModeName(options.io.queue_mode);
+    state->queue_mode = QueueModeName(options.io.queue_mode);
     state->queue_depth = options.io.queue_depth;
     state->mount_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
@@ -242,7 +242,7 @@ VolumeInfo Volume::Info() const {
     info.label = std::string(sb.label, strnlen(sb.label, sizeof(sb.label)));
     info.engine = caps.engine;
     info.engine_reason = state_->io->EngineReason();
-    info.queue_mode = state_->engine_queue_mode;
+    info.queue_mode = state_->queue_mode;
     info.format_version = sb.version;
     info.lba_size = sb.lba_size;
     info.queue_depth = std::min(state_->queue_depth, caps.max_queue_depth);
@@ -287,10 +287,10 @@ uint64_t Volume::Trim() {
     return bytes;
 }
 
-void Volume::WhileNobodyWrites(const char *done, const std::function<void()> &work) const {
+void Volume::RunWithoutWriters(const char *done, const std::function<void()> &work) const {
     std::lock_guard<std::mutex> access(state_->access_mutex);
     if (state_->lock->Current() == TargetLock::Mode::EXCLUSIVE) {
-        ThrowOpenHere(state_->target, done);
+        ThrowInUse(state_->target, done);
     }
     work();
 }

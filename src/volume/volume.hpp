@@ -83,8 +83,8 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! crashed. Returns bytes. Throws Error: LOCKED, READ_ONLY, UNSUPPORTED, IO.
     uint64_t Trim();
     //! Runs `work`, which takes a shared lock on the target of its own. Whoever wants to write waits for its
-    //! end. Throws ThrowOpenHere's Error when somebody writes already.
-    void WhileNobodyWrites(const char *done, const std::function<void()> &work) const;
+    //! end. Throws ThrowInUse's Error when somebody writes already.
+    void RunWithoutWriters(const char *done, const std::function<void()> &work) const;
     VolumeInfo Info() const;
     const PlacementMap &Placement() const;
     std::vector<FileInfo> Files() const;

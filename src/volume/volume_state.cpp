@@ -23,7 +23,7 @@ Allocator BuildAllocator(const VolumeImage &image) {
 }
 
 //! A clause; empty when freed space is deallocated.
-std::string WhyNotDeallocated(const Target &target, const Capabilities &caps, DeallocateMode mode) {
+std::string DeallocateObstacle(const Target &target, const Capabilities &caps, DeallocateMode mode) {
     if (mode == DeallocateMode::OFF) {
         return "nvme_deallocate says so";
     }
@@ -46,10 +46,10 @@ VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> loc
       room(image.superblock, target.name),
       log(*io, image, [this](const std::vector<Extent> &extents) { space.Discard(extents); }),
       spill(*io, options.spill_buffer_bytes),
-      deallocator(*io, space, log, WhyNotDeallocated(target, io->Caps(), options.deallocate),
+      deallocator(*io, space, log, DeallocateObstacle(target, io->Caps(), options.deallocate),
                   options.deallocate_delay),
       context{*io, space, log, room, spill, deallocator, overwritten, image.superblock.lba_size} {
-    space.OnScarce([this] { TakeBackReservations(); });
+    space.OnReclaim([this] { ReclaimReservations(); });
     space.OnDiscard([this](const std::vector<Extent> &extents) { deallocator.Add(extents); });
     for (const auto &[id, entry] : image.catalog->Entries()) {
         names[entry.name] = std::make_shared<File>(context, id, entry.name, entry.kind, &entry);
@@ -208,7 +208,7 @@ void VolumeState::RequireRemovable(const File &file) const {
     }
 }
 
-void VolumeState::TakeBackReservations() {
+void VolumeState::ReclaimReservations() {
     std::vector<std::shared_ptr<File>> files;
     {
         std::shared_lock<std::shared_mutex> guard(names_mutex);

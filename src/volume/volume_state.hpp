@@ -43,7 +43,7 @@ class VolumeState {
     //! has it open, otherwise with its last close. Returns the ticket of that record.
     uint64_t QueueFreed(File &file);
     //! When space is scarce. Takes names_mutex.
-    void TakeBackReservations();
+    void ReclaimReservations();
     //! Removes a file or a directory entry; returns the ticket
     //! to commit, 0 for one that the log does not know of.
     uint64_t QueueRemove(Names::iterator entry);
@@ -64,7 +64,7 @@ class VolumeState {
     SpillBuffer spill;
     Deallocator deallocator; //!< after what it uses
     FileContext context;
-    std::string engine_queue_mode;
+    std::string queue_mode;
     uint32_t queue_depth = 0;
     double mount_ms = 0;
 

@@ -261,7 +261,7 @@ MUTATIONS = (
         "taking-back",
         "taking back what files reserved when space is scarce",
         "file/file_write.cpp",
-        "    context_.space.TakeBack();\n",
+        "    context_.space.ReclaimReservations();\n",
         "",
         without_duckdb=True,
         unit_tests="LbaSizes/LimitsTest.*",

@@ -133,13 +133,13 @@ class File {
     void WriteOnce(const char *data, uint64_t length, uint64_t offset);
     void FinishRemoval();
     void MakeSpace();
-    void TakeForWrite(Growth &growth, uint64_t offset, uint64_t end, bool adds_hole);
+    void ReserveForWrite(Growth &growth, uint64_t offset, uint64_t end, bool adds_hole);
     bool TryWriteAligned(const char *data, uint64_t length, uint64_t offset);
     void WriteGated(const char *data, uint64_t length, uint64_t offset);
     void WriteDevice(const char *data, uint64_t length, uint64_t offset);
     uint64_t DurableBytes(uint64_t offset, uint64_t length) const;
-    void WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Growth &growth);
-    std::vector<Extent> AllocateElsewhere(uint64_t first_unit, uint64_t units, Growth &growth);
+    void WriteOutOfPlace(const char *data, uint64_t length, uint64_t offset, Growth &growth);
+    std::vector<Extent> AllocateOutOfPlace(uint64_t first_unit, uint64_t units, Growth &growth);
     void SwitchTo(const std::vector<Extent> &fresh, const Moved &moved);
     void RemoveHoles(uint64_t offset, uint64_t length);
     void OverwriteDevice(const char *data, uint64_t length, uint64_t offset, Growth &growth);
@@ -159,10 +159,10 @@ class File {
     bool AddMoved(std::vector<Item> &items) const;
     void AddExtents(std::vector<Item> &items) const;
     bool AddSize(std::vector<Item> &items, const std::string &tail) const;
-    uint64_t QueueCut(uint64_t size, AlignedBuffer rest);
-    void CutUnknown(uint64_t size, AlignedBuffer rest);
+    uint64_t QueueTruncate(uint64_t size, AlignedBuffer rest);
+    void TruncateUnlogged(uint64_t size, AlignedBuffer rest);
     AlignedBuffer TailOf(uint64_t size) const;
-    std::vector<Extent> CutUnits(uint64_t units);
+    std::vector<Extent> TakeUnitsFrom(uint64_t units);
 
     const FileContext context_;
     const uint64_t id_;

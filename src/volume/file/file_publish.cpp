@@ -305,11 +305,11 @@ void File::Truncate(uint64_t size) {
     AlignedBuffer rest = TailOf(size);
     modified_us_ = NowUs();
     if (IsTemp() || Removed()) {
-        CutUnknown(size, std::move(rest));
+        TruncateUnlogged(size, std::move(rest));
     } else {
         // The gate stays closed until the record is durable:
         // later appends reuse LBAs that a mount before it reads.
-        CommitGated(QueueCut(size, std::move(rest)));
+        CommitGated(QueueTruncate(size, std::move(rest)));
     }
 }
 
@@ -330,8 +330,8 @@ AlignedBuffer File::TailOf(uint64_t size) const {
 
 // Of a file that the log knows nothing of, or not for long. Without memory for the last step, the next mount
 // finds the space again.
-void File::CutUnknown(uint64_t size, AlignedBuffer rest) {
-    std::vector<Extent> freed = CutUnits(AlignUp(size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES);
+void File::TruncateUnlogged(uint64_t size, AlignedBuffer rest) {
+    std::vector<Extent> freed = TakeUnitsFrom(AlignUp(size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES);
     {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
         RemoveHoles(size, UINT64_MAX - size);
@@ -348,7 +348,7 @@ void File::CutUnknown(uint64_t size, AlignedBuffer rest) {
 }
 
 // Gives up what lies behind `size`. When it throws, the file is as it was.
-uint64_t File::QueueCut(uint64_t size, AlignedBuffer rest) {
+uint64_t File::QueueTruncate(uint64_t size, AlignedBuffer rest) {
     const uint64_t units = AlignUp(size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
     ExtentMap map = map_;
     HoleSet holes = holes_;
@@ -380,7 +380,7 @@ uint64_t File::QueueCut(uint64_t size, AlignedBuffer rest) {
 }
 
 // All or nothing.
-std::vector<Extent> File::CutUnits(uint64_t units) {
+std::vector<Extent> File::TakeUnitsFrom(uint64_t units) {
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
     std::vector<Extent> freed = map_.Slice(units, map_.Units());
     freed.insert(freed.end(), replaced_.begin(), replaced_.end());
@@ -438,7 +438,7 @@ void File::Retire(const std::function<void(bool published)> &queue) {
 
 std::vector<Extent> File::TakeExtents() {
     std::unique_lock<Gate> gate(gate_);
-    return CutUnits(0);
+    return TakeUnitsFrom(0);
 }
 
 } // namespace rawduck

@@ -84,12 +84,12 @@ void File::MakeSpace() {
     if (replaced) {
         Sync();
     }
-    context_.space.TakeBack();
+    context_.space.ReclaimReservations();
 }
 
 // What the write may add to the file's entry, but for new extents: its tail, the ends of holes that it cuts,
 // and with `adds_hole` the one that it leaves, or that covers what is not written yet. Under the gate.
-void File::TakeForWrite(Growth &growth, uint64_t offset, uint64_t end, bool adds_hole) {
+void File::ReserveForWrite(Growth &growth, uint64_t offset, uint64_t end, bool adds_hole) {
     const uint64_t size = Size();
     // A write behind the end fills the gap first, and may fail then.
     const uint64_t tail = std::max(TailRoom(std::max(end, size)), offset > size ? TailRoom(offset) : 0);
@@ -138,7 +138,7 @@ bool File::TryWriteAligned(const char *data, uint64_t length, uint64_t offset) {
         return false;
     }
     Growth growth(*this);
-    TakeForWrite(growth, offset, end, end > Size());
+    ReserveForWrite(growth, offset, end, end > Size());
     if (end > Size()) {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
         EnsureUnits(AlignUp(end, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES, growth);
@@ -151,7 +151,7 @@ bool File::TryWriteAligned(const char *data, uint64_t length, uint64_t offset) {
         }
     }
     if (durable > 0) {
-        WriteElsewhere(data, durable, offset, growth);
+        WriteOutOfPlace(data, durable, offset, growth);
     }
     if (length > durable) {
         WriteDevice(data + durable, length - durable, offset + durable);
@@ -189,10 +189,10 @@ uint64_t File::DurableBytes(uint64_t offset, uint64_t length) const {
 // Replaces durable units, the last one perhaps in part. What a mount would read now stays as it is until the
 // next publish switches to the new place: DuckDB rewrites blocks of metadata that its durable header refers
 // to, and a torn write would leave neither the old content nor the new. Under the gate.
-void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Growth &growth) {
+void File::WriteOutOfPlace(const char *data, uint64_t length, uint64_t offset, Growth &growth) {
     Moved moved;
     moved.units = AlignUp(length, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
-    const std::vector<Extent> fresh = AllocateElsewhere(offset / ALLOCATION_UNIT_BYTES, moved.units, growth);
+    const std::vector<Extent> fresh = AllocateOutOfPlace(offset / ALLOCATION_UNIT_BYTES, moved.units, growth);
     try {
         Request request;
         request.opcode = Opcode::WRITE;
@@ -226,7 +226,7 @@ void File::WriteElsewhere(const char *data, uint64_t length, uint64_t offset, Gr
     RemoveHoles(offset, length); // last: what is not switched to still reads as zeros
 }
 
-std::vector<Extent> File::AllocateElsewhere(uint64_t first_unit, uint64_t units, Growth &growth) {
+std::vector<Extent> File::AllocateOutOfPlace(uint64_t first_unit, uint64_t units, Growth &growth) {
     AllocationUnit hint{0};
     if (first_unit > 0) {
         std::shared_lock<std::shared_mutex> guard(map_mutex_);
@@ -328,7 +328,7 @@ void File::WriteGated(const char *data, uint64_t length, uint64_t offset) {
     const uint64_t end = offset + length;
     FinishCommit();
     Growth growth(*this);
-    TakeForWrite(growth, offset, end, offset > Size());
+    ReserveForWrite(growth, offset, end, offset > Size());
     {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
         EnsureUnits(AlignUp(std::max(end, Size()), ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES, growth);
@@ -411,7 +411,7 @@ void File::OverwriteDevice(const char *data, uint64_t length, uint64_t offset, G
         const uint64_t piece = whole ? AlignDown(durable, ALLOCATION_UNIT_BYTES)
                                      : std::min(durable, ALLOCATION_UNIT_BYTES - into);
         if (whole) {
-            WriteElsewhere(data, piece, offset, growth);
+            WriteOutOfPlace(data, piece, offset, growth);
         } else {
             ReplacePart(data, piece, offset, growth);
         }
@@ -453,7 +453,7 @@ void File::ReplacePart(const char *data, uint64_t length, uint64_t offset, Growt
         ReadDevice(content.Data(), valid, begin);
     }
     memcpy(content.Data() + (offset - begin), data, length);
-    WriteElsewhere(content.Data(), valid, begin, growth);
+    WriteOutOfPlace(content.Data(), valid, begin, growth);
 }
 
 } // namespace rawduck

@@ -91,7 +91,7 @@ uint64_t CatalogEntry::Units() const {
 Catalog::Catalog(uint32_t lba_size, AllocationUnit data_start, AllocationUnit data_end)
     : lba_size_(lba_size), data_start_(Index(data_start)), data_end_(Index(data_end)) {}
 
-bool Catalog::Inside(const Extent &extent) const {
+bool Catalog::IsInDataArea(const Extent &extent) const {
     return extent.units > 0 && extent.start >= data_start_ && extent.start < data_end_ &&
            extent.units <= data_end_ - extent.start;
 }
@@ -169,7 +169,7 @@ bool Catalog::ApplyCreate(const Item &item, std::string &problem) {
 bool Catalog::ApplyExtents(CatalogEntry &entry, const Item &item, std::string &problem) {
     uint64_t next = entry.Units();
     for (const Extent &extent : item.extents) {
-        if (extent.file_unit != next || !Inside(extent)) {
+        if (extent.file_unit != next || !IsInDataArea(extent)) {
             problem = "file \"" + entry.name + "\" gets an extent that does not continue it or lies outside";
             return false;
         }
@@ -185,7 +185,7 @@ bool Catalog::ApplyExtents(CatalogEntry &entry, const Item &item, std::string &p
 bool Catalog::ApplyRemap(CatalogEntry &entry, const Item &item, std::string &problem) {
     uint64_t end = 0;
     for (const Extent &moved : item.extents) {
-        if (!Inside(moved) || moved.file_unit < end || moved.units > entry.Units() ||
+        if (!IsInDataArea(moved) || moved.file_unit < end || moved.units > entry.Units() ||
             moved.file_unit > entry.Units() - moved.units) {
             problem = "file \"" + entry.name + "\" gets a range that lies outside or is out of order";
             return false;

@@ -54,7 +54,7 @@ class Catalog {
     bool ApplyRemap(CatalogEntry &entry, const Item &item, std::string &problem);
     bool ApplySize(CatalogEntry &entry, const Item &item, std::string &problem);
     bool ApplyMove(CatalogEntry &entry, const Item &item, std::string &problem);
-    bool Inside(const Extent &extent) const;
+    bool IsInDataArea(const Extent &extent) const;
     static uint64_t EncodedBytes(const CatalogEntry &entry);
 
     std::map<uint64_t, CatalogEntry> entries_;

@@ -20,13 +20,16 @@ enum class SpaceUse { CONTENT, REPLACEMENT, LOG, HEADER };
 //! Thread-safe.
 class Space {
   public:
-    explicit Space(Allocator allocator) : allocator_(std::move(allocator)) { unnoted_.reserve(UNNOTED_MAX); }
+    explicit Space(Allocator allocator) : allocator_(std::move(allocator)) {
+        pending_free_.reserve(PENDING_FREE_MAX);
+    }
 
     Allocator::Result Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end, SpaceUse use) {
         std::unique_lock<std::mutex> guard(mutex_);
-        NoteAgain();
+        RecordPendingFree();
         for (;;) {
-            const Allocator::Result found = allocator_.Allocate(wanted, hint, from_the_end, KeptFree(use));
+            const Allocator::Result found =
+                allocator_.Allocate(wanted, hint, from_the_end, ReservedUnits(use));
             if (found.units > 0 || claimed_units_ == 0) {
                 return found;
             }
@@ -37,9 +40,9 @@ class Space {
     //! could be given the same space afterwards. What the system has no memory to note is tried again later.
     void Free(const std::vector<Extent> &extents) noexcept {
         std::lock_guard<std::mutex> guard(mutex_);
-        NoteAgain();
+        RecordPendingFree();
         for (const Extent &extent : extents) {
-            Note(extent);
+            RecordFree(extent);
         }
     }
     //! Gives back what was written: the device may forget it.
@@ -54,12 +57,12 @@ class Space {
         on_discard_ = std::move(function);
     }
 
-    //! Before the first TakeBack; it is called without a lock.
-    void OnScarce(std::function<void()> function) { on_scarce_ = std::move(function); }
+    //! Before the first ReclaimReservations; it is called without a lock.
+    void OnReclaim(std::function<void()> function) { on_reclaim_ = std::move(function); }
     //! Lets all files give back what they hold and do not use. Call it without any lock.
-    void TakeBack() {
-        if (on_scarce_) {
-            on_scarce_();
+    void ReclaimReservations() {
+        if (on_reclaim_) {
+            on_reclaim_();
         }
     }
 
@@ -83,14 +86,14 @@ class Space {
         for (const Extent &extent : claimed) {
             RAWDUCK_INVARIANT(extent.units <= claimed_units_, "what is given back was claimed");
             claimed_units_ -= extent.units;
-            Note(extent);
+            RecordFree(extent);
         }
         given_back_.notify_all();
     }
     uint64_t FreeUnits() const {
         std::lock_guard<std::mutex> guard(mutex_);
         uint64_t units = allocator_.FreeUnits() + claimed_units_;
-        for (const Extent &extent : unnoted_) {
+        for (const Extent &extent : pending_free_) {
             units += extent.units;
         }
         return units;
@@ -106,9 +109,9 @@ class Space {
     static constexpr uint64_t KEPT_UNITS_MAX = 16 * MIB / ALLOCATION_UNIT_BYTES;
     static constexpr uint64_t LOG_SHARE = 64;
     static constexpr uint64_t REPLACEMENT_SHARE = 64;
-    static constexpr size_t UNNOTED_MAX = 256;
+    static constexpr size_t PENDING_FREE_MAX = 256;
 
-    bool TryNote(const Extent &extent) noexcept {
+    bool TryRecordFree(const Extent &extent) noexcept {
         try {
             const bool freed = allocator_.Free(static_cast<AllocationUnit>(extent.start), extent.units);
             RAWDUCK_INVARIANT(freed, "space is freed once, and lies in the data area");
@@ -117,19 +120,19 @@ class Space {
             return false;
         }
     }
-    //! What does not even fit into the list of the unnoted is found again at the next mount.
-    void Note(const Extent &extent) noexcept {
-        if (!TryNote(extent) && unnoted_.size() < UNNOTED_MAX) {
-            unnoted_.push_back(extent);
+    //! What does not even fit into the list of pending extents is found again at the next mount.
+    void RecordFree(const Extent &extent) noexcept {
+        if (!TryRecordFree(extent) && pending_free_.size() < PENDING_FREE_MAX) {
+            pending_free_.push_back(extent);
         }
     }
-    void NoteAgain() noexcept {
-        while (!unnoted_.empty() && TryNote(unnoted_.back())) {
-            unnoted_.pop_back();
+    void RecordPendingFree() noexcept {
+        while (!pending_free_.empty() && TryRecordFree(pending_free_.back())) {
+            pending_free_.pop_back();
         }
     }
 
-    uint64_t KeptFree(SpaceUse use) const {
+    uint64_t ReservedUnits(SpaceUse use) const {
         const uint64_t for_logs = std::min(TotalUnits() / LOG_SHARE, KEPT_UNITS_MAX);
         const uint64_t for_replacements = std::min(TotalUnits() / REPLACEMENT_SHARE, KEPT_UNITS_MAX);
         uint64_t kept = use == SpaceUse::HEADER ? 0 : HEADER_UNITS;
@@ -142,9 +145,9 @@ class Space {
     std::condition_variable given_back_;
     Allocator allocator_;
     uint64_t claimed_units_ = 0;
-    std::vector<Extent> unnoted_; //!< free, but for want of memory not yet in the allocator
+    std::vector<Extent> pending_free_; //!< free, but for want of memory not yet in the allocator
     std::function<void(const std::vector<Extent> &)> on_discard_;
-    std::function<void()> on_scarce_;
+    std::function<void()> on_reclaim_;
 };
 
 } // namespace rawduck

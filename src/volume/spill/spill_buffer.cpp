@@ -15,7 +15,7 @@ namespace {
 //! DuckDB's default block: what it spills is this long or shorter, apart from single very large values.
 constexpr uint64_t BLOCK_BYTES_MAX = 256 * KIB;
 //! One that was read ahead and not asked for during so many reads for each block like it was a wrong guess.
-constexpr uint64_t PATIENCE = 2;
+constexpr uint64_t UNUSED_READS_PER_BLOCK_MAX = 2;
 
 std::string TextOf(const std::exception_ptr &failure) {
     try {
@@ -53,9 +53,9 @@ SpillBuffer::~SpillBuffer() {
 
 void SpillBuffer::Write(const Request &request) {
     for (const Segment &segment : request.segments) {
-        if (!TryKeep(segment)) {
+        if (!TryBuffer(segment)) {
             io_.Write(segment.device_offset, segment.data, segment.length, PlacementClass::TEMPORARY);
-            if (Works() && segment.length <= BLOCK_BYTES_MAX) {
+            if (IsEnabled() && segment.length <= BLOCK_BYTES_MAX) {
                 Lock lock(mutex_);
                 order_.Written(segment.device_offset, static_cast<uint32_t>(segment.length));
             }
@@ -65,8 +65,8 @@ void SpillBuffer::Write(const Request &request) {
 
 // Room is taken under the mutex and filled outside it; the range becomes visible, to reading ahead too, when
 // its bytes are there.
-bool SpillBuffer::TryKeep(const Segment &segment) {
-    if (!Works()) {
+bool SpillBuffer::TryBuffer(const Segment &segment) {
+    if (!IsEnabled()) {
         return false;
     }
     std::shared_ptr<Block> block;
@@ -80,9 +80,9 @@ bool SpillBuffer::TryKeep(const Segment &segment) {
     memcpy(block->data, segment.data, segment.length);
     Lock lock(mutex_);
     try {
-        Enter(block);
+        Insert(block);
     } catch (const std::bad_alloc &) {
-        Withdraw(*block);
+        Abandon(*block);
         return false;
     }
     Put(*block, TO_WRITE);
@@ -90,7 +90,8 @@ bool SpillBuffer::TryKeep(const Segment &segment) {
     if (MustWrite()) {
         to_write_.notify_one();
     }
-    RAWDUCK_SLOW_INVARIANT(IsSound(), "blocks of the spill buffer do not overlap, and each is in one list");
+    RAWDUCK_SLOW_INVARIANT(IsConsistent(),
+                           "blocks of the spill buffer do not overlap, and each is in one list");
     order_.Written(segment.device_offset, static_cast<uint32_t>(segment.length));
     return true;
 }
@@ -102,7 +103,7 @@ std::shared_ptr<SpillBuffer::Block> SpillBuffer::MakeBlock(const Segment &segmen
         block->device_offset = segment.device_offset;
         block->length = segment.length;
         block->memory_bytes = segment.length;
-        block->data = Room(segment.length);
+        block->data = AllocateForWrite(segment.length);
         return block->data ? block : nullptr;
     } catch (const std::bad_alloc &) {
         return nullptr;
@@ -116,7 +117,7 @@ bool SpillBuffer::StartThreads() {
             writer_ = std::thread([this] { WriteBehind(); });
         }
         if (!reader_.joinable()) {
-            reader_ = std::thread([this] { ReadWanted(); });
+            reader_ = std::thread([this] { RunPrefetches(); });
         }
     } catch (const std::system_error &) {
         return false;
@@ -140,7 +141,7 @@ void SpillBuffer::Read(const Request &request) {
 uint64_t SpillBuffer::ReadPiece(const Segment &segment) {
     Segment piece = segment;
     std::shared_ptr<Block> holder;
-    if (Works()) {
+    if (IsEnabled()) {
         Lock lock(mutex_);
         holder = FindHolder(lock, piece.device_offset, piece.length);
         CountRead(holder, piece);
@@ -151,7 +152,7 @@ uint64_t SpillBuffer::ReadPiece(const Segment &segment) {
                               "what is read lies in its block");
             holder->holders++;
         }
-        ReadAhead(piece.device_offset);
+        Prefetch(piece.device_offset);
     }
     if (!holder) {
         io_.Read(piece.device_offset, piece.data, piece.length);
@@ -211,40 +212,40 @@ void SpillBuffer::CountRead(const std::shared_ptr<Block> &holder, const Segment 
 }
 
 // Without memory for it, nothing is read ahead.
-void SpillBuffer::ReadAhead(uint64_t device_offset) {
+void SpillBuffer::Prefetch(uint64_t device_offset) {
     if (!reader_.joinable()) {
         return;
     }
     try {
         for (const DeviceRange &range : order_.Read(device_offset)) {
-            if (FirstOverlap(range.device_offset, range.length) == blocks_.end() && !ReadAhead(range)) {
+            if (FirstOverlap(range.device_offset, range.length) == blocks_.end() && !Prefetch(range)) {
                 break;
             }
         }
     } catch (const std::bad_alloc &) {
     }
-    if (!wanted_.empty()) {
+    if (!to_prefetch_.empty()) {
         to_read_.notify_one();
     }
 }
 
 // False when there is no room.
-bool SpillBuffer::ReadAhead(const DeviceRange &range) {
+bool SpillBuffer::Prefetch(const DeviceRange &range) {
     auto block = std::make_shared<Block>();
     block->device_offset = range.device_offset;
     block->length = range.length;
     block->state = State::READING;
-    block->born = counters_.reads;
+    block->prefetched_at = counters_.reads;
     block->memory_bytes = range.length;
-    block->data = RoomAhead(range.length);
+    block->data = AllocateForPrefetch(range.length);
     if (!block->data) {
         return false;
     }
     try {
-        Enter(block);
-        wanted_.push_back(block);
+        Insert(block);
+        to_prefetch_.push_back(block);
     } catch (const std::bad_alloc &) {
-        Withdraw(*block); // nobody may find what nobody reads, and wait for it
+        Abandon(*block); // nobody may find what nobody reads, and wait for it
         throw;
     }
     block->holders = 1; // whoever reads it from the target
@@ -259,7 +260,7 @@ void SpillBuffer::Forget(const std::vector<Extent> &extents) {
 }
 
 void SpillBuffer::Forget(uint64_t device_offset, uint64_t length) {
-    if (!Works()) {
+    if (!IsEnabled()) {
         return;
     }
     Lock lock(mutex_);
@@ -273,7 +274,7 @@ void SpillBuffer::ClearRange(Lock &lock, uint64_t device_offset, uint64_t length
     for (;;) {
         const auto found = FirstOverlap(device_offset, length);
         if (found == blocks_.end()) {
-            RAWDUCK_SLOW_INVARIANT(IsSound(),
+            RAWDUCK_SLOW_INVARIANT(IsConsistent(),
                                    "blocks of the spill buffer do not overlap, and each is in one list");
             return;
         }
@@ -284,10 +285,10 @@ void SpillBuffer::ClearRange(Lock &lock, uint64_t device_offset, uint64_t length
             ShrinkFailed(found, device_offset, end);
         } else if (block->state == State::WRITING || (block->state == State::DIRTY && !covered)) {
             const uint32_t not_begun = block->state == State::DIRTY ? 1 : 0;
-            hurry_ += not_begun;
+            write_waiters_ += not_begun;
             to_write_.notify_one();
             done_.wait(lock);
-            hurry_ -= not_begun;
+            write_waiters_ -= not_begun;
         } else {
             Drop(block);
         }
@@ -315,7 +316,7 @@ void SpillBuffer::ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset
         rest->length = lost_end - end;
         rest->state = State::FAILED;
         rest->error = lost->error;
-        Enter(rest);
+        Insert(rest);
     }
     if (lost->device_offset < device_offset) {
         lost->length = device_offset - lost->device_offset;
@@ -325,20 +326,20 @@ void SpillBuffer::ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset
 }
 
 // Makes it visible: both in the map and in a list, or in none when there is no memory.
-void SpillBuffer::Enter(const std::shared_ptr<Block> &block) {
+void SpillBuffer::Insert(const std::shared_ptr<Block> &block) {
     Blocks entry;
     entry.push_back(block);
     blocks_.emplace(block->device_offset, block);
     block->at = entry.begin();
     block->place = IN_TRANSFER;
-    block->entered = true;
+    block->inserted = true;
     places_[IN_TRANSFER].splice(places_[IN_TRANSFER].end(), entry);
 }
 
 // For want of memory.
-void SpillBuffer::Withdraw(Block &block) {
+void SpillBuffer::Abandon(Block &block) {
     memory_.Give(block.data, block.memory_bytes);
-    if (block.entered) {
+    if (block.inserted) {
         places_[block.place].erase(block.at);
         blocks_.erase(block.device_offset);
     }
@@ -350,14 +351,14 @@ void SpillBuffer::Put(Block &block, Place place) {
 }
 
 void SpillBuffer::PutClean(Block &block) {
-    const bool read_ahead = block.born > 0;
-    const Place place = block.used ? USED : read_ahead ? AHEAD : WRITTEN;
+    const bool prefetched = block.prefetched_at > 0;
+    const Place place = block.used ? USED : prefetched ? PREFETCHED : WRITTEN;
     if (block.place != place) {
         Put(block, place);
     }
 }
 
-bool SpillBuffer::IsSound() const {
+bool SpillBuffer::IsConsistent() const {
     uint64_t end = 0, dirty = 0;
     size_t listed = 0;
     for (const auto &[device_offset, block] : blocks_) {
@@ -380,15 +381,15 @@ void SpillBuffer::Drop(std::shared_ptr<Block> block) {
         RAWDUCK_INVARIANT(dirty_bytes_ >= block->length, "what is dirty was counted");
         dirty_bytes_ -= block->length;
     }
-    counters_.unused += block->born > 0 && !block->used ? 1 : 0;
+    counters_.unused += block->prefetched_at > 0 && !block->used ? 1 : 0;
     places_[block->place].erase(block->at);
     blocks_.erase(block->device_offset);
-    block->state = State::OVER;
+    block->state = State::REMOVED;
     Recycle(*block);
 }
 
 void SpillBuffer::Recycle(Block &block) {
-    const bool idle = block.state == State::OVER || block.state == State::FAILED;
+    const bool idle = block.state == State::REMOVED || block.state == State::FAILED;
     if (idle && block.holders == 0 && block.data) {
         memory_.Give(block.data, block.memory_bytes);
         block.data = nullptr;
@@ -396,10 +397,10 @@ void SpillBuffer::Recycle(Block &block) {
 }
 
 // Memory for a block that is written: all that the target has as well gives way to it.
-char *SpillBuffer::Room(uint64_t length) {
+char *SpillBuffer::AllocateForWrite(uint64_t length) {
     for (;;) {
         char *data = memory_.Take(length);
-        if (data || !(GiveWay(USED) || GiveWay(WRITTEN) || GiveWay(AHEAD))) {
+        if (data || !(EvictOldest(USED) || EvictOldest(WRITTEN) || EvictOldest(PREFETCHED))) {
             return data;
         }
     }
@@ -407,25 +408,26 @@ char *SpillBuffer::Room(uint64_t length) {
 
 // Memory for a block to be read ahead. Others that were read ahead do not give way unless they were wrong
 // guesses: where more runs are read than there is memory for, reading ahead for some of them is best.
-char *SpillBuffer::RoomAhead(uint64_t length) {
-    const Blocks &ahead = places_[AHEAD];
-    const uint64_t patience = PATIENCE * ahead.size();
-    const bool wrong = !ahead.empty() && counters_.reads - ahead.front()->born > patience;
-    if (wrong) {
-        GiveWay(AHEAD);
-    } else if ((ahead.size() + wanted_.size()) * BLOCK_BYTES_MAX > bytes_max_) {
+char *SpillBuffer::AllocateForPrefetch(uint64_t length) {
+    const Blocks &ahead = places_[PREFETCHED];
+    const uint64_t unused_reads_max = UNUSED_READS_PER_BLOCK_MAX * ahead.size();
+    const bool oldest_is_unused =
+        !ahead.empty() && counters_.reads - ahead.front()->prefetched_at > unused_reads_max;
+    if (oldest_is_unused) {
+        EvictOldest(PREFETCHED);
+    } else if ((ahead.size() + to_prefetch_.size()) * BLOCK_BYTES_MAX > bytes_max_) {
         return nullptr;
     }
     for (;;) {
         char *data = memory_.Take(length);
-        if (data || !(GiveWay(USED) || GiveWay(WRITTEN))) {
+        if (data || !(EvictOldest(USED) || EvictOldest(WRITTEN))) {
             return data;
         }
     }
 }
 
 // The oldest block of that place is dropped. False if there is none.
-bool SpillBuffer::GiveWay(Place place) {
+bool SpillBuffer::EvictOldest(Place place) {
     if (places_[place].empty()) {
         return false;
     }
@@ -433,19 +435,19 @@ bool SpillBuffer::GiveWay(Place place) {
     return true;
 }
 
-bool SpillBuffer::Works() const {
+bool SpillBuffer::IsEnabled() const {
     return bytes_max_ > 0 && fork_generation_ == ForkGeneration();
 }
 
 void SpillBuffer::Shrink() {
-    if (Works()) {
+    if (IsEnabled()) {
         Lock lock(mutex_);
         memory_.Shrink();
     }
 }
 
 uint64_t SpillBuffer::HeldBytes() const {
-    if (!Works()) {
+    if (!IsEnabled()) {
         return 0;
     }
     Lock lock(mutex_);
@@ -453,7 +455,7 @@ uint64_t SpillBuffer::HeldBytes() const {
 }
 
 SpillCounters SpillBuffer::Counters() const {
-    if (!Works()) {
+    if (!IsEnabled()) {
         return {};
     }
     Lock lock(mutex_);

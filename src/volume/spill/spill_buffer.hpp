@@ -66,24 +66,24 @@ class SpillBuffer {
         READING, //!< ahead
         CLEAN,   //!< the target has the same bytes
         FAILED,  //!< the target does not have the bytes, and neither have we
-        OVER     //!< no longer in the map
+        REMOVED  //!< no longer in the map
     };
     //! Lists of blocks, oldest first; each is in one. IN_TRANSFER holds those that do not wait: what is being
     //! written or read, or was lost.
-    enum Place : uint8_t { TO_WRITE, TO_WRITE_LATE, USED, WRITTEN, AHEAD, IN_TRANSFER, PLACES };
+    enum Place : uint8_t { TO_WRITE, TO_WRITE_LATE, USED, WRITTEN, PREFETCHED, IN_TRANSFER, PLACES };
     struct Block;
     using Blocks = std::list<std::shared_ptr<Block>>;
     struct Block {
         uint64_t device_offset = 0, length = 0;
         State state = State::DIRTY;
-        bool used = false;         //!< was read, and is not expected to be read again
-        uint32_t holders = 0;      //!< that use `data` outside the mutex
-        uint64_t born = 0;         //!< counters_.reads when it was read ahead
-        char *data = nullptr;      //!< of memory_
-        uint64_t memory_bytes = 0; //!< there; a FAILED block may have become shorter
-        std::exception_ptr error;  //!< of a FAILED one
+        bool used = false;          //!< was read, and is not expected to be read again
+        uint32_t holders = 0;       //!< that use `data` outside the mutex
+        uint64_t prefetched_at = 0; //!< counters_.reads when it was read ahead
+        char *data = nullptr;       //!< of memory_
+        uint64_t memory_bytes = 0;  //!< there; a FAILED block may have become shorter
+        std::exception_ptr error;   //!< of a FAILED one
         Place place = IN_TRANSFER;
-        bool entered = false; //!< it is in the map, and in the list of its place
+        bool inserted = false; //!< it is in the map, and in the list of its place
         Blocks::iterator at;
     };
     using BlockMap = std::map<uint64_t, std::shared_ptr<Block>>;
@@ -100,36 +100,36 @@ class SpillBuffer {
         auto end() const { return blocks.begin() + static_cast<std::ptrdiff_t>(count); }
     };
 
-    bool Works() const;
+    bool IsEnabled() const;
     bool StartThreads();
-    bool TryKeep(const Segment &segment);
+    bool TryBuffer(const Segment &segment);
     std::shared_ptr<Block> MakeBlock(const Segment &segment);
     uint64_t ReadPiece(const Segment &segment);
     std::shared_ptr<Block> FindHolder(Lock &lock, uint64_t device_offset, uint64_t &length);
     void CountRead(const std::shared_ptr<Block> &holder, const Segment &piece);
-    void ReadAhead(uint64_t device_offset);
-    bool ReadAhead(const DeviceRange &range);
+    void Prefetch(uint64_t device_offset);
+    bool Prefetch(const DeviceRange &range);
     void ClearRange(Lock &lock, uint64_t device_offset, uint64_t length);
     BlockMap::iterator FirstOverlap(uint64_t device_offset, uint64_t length);
     void ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset, uint64_t end);
 
-    void Enter(const std::shared_ptr<Block> &block);
-    void Withdraw(Block &block);
+    void Insert(const std::shared_ptr<Block> &block);
+    void Abandon(Block &block);
     void Put(Block &block, Place place);
     void PutClean(Block &block);
-    bool IsSound() const;
+    bool IsConsistent() const;
     void Drop(std::shared_ptr<Block> block);
     void Recycle(Block &block);
-    char *Room(uint64_t length);
-    char *RoomAhead(uint64_t length);
-    bool GiveWay(Place place);
+    char *AllocateForWrite(uint64_t length);
+    char *AllocateForPrefetch(uint64_t length);
+    bool EvictOldest(Place place);
 
     void WriteBehind();
     bool MustWrite() const;
     Batch TakeDirty();
     void WriteBatch(Lock &lock, const Batch &batch);
-    void ReadWanted();
-    Batch TakeWanted();
+    void RunPrefetches();
+    Batch TakePrefetches();
     void ReadBatch(Lock &lock, const Batch &batch);
     std::exception_ptr Transfer(Lock &lock, Opcode opcode, const Batch &batch);
 
@@ -143,10 +143,10 @@ class SpillBuffer {
     SpillOrder order_;
     BlockMap blocks_; //!< by device offset
     std::array<Blocks, PLACES> places_;
-    std::deque<std::shared_ptr<Block>> wanted_; //!< READING ones that nobody reads yet
+    std::deque<std::shared_ptr<Block>> to_prefetch_; //!< READING ones that nobody reads yet
     SpillCounters counters_;
     uint64_t dirty_bytes_ = 0;
-    uint32_t hurry_ = 0; //!< threads that wait for a write of what is DIRTY
+    uint32_t write_waiters_ = 0; //!< threads that wait for a write of what is DIRTY
     bool stop_ = false;
     std::thread writer_, reader_; //!< started by the first write
 };

@@ -8,8 +8,8 @@ namespace rawduck {
 namespace {
 //! Found by replaying the order in which TPC-H SF1 was sorted and grouped with little memory: more blocks, or
 //! from farther behind, are more often read in vain; fewer come too late.
-constexpr size_t AHEAD_BLOCKS = 4;
-constexpr uint64_t AHEAD_DISTANCE = 8;
+constexpr size_t PREFETCH_BLOCKS = 4;
+constexpr uint64_t PREFETCH_DISTANCE = 8;
 } // namespace
 
 void SpillOrder::Written(uint64_t device_offset, uint32_t length) noexcept {
@@ -55,8 +55,8 @@ std::vector<DeviceRange> SpillOrder::Read(uint64_t device_offset) {
         return ahead;
     }
     const uint64_t sequence = entry->second;
-    const uint64_t end = std::min<uint64_t>(sequence + 1 + AHEAD_DISTANCE, first_ + blocks_.size());
-    for (uint64_t next = sequence + 1; next < end && ahead.size() < AHEAD_BLOCKS; next++) {
+    const uint64_t end = std::min<uint64_t>(sequence + 1 + PREFETCH_DISTANCE, first_ + blocks_.size());
+    for (uint64_t next = sequence + 1; next < end && ahead.size() < PREFETCH_BLOCKS; next++) {
         const Block &block = At(next);
         if (block.length > 0) {
             ahead.push_back({block.device_offset, block.length});

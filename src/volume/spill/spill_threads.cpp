@@ -22,7 +22,7 @@ void SpillBuffer::WriteBehind() {
 }
 
 bool SpillBuffer::MustWrite() const {
-    return dirty_bytes_ > (hurry_ > 0 ? 0 : bytes_max_ / DIRTY_SHARE);
+    return dirty_bytes_ > (write_waiters_ > 0 ? 0 : bytes_max_ / DIRTY_SHARE);
 }
 
 SpillBuffer::Batch SpillBuffer::TakeDirty() {
@@ -61,23 +61,23 @@ void SpillBuffer::WriteBatch(Lock &lock, const Batch &batch) {
     done_.notify_all();
 }
 
-void SpillBuffer::ReadWanted() {
+void SpillBuffer::RunPrefetches() {
     Lock lock(mutex_);
     while (!stop_) {
-        const Batch batch = TakeWanted();
+        const Batch batch = TakePrefetches();
         if (batch.count == 0) {
-            to_read_.wait(lock, [this] { return stop_ || !wanted_.empty(); });
+            to_read_.wait(lock, [this] { return stop_ || !to_prefetch_.empty(); });
         } else {
             ReadBatch(lock, batch);
         }
     }
 }
 
-SpillBuffer::Batch SpillBuffer::TakeWanted() {
+SpillBuffer::Batch SpillBuffer::TakePrefetches() {
     Batch batch;
-    while (!wanted_.empty() && !batch.Full()) {
-        const std::shared_ptr<Block> next = std::move(wanted_.front());
-        wanted_.pop_front();
+    while (!to_prefetch_.empty() && !batch.Full()) {
+        const std::shared_ptr<Block> next = std::move(to_prefetch_.front());
+        to_prefetch_.pop_front();
         if (next->state == State::READING) {
             batch.Add(next);
         } else { // dropped meanwhile

@@ -1,10 +1,10 @@
-#include "volume/open_here.hpp"
+#include "volume/in_use.hpp"
 
 #include "common/error.hpp"
 
 namespace rawduck {
 
-void ThrowOpenHere(const Target &target, const char *done) {
+void ThrowInUse(const Target &target, const char *done) {
     throw Error(ErrorCode::LOCKED, target.name + ": it cannot be " + done +
                                        " while something on it is open in this process; DETACH every "
                                        "database on it (and move temp_directory elsewhere) first");

@@ -8,8 +8,8 @@ namespace rawduck {
 //! Each is one step, durable on return, of a file within its directory. They throw Error.
 
 //! Never replaces anything: throws EXISTS, and both files stay as they are.
-void TakeNewName(const std::string &from, const std::string &to);
+void RenameToNewName(const std::string &from, const std::string &to);
 //! Replaces what is there, which the caller has locked.
-void TakeNameOver(const std::string &from, const std::string &to);
+void RenameReplacing(const std::string &from, const std::string &to);
 
 } // namespace rawduck

@@ -1,4 +1,4 @@
-#include "direct/take_name.hpp"
+#include "direct/rename_file.hpp"
 
 #include "common/error.hpp"
 #include "direct/direct_file.hpp"
@@ -20,7 +20,7 @@ namespace {
 
 } // namespace
 
-void TakeNewName(const std::string &from, const std::string &to) {
+void RenameToNewName(const std::string &from, const std::string &to) {
     int result = renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
     if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
         // The file system does not know that flag. A link replaces nothing either.
@@ -33,7 +33,7 @@ void TakeNewName(const std::string &from, const std::string &to) {
     SyncDirectoryOf(to);
 }
 
-void TakeNameOver(const std::string &from, const std::string &to) {
+void RenameReplacing(const std::string &from, const std::string &to) {
     if (rename(from.c_str(), to.c_str()) != 0) {
         ThrowRenameError(from, to, errno);
     }

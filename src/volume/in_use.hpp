@@ -7,6 +7,6 @@ namespace rawduck {
 
 //! Throws Error LOCKED: something on the target is open in
 //! this process, so it cannot be `done` ("formatted").
-[[noreturn]] void ThrowOpenHere(const Target &target, const char *done);
+[[noreturn]] void ThrowInUse(const Target &target, const char *done);
 
 } // namespace rawduck
