@@ -1,7 +1,7 @@
 #include "extension/file_systems/direct_file_system.hpp"
 
 #include "direct/direct_file.hpp"
-#include "direct/take_name.hpp"
+#include "direct/rename_file.hpp"
 #include "extension/file_systems/errors.hpp"
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"
@@ -141,7 +141,7 @@ void DirectFileSystem::MoveFile(const std::string &source, const std::string &ta
     const std::string from = FilePath(source, opener), to = FilePath(target, opener);
     Translated([&] {
         const std::unique_ptr<TargetLock> replaced = LockReplaced(to);
-        TakeNameOver(from, to);
+        RenameReplacing(from, to);
         if (from.substr(0, from.rfind('/')) != to.substr(0, to.rfind('/'))) {
             SyncDirectoryOf(from);
         }

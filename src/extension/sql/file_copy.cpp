@@ -1,6 +1,6 @@
 #include "extension/sql/file_copy.hpp"
 
-#include "direct/take_name.hpp"
+#include "direct/rename_file.hpp"
 #include "extension/file_systems/errors.hpp"
 #include "target/open_target.hpp"
 #include "target/system/posix_lock.hpp"
@@ -300,14 +300,14 @@ void FileCopy::TakeName() {
     }
     const std::string from = LocalPath(files_, temporary_path_), to = LocalPath(files_, destination_path_);
     if (!replaced_lock_) {
-        TakeNewName(from, to);
+        RenameToNewName(from, to);
         return;
     }
     if (ResolveTarget(to).identity != replaced_target_.identity) {
         throw Error(ErrorCode::EXISTS, to + ": another file has taken the place of the one that was to be "
                                             "replaced");
     }
-    TakeNameOver(from, to);
+    RenameReplacing(from, to);
 }
 
 double FileCopy::ProgressPercent() const {
