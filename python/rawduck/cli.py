@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _one_line(message: str) -> str:
-    """The engine's message without the kind of exception before it and the query text after it."""
+    """DuckDB's message without the kind of exception before it and the query text after it."""
     text = message.split("\n\nLINE ")[0]
     text = re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", text)
     return " ".join(text.split())

@@ -6,7 +6,7 @@ import os
 from pathlib import PurePosixPath
 
 VOLUME_SCHEME = "nvme://"
-FILE_SCHEME = "direct://"
+DIRECT_SCHEME = "direct://"
 MEMORY_PREFIX = "memory:"
 
 # Names that DuckDB keeps for itself, and the name of the in-memory database every connection starts with.
@@ -28,7 +28,7 @@ def is_volume_path(path: str) -> bool:
 
 
 def has_scheme(path: str) -> bool:
-    return path.startswith((VOLUME_SCHEME, FILE_SCHEME))
+    return path.startswith((VOLUME_SCHEME, DIRECT_SCHEME))
 
 
 def absolute_target(target: str) -> str:
@@ -41,14 +41,14 @@ def volume_path(target: str, file: str) -> str:
     return f"{VOLUME_SCHEME}{absolute_target(target)}/{file}"
 
 
-def file_path(path: str) -> str:
-    """A path of the file mode for an ordinary file."""
-    return FILE_SCHEME + os.path.abspath(path)
+def direct_path(path: str) -> str:
+    """The direct:// path of an ordinary file."""
+    return DIRECT_SCHEME + os.path.abspath(path)
 
 
 def database_name(path: str) -> str:
     """The name under which a database is attached: the file's name without its suffix."""
-    for scheme in (VOLUME_SCHEME, FILE_SCHEME):
+    for scheme in (VOLUME_SCHEME, DIRECT_SCHEME):
         path = path[len(scheme) :] if path.startswith(scheme) else path
     name = PurePosixPath(path).stem
     return f"{name}_db" if name.lower() in _RESERVED_NAMES else name

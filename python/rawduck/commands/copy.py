@@ -65,7 +65,7 @@ def copy_file(
     progress: Progress,
     task,
 ) -> int:
-    """Runs nvme_copy on a thread and moves the bar as the engine reports progress. Returns bytes copied."""
+    """Runs nvme_copy on a thread and moves the bar as DuckDB reports progress. Returns bytes copied."""
     query = "SELECT bytes FROM nvme_copy(?, ?, overwrite := ?)"
     connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -116,8 +116,8 @@ def _with_name(destination: str, source: str) -> str:
 
 def _source_size(connection: duckdb.DuckDBPyConnection, source: str) -> int | None:
     """Bytes to copy, when they can be known beforehand."""
-    if source.startswith(paths.FILE_SCHEME):
-        source = source[len(paths.FILE_SCHEME) :]
+    if source.startswith(paths.DIRECT_SCHEME):
+        source = source[len(paths.DIRECT_SCHEME) :]
     if not paths.is_volume_path(source):
         return Path(source).stat().st_size
     return connection.execute("SELECT size FROM read_blob(?)", [source]).fetchone()[0]

@@ -1,4 +1,4 @@
-"""Runs queries and reads in a process of their own and takes the time, the CPU and the engine's counters.
+"""Runs queries and reads in a process of their own; takes time, CPU and the counters of nvme_stats().
 
 A `Worker` is that process. Every task opens a DuckDB instance of its own, so nothing is left in DuckDB's
 buffers from the task before; what the operating system caches is the caller's business
@@ -33,7 +33,7 @@ class Result:
     cpu_seconds: float = 0.0
     rows: list[tuple] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
-    #: By the engine's own count; 0 for stock DuckDB.
+    #: As nvme_stats() counts them; 0 for stock DuckDB.
     bytes_read: int = 0
     bounce_bytes: int = 0
     #: What the kernel fetched from storage, and was given for it, for this process, whoever asked.
@@ -133,7 +133,7 @@ class ReadTask:
 
 @dataclass
 class StatsTask:
-    """The engine's counters over everything this worker has done."""
+    """The counters of nvme_stats() over everything this worker has done."""
 
     def perform(self) -> Result:
         with rawduck.connect() as connection:
@@ -162,7 +162,7 @@ class Worker:
         self._process.wait()
 
     def run(self, task: Task) -> Result:
-        """Runs one task. A failed query raises RawduckError with the engine's message. A process that died of
+        """Runs one task. A failed query raises RawduckError with DuckDB's message. A process that died of
         an interrupt raises KeyboardInterrupt: a terminal sends it to all of them."""
         pickle.dump(task, self._process.stdin)
         self._process.stdin.flush()

@@ -23,7 +23,7 @@ from rawduck.bench.core.runner import Runner
 from rawduck.errors import RawduckError
 from rawduck.measuring.measure import QueryTask, Result, Session, Task, Worker
 from rawduck.measuring.memory_cap import CappedTask, MemoryCap
-from rawduck.paths import file_path
+from rawduck.paths import direct_path
 
 _LEAST_MEMORY_MIB = 128
 _LEAST_GIB = 1
@@ -109,7 +109,7 @@ class Bench:
         self.remove_database(mode, name)
         if mode.place != ON_VOLUME:
             path = str(self.scratch / name)
-            return file_path(path) if mode.place == ON_FILE_DIRECTLY else path
+            return direct_path(path) if mode.place == ON_FILE_DIRECTLY else path
         self.volume.will_make(self.volume.path(name))
         return self.volume.path(name)
 
@@ -167,7 +167,7 @@ class Bench:
 
     def session(self, mode: DuckMode, database: str) -> Session:
         """How a mode opens a database."""
-        settings = dict(mode.engine) | {"temp_directory": self.temp_directory(mode)}
+        settings = dict(mode.extension_settings) | {"temp_directory": self.temp_directory(mode)}
         return Session(database, mode.extension, dict(mode.config), mode.attach_options, settings)
 
     def temp_directory(self, mode: DuckMode) -> str:
@@ -188,7 +188,7 @@ def database_of(mode: DuckMode, database: Database) -> str:
     """The path under which a mode opens a database."""
     places = {
         ON_VOLUME: database.volume_path,
-        ON_FILE_DIRECTLY: file_path(str(database.stock_path)),
+        ON_FILE_DIRECTLY: direct_path(str(database.stock_path)),
         ON_FILE: str(database.stock_path),
     }
     return places[mode.place]

@@ -23,8 +23,8 @@ class DuckMode(Mode):
 
     place: str = ON_FILE
     config: tuple[tuple[str, Any], ...] = ()
-    #: SET statements of the extension.
-    engine: tuple[tuple[str, Any], ...] = ()
+    #: Settings of the extension, by name.
+    extension_settings: tuple[tuple[str, Any], ...] = ()
     attach_options: str = _READ_ONLY
 
     @property
@@ -38,16 +38,21 @@ def make(
     place: str = ON_FILE,
     *,
     config: dict[str, Any] | None = None,
-    engine: dict[str, Any] | None = None,
+    extension_settings: dict[str, Any] | None = None,
     attach_options: str = _READ_ONLY,
     optional: bool = False,
 ) -> DuckMode:
     kind = Kind.STOCK if place == ON_FILE else Kind.OURS
-    config, engine = config or {}, engine or {}
-    settings = {"place": place, "config": config, "engine": engine, "attach": attach_options}
+    config, extension_settings = config or {}, extension_settings or {}
+    settings = {
+        "place": place,
+        "config": config,
+        "extension_settings": extension_settings,
+        "attach": attach_options,
+    }
     fixed = {
         "config": tuple(config.items()),
-        "engine": tuple(engine.items()),
+        "extension_settings": tuple(extension_settings.items()),
         "attach_options": attach_options,
     }
     return DuckMode(name, title, kind, settings, optional, place=place, **fixed)
@@ -62,7 +67,7 @@ def with_config(modes: list[DuckMode], **config: Any) -> list[DuckMode]:
             mode.title,
             mode.place,
             config=dict(mode.config) | more,
-            engine=dict(mode.engine),
+            extension_settings=dict(mode.extension_settings),
             attach_options=mode.attach_options,
             optional=mode.optional,
         )

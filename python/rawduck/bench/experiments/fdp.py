@@ -112,7 +112,9 @@ class Fdp(Experiment):
         if self._fdp_target:
             off = {"nvme_placement": "off"}
             title = "rawduck, volume, no placement"
-            ways.append(modes.make("no_placement", title, modes.ON_VOLUME, engine=off, attach_options=""))
+            ways.append(
+                modes.make("no_placement", title, modes.ON_VOLUME, extension_settings=off, attach_options="")
+            )
         ways.append(modes.make(modes.STOCK, "stock, default", attach_options=""))
         yield Case(
             "updates",

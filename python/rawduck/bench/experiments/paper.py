@@ -65,13 +65,16 @@ class Passthrough(_CustomerScans):
         threads = {"nvme_queue_mode": "thread"}
         return [
             modes.make(
-                "io_uring", "io_uring", modes.ON_VOLUME, engine={"nvme_engine": "io_uring", **threads}
+                "io_uring",
+                "io_uring",
+                modes.ON_VOLUME,
+                extension_settings={"nvme_engine": "io_uring", **threads},
             ),
             modes.make(
                 "io_uring_cmd",
                 "io_uring_cmd (passthrough)",
                 modes.ON_VOLUME,
-                engine={"nvme_engine": "io_uring_cmd", **threads},
+                extension_settings={"nvme_engine": "io_uring_cmd", **threads},
                 optional=True,
             ),
         ]
@@ -95,11 +98,11 @@ class Strategies(_CustomerScans):
                 "xnvme_file",
                 "xNVMe file",
                 modes.ON_FILE_DIRECTLY,
-                engine={"nvme_engine": "xnvme:io_uring", **bare},
+                extension_settings={"nvme_engine": "xnvme:io_uring", **bare},
                 optional=True,
             ),
             *(
-                modes.make(mode, title, modes.ON_VOLUME, engine={"nvme_queue_mode": mode, **bare})
+                modes.make(mode, title, modes.ON_VOLUME, extension_settings={"nvme_queue_mode": mode, **bare})
                 for mode, title in (
                     ("sync", "synchronous"),
                     ("single", "single queue"),

@@ -141,7 +141,7 @@ def _with_memory(scale: float) -> modes.DuckMode:
         "volume_memory",
         f"rawduck, volume, {mib} MiB for spilled blocks",
         modes.ON_VOLUME,
-        engine={"nvme_spill_buffer": f"{mib} MiB"},
+        extension_settings={"nvme_spill_buffer": f"{mib} MiB"},
     )
 
 
