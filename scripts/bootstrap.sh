@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
+give_up_status=1
 
 purpose=${1:-build}
 case "$purpose" in
@@ -19,12 +20,6 @@ esac
 python=${PYTHON:-python3}
 venv=.venv
 stamp=$venv/.requirements.sha256
-
-say() { printf 'bootstrap: %s\n' "$*"; }
-give_up() {
-    printf 'bootstrap: %s\n' "$*" >&2
-    exit 1
-}
 
 needs_of_build() {
     local compiler
@@ -67,8 +62,7 @@ make_environment() {
     [ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return 0
     check_python
     say "installing Python packages into $venv"
-    [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+    make_venv "$venv" --requirement requirements.txt
     printf '%s\n' "$wanted" >"$stamp"
 }
 

@@ -4,12 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
-
-say() { printf 'bootstrap_ceph: %s\n' "$*" >&2; }
-give_up() {
-    say "$*"
-    exit 77
-}
+give_up_status=77
 
 needs() {
     local compiler

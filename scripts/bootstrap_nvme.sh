@@ -5,17 +5,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
+give_up_status=77
 
 readonly VIRTME_VERSION=1.40
 readonly venv=build/nvme/venv
 readonly suite=bookworm-backports
 readonly sources=/etc/apt/sources.list.d/rawduck-backports.sources
-
-say() { printf 'bootstrap_nvme: %s\n' "$*" >&2; }
-give_up() {
-    say "$*"
-    exit 77
-}
 
 # FDP came with QEMU 8; bookworm itself has 7.2.
 has_qemu() {
@@ -81,8 +76,7 @@ install_virtme() {
     [ "$("$venv/bin/python" -c 'import importlib.metadata as m; print(m.version("virtme-ng"))' 2>/dev/null)" \
         != "$VIRTME_VERSION" ] || return 0
     say "installing virtme-ng $VIRTME_VERSION into $venv"
-    "${PYTHON:-python3}" -m venv "$venv"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "virtme-ng==$VIRTME_VERSION" >&2 ||
+    make_venv "$venv" "virtme-ng==$VIRTME_VERSION" ||
         give_up "could not install virtme-ng $VIRTME_VERSION from PyPI, see above"
 }
 

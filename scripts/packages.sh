@@ -1,10 +1,24 @@
-# Sourced by the bootstrap scripts: looks for what is missing by what is used of it, and installs it from Debian.
+# Sourced by the bootstrap scripts: finds what is missing by trying what is used of it, and installs it from Debian.
 #
-# A script defines say() and give_up(), which explains itself with its arguments and ends the script, and a function
-# with one line for each need:
+# A script sets give_up_status, its exit status where something cannot be installed, and defines a function with one
+# line for each need:
 #   need PACKAGE COMMAND...     the Debian package that has it, and a command that succeeds where it is there already
-# A command's name says little: clang is there without its sanitizers, a header without its library. So libraries and
-# compilers' features are linked.
+# A command's name says little: clang may lack its sanitizers, a header its library. So libraries and compilers'
+# features are linked.
+
+say() { printf '%s: %s\n' "$(basename "$0" .sh)" "$*" >&2; }
+
+# Explains itself with its arguments and ends the script.
+give_up() {
+    say "$*"
+    exit "$give_up_status"
+}
+
+# make_venv VENV ARGUMENT...: a Python environment, made if it is not there, with what pip installs for the arguments.
+make_venv() {
+    [ -x "$1/bin/python" ] || "${PYTHON:-python3}" -m venv "$1"
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}" >&2
+}
 
 need() {
     local package=$1
