@@ -4,6 +4,7 @@
 #include "common/invariant.hpp"
 #include "common/memory/aligned_buffer.hpp"
 #include "common/scope_exit.hpp"
+#include "common/text/text.hpp"
 #include "common/units.hpp"
 #include "io/open_device.hpp"
 #include "target/open_target.hpp"
@@ -24,11 +25,6 @@ namespace {
 std::string DirectoryOf(const std::string &path) {
     const size_t slash = path.rfind('/');
     return slash == std::string::npos ? "." : path.substr(0, slash == 0 ? 1 : slash);
-}
-
-bool EndsWith(const std::string &text, const std::string &suffix) {
-    return text.size() >= suffix.size() &&
-           text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
 //! Databases and their logs are counted by themselves, everything else per directory: spilling and

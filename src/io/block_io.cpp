@@ -3,6 +3,7 @@
 #include "common/error.hpp"
 #include "common/process/fork_generation.hpp"
 #include "common/scope_exit.hpp"
+#include "common/text/name_table.hpp"
 #include "io/queue/request_run.hpp"
 #include "io/queue/shared_queues.hpp"
 #include "io/queue/thread_queues.hpp"
@@ -19,14 +20,10 @@ constexpr uint32_t MAX_QUEUE_DEPTH = 4096;
 constexpr size_t MIN_POOL_QUEUES = 2;
 constexpr size_t MAX_POOL_QUEUES = 16;
 
-struct ModeName {
-    QueueMode mode;
-    const char *name;
-};
-constexpr ModeName MODE_NAMES[] = {{QueueMode::SYNC, "sync"},
-                                   {QueueMode::SINGLE, "single"},
-                                   {QueueMode::POOL, "pool"},
-                                   {QueueMode::THREAD, "thread"}};
+constexpr NamedValue<QueueMode> MODE_NAMES[] = {{QueueMode::SYNC, "sync"},
+                                                {QueueMode::SINGLE, "single"},
+                                                {QueueMode::POOL, "pool"},
+                                                {QueueMode::THREAD, "thread"}};
 
 std::shared_ptr<QueueStrategy> MakeStrategy(std::unique_ptr<Device> device, const BlockIoOptions &options) {
     const uint32_t depth = options.queue_depth;
@@ -58,23 +55,15 @@ void Abandon(std::shared_ptr<QueueStrategy> queues) {
 } // namespace
 
 QueueMode ParseQueueMode(const std::string &text) {
-    std::string known;
-    for (const ModeName &entry : MODE_NAMES) {
-        if (text == entry.name) {
-            return entry.mode;
-        }
-        known += std::string(known.empty() ? "" : ", ") + entry.name;
+    if (const auto mode = FindValue(MODE_NAMES, text)) {
+        return *mode;
     }
-    throw Error(ErrorCode::INVALID, "queue mode '" + text + "' is unknown; known modes: " + known);
+    throw Error(ErrorCode::INVALID,
+                "queue mode '" + text + "' is unknown; known modes: " + ListNames(MODE_NAMES));
 }
 
 const char *QueueModeName(QueueMode mode) {
-    for (const ModeName &entry : MODE_NAMES) {
-        if (mode == entry.mode) {
-            return entry.name;
-        }
-    }
-    return "unknown";
+    return NameOf(MODE_NAMES, mode);
 }
 
 struct BlockIo::State {

@@ -2,14 +2,13 @@
 
 #include "common/error.hpp"
 #include "io/device/command_size.hpp"
+#include "io/device/in_process_targets.hpp"
 #include "io/device/synchronous_queue.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -170,16 +169,7 @@ class MemoryDevice final : public Device {
     Capabilities caps_;
 };
 
-struct Registry {
-    std::mutex mutex;
-    std::map<std::string, std::shared_ptr<MemoryStore>> targets;
-};
-
-Registry &Targets() {
-    static Registry &registry =
-        *new Registry; // never destroyed: databases may be closed after static objects
-    return registry;
-}
+using MemoryTargets = InProcessTargets<MemoryStore>;
 
 void CheckOptions(const std::string &name, const MemoryTargetOptions &options) {
     auto refuse = [&](const std::string &why) {
@@ -208,14 +198,7 @@ void CheckOptions(const std::string &name, const MemoryTargetOptions &options) {
 } // namespace
 
 std::unique_ptr<Device> OpenMemoryDevice(const Target &target, const DeviceOptions &options) {
-    std::shared_ptr<MemoryStore> store;
-    {
-        std::lock_guard<std::mutex> guard(Targets().mutex);
-        auto found = Targets().targets.find(target.path);
-        if (found != Targets().targets.end()) {
-            store = found->second;
-        }
-    }
+    std::shared_ptr<MemoryStore> store = MemoryTargets::Instance().Find(target.path);
     if (!store) {
         throw Error(ErrorCode::NOT_FOUND,
                     target.name + ": there is no such memory target in this process; format it first");
@@ -225,22 +208,18 @@ std::unique_ptr<Device> OpenMemoryDevice(const Target &target, const DeviceOptio
 
 void CreateMemoryTarget(const std::string &name, const MemoryTargetOptions &options) {
     CheckOptions(name, options);
-    auto store = std::make_shared<MemoryStore>(options);
-    std::lock_guard<std::mutex> guard(Targets().mutex);
-    if (!Targets().targets.emplace(name, std::move(store)).second) {
+    if (!MemoryTargets::Instance().TryAdd(name, std::make_shared<MemoryStore>(options))) {
         throw Error(ErrorCode::EXISTS,
                     "memory:" + name + ": a memory target of this name exists; drop it first");
     }
 }
 
 bool MemoryTargetExists(const std::string &name) {
-    std::lock_guard<std::mutex> guard(Targets().mutex);
-    return Targets().targets.count(name) > 0;
+    return MemoryTargets::Instance().Find(name) != nullptr;
 }
 
 void DropMemoryTarget(const std::string &name) {
-    std::lock_guard<std::mutex> guard(Targets().mutex);
-    Targets().targets.erase(name);
+    MemoryTargets::Instance().Remove(name);
 }
 
 } // namespace rawduck

@@ -1,5 +1,7 @@
 #include "io/request/io_stats.hpp"
 
+#include "common/text/name_table.hpp"
+
 #include <algorithm>
 
 namespace rawduck {
@@ -33,17 +35,11 @@ void RaiseTo(std::atomic<uint64_t> &maximum, uint64_t value) {
 } // namespace
 
 const char *IoOperationName(IoOperation operation) {
-    switch (operation) {
-    case IoOperation::READ:
-        return "read";
-    case IoOperation::WRITE:
-        return "write";
-    case IoOperation::FLUSH:
-        return "flush";
-    case IoOperation::DEALLOCATE:
-        return "deallocate";
-    }
-    return "unknown";
+    static constexpr NamedValue<IoOperation> NAMES[] = {{IoOperation::READ, "read"},
+                                                        {IoOperation::WRITE, "write"},
+                                                        {IoOperation::FLUSH, "flush"},
+                                                        {IoOperation::DEALLOCATE, "deallocate"}};
+    return NameOf(NAMES, operation);
 }
 
 void LatencyHistogram::Record(uint64_t nanoseconds) {

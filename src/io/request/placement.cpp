@@ -1,6 +1,7 @@
 #include "io/request/placement.hpp"
 
 #include "common/error.hpp"
+#include "common/text/name_table.hpp"
 
 #include <algorithm>
 
@@ -9,6 +10,10 @@ namespace {
 
 constexpr PlacementClass CLASSES[] = {PlacementClass::DATABASE, PlacementClass::METADATA, PlacementClass::WAL,
                                       PlacementClass::TEMPORARY};
+constexpr NamedValue<PlacementClass> CLASS_NAMES[] = {{PlacementClass::DATABASE, "database"},
+                                                      {PlacementClass::METADATA, "metadata"},
+                                                      {PlacementClass::WAL, "wal"},
+                                                      {PlacementClass::TEMPORARY, "temporary"}};
 static_assert(sizeof(CLASSES) / sizeof(CLASSES[0]) == PLACEMENT_CLASS_COUNT, "all of them");
 
 //! For 1, 2, 3 and 4 identifiers: which of them each class gets, in the order of CLASSES.
@@ -27,10 +32,8 @@ std::string WithoutSpaces(std::string text) {
 }
 
 PlacementClass ParseClass(const std::string &name, const std::string &text) {
-    for (PlacementClass candidate : CLASSES) {
-        if (name == PlacementClassName(candidate)) {
-            return candidate;
-        }
+    if (const auto placement_class = FindValue(CLASS_NAMES, name)) {
+        return *placement_class;
     }
     Refuse(text, "there is no class \"" + name + "\", only database, metadata, wal and temporary");
 }
@@ -87,17 +90,7 @@ PlacementMap Share(const std::vector<PlacementId> &identifiers) {
 } // namespace
 
 const char *PlacementClassName(PlacementClass placement_class) {
-    switch (placement_class) {
-    case PlacementClass::DATABASE:
-        return "database";
-    case PlacementClass::METADATA:
-        return "metadata";
-    case PlacementClass::WAL:
-        return "wal";
-    case PlacementClass::TEMPORARY:
-        return "temporary";
-    }
-    return "unknown";
+    return NameOf(CLASS_NAMES, placement_class);
 }
 
 std::string PlacementMap::Text() const {

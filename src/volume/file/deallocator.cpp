@@ -3,6 +3,7 @@
 #include "common/error.hpp"
 #include "common/process/fork_generation.hpp"
 #include "common/scope_exit.hpp"
+#include "common/text/name_table.hpp"
 
 #include <algorithm>
 #include <new>
@@ -10,6 +11,9 @@
 
 namespace rawduck {
 namespace {
+
+constexpr NamedValue<DeallocateMode> MODE_NAMES[] = {
+    {DeallocateMode::AUTO, "auto"}, {DeallocateMode::ON, "on"}, {DeallocateMode::OFF, "off"}};
 
 //! Devices map their media in pieces of about this size, and cannot give up less.
 constexpr uint64_t UNITS_MIN = 16 * KIB / ALLOCATION_UNIT_BYTES;
@@ -43,11 +47,8 @@ std::vector<Extent> Pieces(std::vector<Extent> extents) {
 } // namespace
 
 DeallocateMode ParseDeallocateMode(const std::string &text) {
-    if (text == "auto") {
-        return DeallocateMode::AUTO;
-    }
-    if (text == "on" || text == "off") {
-        return text == "on" ? DeallocateMode::ON : DeallocateMode::OFF;
+    if (const auto mode = FindValue(MODE_NAMES, text)) {
+        return *mode;
     }
     throw Error(ErrorCode::INVALID, "nvme_deallocate: '" + text + "' is neither auto, on nor off");
 }

@@ -1,21 +1,16 @@
 #include "volume/format/file_kind.hpp"
 
+#include "common/text/name_table.hpp"
+
 namespace rawduck {
 
 const char *FileKindName(FileKind kind) {
-    switch (kind) {
-    case FileKind::DATABASE:
-        return "database";
-    case FileKind::WAL:
-        return "wal";
-    case FileKind::TEMP:
-        return "temp";
-    case FileKind::DIRECTORY:
-        return "directory";
-    case FileKind::OTHER:
-        break;
-    }
-    return "other";
+    static constexpr NamedValue<FileKind> NAMES[] = {{FileKind::DATABASE, "database"},
+                                                     {FileKind::WAL, "wal"},
+                                                     {FileKind::TEMP, "temp"},
+                                                     {FileKind::OTHER, "other"},
+                                                     {FileKind::DIRECTORY, "directory"}};
+    return NameOf(NAMES, kind);
 }
 
 PlacementClass PlacementOf(FileKind kind) {

@@ -1,6 +1,7 @@
 #include "volume/names/file_name.hpp"
 
 #include "common/error.hpp"
+#include "common/text/text.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -11,10 +12,6 @@ namespace rawduck {
 namespace {
 
 constexpr size_t NAME_BYTES_MAX = 255;
-
-bool EndsWith(const std::string &text, const std::string &end) {
-    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 //! Takes a name apart from its start. What does not match is not taken.
 class NameReader {

@@ -1,6 +1,7 @@
 #include "volume/names/path.hpp"
 
 #include "common/error.hpp"
+#include "common/text/text.hpp"
 #include "target/target.hpp"
 
 #include <algorithm>
@@ -16,10 +17,6 @@ namespace {
 
 //! As many as Linux follows. Behind that a path stays as it is, and opening it fails.
 constexpr size_t LINKS_MAX = 40;
-
-bool StartsWith(const std::string &text, const char *prefix) {
-    return text.compare(0, std::strlen(prefix), prefix) == 0;
-}
 
 //! The system would look at the part before it only, DuckDB's checks at all of it.
 void RefuseNul(const std::string &path) {

@@ -2,11 +2,11 @@
 
 #include "common/error.hpp"
 #include "io/device/command_size.hpp"
+#include "io/device/in_process_targets.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <map>
 #include <thread>
 
 namespace rawduck {
@@ -133,16 +133,7 @@ class SimulatedDevice final : public Device {
     Capabilities caps_;
 };
 
-struct Registry {
-    std::mutex mutex;
-    std::map<std::string, std::shared_ptr<SimulatedMedium>> targets;
-};
-
-Registry &Targets() {
-    static Registry &registry =
-        *new Registry; // never destroyed: databases may be closed after static objects
-    return registry;
-}
+using SimulatedTargets = InProcessTargets<SimulatedMedium>;
 
 void CheckOptions(const std::string &name, const SimulatedOptions &options) {
     auto refuse = [&](const std::string &why) {
@@ -176,25 +167,21 @@ void CreateSimulatedTarget(const std::string &name, SimulatedOptions options) {
 }
 
 void PutSimulatedTarget(const std::string &name, std::shared_ptr<SimulatedMedium> medium) {
-    std::lock_guard<std::mutex> guard(Targets().mutex);
-    std::shared_ptr<SimulatedMedium> &entry = Targets().targets[name];
-    if (entry && entry.use_count() > 1) {
+    if (!SimulatedTargets::Instance().TryReplace(name, std::move(medium))) {
         throw Error(ErrorCode::LOCKED,
                     "simulated:" + name + ": it is in use and cannot be replaced; detach everything on it");
     }
-    entry = std::move(medium);
 }
 
 std::shared_ptr<SimulatedMedium> FindSimulatedTarget(const std::string &name) {
-    std::lock_guard<std::mutex> guard(Targets().mutex);
-    auto found = Targets().targets.find(name);
-    if (found == Targets().targets.end()) {
+    std::shared_ptr<SimulatedMedium> medium = SimulatedTargets::Instance().Find(name);
+    if (!medium) {
         throw Error(ErrorCode::NOT_FOUND, "simulated:" + name +
                                               ": there is no such simulated target in this process; CALL "
                                               "nvme_simulate('simulated:" +
                                               name + "', size := '64M') makes it");
     }
-    return found->second;
+    return medium;
 }
 
 std::unique_ptr<Device> OpenSimulatedDevice(std::shared_ptr<SimulatedMedium> medium, const Target &target,

@@ -1,6 +1,7 @@
 #include "io/device/simulated/simulated_medium.hpp"
 
 #include "common/error.hpp"
+#include "common/text/name_table.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,11 +12,7 @@ namespace rawduck {
 
 namespace {
 
-struct FaultName {
-    SimulatedFault fault;
-    const char *name;
-};
-constexpr FaultName FAULT_NAMES[] = {
+constexpr NamedValue<SimulatedFault> FAULT_NAMES[] = {
     {SimulatedFault::POWER_CUT, "power_cut"},     {SimulatedFault::WRITE_ERROR, "write_error"},
     {SimulatedFault::FLUSH_ERROR, "flush_error"}, {SimulatedFault::MISDIRECTED_WRITE, "misdirected_write"},
     {SimulatedFault::READ_ERROR, "read_error"},   {SimulatedFault::CORRUPTION, "corruption"}};
@@ -31,14 +28,11 @@ std::string RandomText(std::mt19937_64 &random, uint64_t length) {
 } // namespace
 
 SimulatedFault ParseSimulatedFault(const std::string &text) {
-    std::string known;
-    for (const FaultName &entry : FAULT_NAMES) {
-        if (text == entry.name) {
-            return entry.fault;
-        }
-        known += std::string(known.empty() ? "" : ", ") + entry.name;
+    if (const auto fault = FindValue(FAULT_NAMES, text)) {
+        return *fault;
     }
-    throw Error(ErrorCode::INVALID, "fault '" + text + "' is unknown; known faults: " + known);
+    throw Error(ErrorCode::INVALID,
+                "fault '" + text + "' is unknown; known faults: " + ListNames(FAULT_NAMES));
 }
 
 //! Draws what becomes of each atomic write unit. Each cut follows one pattern, because the patterns find
