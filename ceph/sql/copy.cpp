@@ -3,6 +3,7 @@
 #include "ceph/sql/functions.hpp"
 
 #include "ceph/rados/rados_path.hpp"
+#include "common/text/text.hpp"
 
 #include "duckdb/main/config.hpp"
 #include "duckdb/main/database.hpp"
@@ -21,11 +22,6 @@ constexpr idx_t OBJECT_BYTES = 8 * 1000 * 1000;
 //! making one row group that is too large for an object.
 constexpr idx_t ROW_GROUP_BYTES = 32 << 20;
 
-bool EndsWith(const std::string &text, const std::string &suffix) {
-    return text.size() >= suffix.size() &&
-           text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
-}
-
 void PlanObjects(duckdb::LogicalCopyToFile &copy) {
     if (!IsRadosPath(copy.file_path)) {
         return;
@@ -33,7 +29,7 @@ void PlanObjects(duckdb::LogicalCopyToFile &copy) {
     // DuckDB writes beside an existing local file and renames.
     // Objects are replaced in one step, and have no rename.
     copy.use_tmp_file = false;
-    const bool named_whole = EndsWith(copy.file_path, "." + copy.file_extension);
+    const bool named_whole = rawduck::EndsWith(copy.file_path, "." + copy.file_extension);
     const bool has_own_plan = copy.rotate || copy.per_thread_output || copy.partition_output;
     if (named_whole || has_own_plan || !copy.function.file_size_bytes) {
         return;

@@ -4,6 +4,7 @@
 
 #include "volume/names/path.hpp"
 
+#include "common/text/text.hpp"
 #include "target/target.hpp"
 
 #include "duckdb/main/client_context.hpp"
@@ -31,10 +32,6 @@ bool IsOnLocalDisk(const std::string &path) {
 std::string PathOfVolume(const std::string &target) {
     const bool on_disk = !target.empty() && target[0] == '/' && target.find('\0') == std::string::npos;
     return VOLUME_SCHEME + (on_disk ? ResolvedPath(target) : target);
-}
-
-bool StartsWith(const std::string &text, const std::string &prefix) {
-    return text.compare(0, prefix.size(), prefix) == 0;
 }
 
 } // namespace
