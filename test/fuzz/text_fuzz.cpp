@@ -1,7 +1,7 @@
 //! libFuzzer target: everything that reads text a user typed, namely paths, sizes and file names. Whatever
 //! the input, it is taken or refused with Error, and what is taken keeps its promises.
 #include "common/error.hpp"
-#include "common/size.hpp"
+#include "common/text/size.hpp"
 #include "volume/names/file_name.hpp"
 #include "volume/names/path.hpp"
 #include "volume/volume.hpp"

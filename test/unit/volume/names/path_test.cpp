@@ -1,4 +1,4 @@
-#include "common/pattern.hpp"
+#include "common/text/pattern.hpp"
 #include "volume/names/path.hpp"
 
 #include "common/error.hpp"

@@ -1,4 +1,4 @@
-#include "common/size.hpp"
+#include "common/text/size.hpp"
 
 #include "common/error.hpp"
 #include "common/units.hpp"

@@ -1,4 +1,4 @@
-#include "common/pattern.hpp"
+#include "common/text/pattern.hpp"
 
 namespace rawduck {
 
