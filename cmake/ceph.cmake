@@ -10,7 +10,7 @@ file(GLOB RAWDUCK_CEPH_SOURCES CONFIGURE_DEPENDS ceph/extension.cpp ceph/protoco
      ceph/rados/*.cpp ceph/files/*.cpp ceph/parquet/*.cpp ceph/pushdown/*.cpp
      ceph/sql/*.cpp)
 # Of the main extension, what knows nothing of volumes.
-list(APPEND RAWDUCK_CEPH_SOURCES src/common/error.cpp src/extension/file_systems/errors.cpp src/common/pattern.cpp
+list(APPEND RAWDUCK_CEPH_SOURCES src/common/error.cpp src/extension/file_systems/errors.cpp src/common/text/pattern.cpp
      src/extension/sql/row_function.cpp src/common/crc32c.cpp)
 add_library(rawduck_ceph_host MODULE ${RAWDUCK_CEPH_SOURCES})
 rawduck_extension_target(rawduck_ceph_host)

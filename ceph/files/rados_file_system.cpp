@@ -4,7 +4,7 @@
 #include "ceph/files/rados_connections.hpp"
 #include "ceph/files/rados_file.hpp"
 #include "ceph/rados/rados_path.hpp"
-#include "common/pattern.hpp"
+#include "common/text/pattern.hpp"
 #include "extension/file_systems/errors.hpp"
 
 #include "duckdb/common/multi_file/multi_file_list.hpp"

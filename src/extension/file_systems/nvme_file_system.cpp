@@ -1,6 +1,6 @@
 #include "extension/file_systems/nvme_file_system.hpp"
 
-#include "common/pattern.hpp"
+#include "common/text/pattern.hpp"
 #include "extension/file_systems/errors.hpp"
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"

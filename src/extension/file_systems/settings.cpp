@@ -1,9 +1,9 @@
 #include "extension/file_systems/settings.hpp"
 
 #include "extension/file_systems/settings_cache.hpp"
+#include "common/text/size.hpp"
 
 #include "common/error.hpp"
-#include "common/size.hpp"
 
 #include "duckdb/common/types/value.hpp"
 #include "io/open_device.hpp"

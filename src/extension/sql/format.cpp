@@ -1,5 +1,5 @@
 //! nvme_format(target, ...): writes an empty volume.
-#include "common/size.hpp"
+#include "common/text/size.hpp"
 #include "extension/file_systems/settings.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/target_argument.hpp"

@@ -1,5 +1,5 @@
 //! nvme_simulate(target, ...): makes simulated devices, breaks them, and cuts their power.
-#include "common/size.hpp"
+#include "common/text/size.hpp"
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/target_argument.hpp"
