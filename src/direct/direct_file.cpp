@@ -56,11 +56,12 @@ void FlushDirectory(const FileDescriptor &fd, const std::string &path) {
 
 } // namespace
 
-std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const DirectFileOptions &options) {
-    if (options.kind != FileKind::TEMP) {
+std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const OpenMode &mode,
+                                             const MountOptions &options) {
+    if (mode.kind != FileKind::TEMP) {
         CheckNoPosixLock(path);
     }
-    std::unique_ptr<DirectFile> file(new DirectFile(path, options));
+    std::unique_ptr<DirectFile> file(new DirectFile(path, mode, options));
     file->OpenBuffered();
     try {
         struct stat status;
@@ -72,24 +73,24 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Dire
                                                 ": direct:// is for regular files, which this is not; for a "
                                                 "device format a volume and use nvme://");
         }
-        file->stats_ = StatsOf(path, options.kind);
-        if (options.lock != OpenMode::Lock::NONE) {
+        file->stats_ = StatsOf(path, mode.kind);
+        if (mode.lock != OpenMode::Lock::NONE) {
             file->Lock();
         }
-        if (options.lock == OpenMode::Lock::NONE && options.write && !file->created_ &&
-            options.kind != FileKind::TEMP) {
+        if (mode.lock == OpenMode::Lock::NONE && mode.write && !file->created_ &&
+            mode.kind != FileKind::TEMP) {
             // Held no longer than this: it finds out whether somebody works on the file.
             const TargetLock nobody(file->OpenedTarget(), TargetLock::Mode::EXCLUSIVE);
         }
-        if (options.kind == FileKind::DATABASE) {
+        if (mode.kind == FileKind::DATABASE) {
             file->Direct(); // a file system without O_DIRECT is reported when the database is attached
         }
-        if (options.truncate) {
+        if (mode.truncate) {
             file->Truncate(0);
         }
     } catch (...) {
         // Without the lock that was wanted, another process may have made the new file its own.
-        if (file->created_ && (file->lock_ || options.lock == OpenMode::Lock::NONE) && file->HasItsName()) {
+        if (file->created_ && (file->lock_ || mode.lock == OpenMode::Lock::NONE) && file->HasItsName()) {
             unlink(path.c_str());
         }
         throw;
@@ -99,20 +100,20 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Dire
 
 void DirectFile::OpenBuffered() {
     // O_NONBLOCK: opening a FIFO must not wait for its other end. It means nothing for a regular file.
-    const int flags = O_NONBLOCK | (!options_.write ? O_RDONLY : options_.read ? O_RDWR : O_WRONLY);
-    const auto closing = options_.kind == FileKind::TEMP ? FileDescriptor::Closing::PLAIN
-                                                         : FileDescriptor::Closing::KEEPS_POSIX_LOCKS;
+    const int flags = O_NONBLOCK | (!mode_.write ? O_RDONLY : mode_.read ? O_RDWR : O_WRONLY);
+    const auto closing = mode_.kind == FileKind::TEMP ? FileDescriptor::Closing::PLAIN
+                                                      : FileDescriptor::Closing::KEEPS_POSIX_LOCKS;
     const int attempts = 100; // it may be created and removed by others between our two calls
     for (int attempt = 0; attempt < attempts; attempt++) {
-        if (options_.create) {
+        if (mode_.create) {
             buffered_ = FileDescriptor(
-                OpenAboveStreams(path_.c_str(), flags | O_CREAT | O_EXCL, options_.owner_only ? 0600 : 0666),
+                OpenAboveStreams(path_.c_str(), flags | O_CREAT | O_EXCL, mode_.owner_only ? 0600 : 0666),
                 closing);
             if (buffered_.IsOpen()) {
                 created_ = true;
                 return;
             }
-            if (errno != EEXIST || options_.must_create) {
+            if (errno != EEXIST || mode_.must_create) {
                 ThrowSystemError("create", errno);
             }
         }
@@ -120,7 +121,7 @@ void DirectFile::OpenBuffered() {
         if (buffered_.IsOpen()) {
             return;
         }
-        if (errno != ENOENT || !options_.create) {
+        if (errno != ENOENT || !mode_.create) {
             break;
         }
     }
@@ -152,7 +153,7 @@ bool DirectFile::HasItsName() const {
 
 void DirectFile::Lock() {
     const Target opened = OpenedTarget();
-    lock_ = std::make_unique<TargetLock>(opened, options_.lock == OpenMode::Lock::SHARED
+    lock_ = std::make_unique<TargetLock>(opened, mode_.lock == OpenMode::Lock::SHARED
                                                      ? TargetLock::Mode::SHARED
                                                      : TargetLock::Mode::EXCLUSIVE);
     RAWDUCK_INVARIANT(lock_->DescriptorOf(opened) >= 0, "the file that is locked is the one that is open");
@@ -176,16 +177,15 @@ void DirectFile::Close() {
 BlockIo &DirectFile::Direct() {
     std::call_once(direct_once_, [&] {
         DeviceOptions device;
-        device.engine = options_.io.engine;
-        if (options_.kind == FileKind::TEMP && EndsWith(path_, ".block")) {
+        device.engine = options_.engine;
+        if (mode_.kind == FileKind::TEMP && EndsWith(path_, ".block")) {
             device.engine = "posix"; // written once and read once: a ring would cost more than it could save
         }
-        device.read_only = !options_.write;
+        device.read_only = !mode_.write;
         device.lock = lock_.get();
         device.growing_file = true;
-        device.max_transfer_bytes = options_.io.max_transfer_bytes;
-        direct_ =
-            std::make_unique<BlockIo>(OpenDevice(OpenedTarget(), device), options_.io.io, path_, stats_);
+        device.max_transfer_bytes = options_.max_transfer_bytes;
+        direct_ = std::make_unique<BlockIo>(OpenDevice(OpenedTarget(), device), options_.io, path_, stats_);
     });
     return *direct_;
 }
@@ -197,7 +197,7 @@ uint64_t DirectFile::Read(void *data, uint64_t length, uint64_t offset) {
     }
     length = std::min(length, size - offset);
     const bool whole_pages = AlignUp(offset, PAGE_BYTES) + PAGE_BYTES <= offset + length;
-    if (whole_pages && options_.kind != FileKind::WAL) {
+    if (whole_pages && mode_.kind != FileKind::WAL) {
         ReadPages(static_cast<char *>(data), length, offset, size);
     } else {
         BufferedRead(static_cast<char *>(data), length, offset);
@@ -213,7 +213,7 @@ void DirectFile::ReadPages(char *data, uint64_t length, uint64_t offset, uint64_
     Request request;
     request.opcode = Opcode::READ;
     // Without a lock others may write to it.
-    request.reread = options_.kind == FileKind::DATABASE && options_.lock != OpenMode::Lock::NONE;
+    request.reread = mode_.kind == FileKind::DATABASE && mode_.lock != OpenMode::Lock::NONE;
     if (offset < first) {
         request.segments.push_back({first - PAGE_BYTES, edges.Data(), PAGE_BYTES});
     }
@@ -238,7 +238,7 @@ void DirectFile::Write(const void *data, uint64_t length, uint64_t offset) {
     auto bytes = static_cast<const char *>(data);
     const uint64_t end = offset + length;
     const uint64_t first = AlignUp(offset, PAGE_BYTES), last = AlignDown(end, PAGE_BYTES);
-    if (first >= last || options_.kind == FileKind::WAL) {
+    if (first >= last || mode_.kind == FileKind::WAL) {
         BufferedWrite(bytes, length, offset);
         return;
     }
@@ -304,13 +304,13 @@ uint64_t DirectFile::CheckTransfer(ssize_t bytes, const char *operation, int err
 
 // Past BlockIo.
 void DirectFile::InvalidateRereads(uint64_t offset, uint64_t length) {
-    if (options_.kind == FileKind::DATABASE) {
+    if (mode_.kind == FileKind::DATABASE) {
         Direct().InvalidateRereads(offset, length);
     }
 }
 
 void DirectFile::Sync() {
-    if (!options_.write) {
+    if (!mode_.write) {
         return;
     }
     CheckWritable();
@@ -326,7 +326,7 @@ void DirectFile::Flush() {
     // Opened first: where no descriptor is left for it,
     // nothing has happened yet, and this may be tried again.
     FileDescriptor directory;
-    if (created_ && options_.kind != FileKind::TEMP) {
+    if (created_ && mode_.kind != FileKind::TEMP) {
         directory = OpenDirectoryOf(path_);
     }
     // The kernel may have dropped what a failed flush covers; the next would report success.
@@ -398,7 +398,7 @@ uint64_t DirectFile::SizeCovering(uint64_t end) {
 }
 
 void DirectFile::CheckWritable() const {
-    if (!options_.write) {
+    if (!mode_.write) {
         throw Error(ErrorCode::READ_ONLY, path_ + ": it is opened for reading only");
     }
     if (failed_) {

@@ -34,23 +34,13 @@
 
 namespace rawduck {
 
-struct DirectFileOptions {
-    bool read = true, write = false;
-    bool create = false;      //!< when it is missing
-    bool truncate = false;    //!< empty what is there, once it is locked
-    bool must_create = false; //!< throw EXISTS when it is there
-    bool owner_only = false;  //!< of a new file: no access for others
-    OpenMode::Lock lock = OpenMode::Lock::NONE;
-    FileKind kind = FileKind::OTHER;
-    MountOptions io; //!< engine, queues, command size
-};
-
 class DirectFile final : public StorageFile {
   public:
     //! Opens the file at an absolute path. Throws Error NOT_FOUND, EXISTS,
     //! PERMISSION, LOCKED (also when stock DuckDB holds it, in this process or
     //! another), INVALID (not a regular file) or UNSUPPORTED (no O_DIRECT).
-    static std::unique_ptr<DirectFile> Open(const std::string &path, const DirectFileOptions &options);
+    static std::unique_ptr<DirectFile> Open(const std::string &path, const OpenMode &mode,
+                                            const MountOptions &options = MountOptions());
     ~DirectFile() override;
 
     uint64_t Read(void *data, uint64_t length, uint64_t offset) override;
@@ -64,8 +54,8 @@ class DirectFile final : public StorageFile {
     void Close() override;
 
   private:
-    DirectFile(std::string path, const DirectFileOptions &options)
-        : path_(std::move(path)), options_(options) {}
+    DirectFile(std::string path, const OpenMode &mode, const MountOptions &options)
+        : path_(std::move(path)), mode_(mode), options_(options) {}
 
     void OpenBuffered();
     Target OpenedTarget() const;
@@ -84,7 +74,8 @@ class DirectFile final : public StorageFile {
     [[noreturn]] void ThrowSystemError(const std::string &what, int error_number) const;
 
     const std::string path_;
-    const DirectFileOptions options_;
+    const OpenMode mode_;
+    const MountOptions options_; //!< engine, queues, command size
     FileDescriptor buffered_;
     std::unique_ptr<TargetLock> lock_;
     std::shared_ptr<IoStats> stats_;

@@ -86,12 +86,16 @@ bool OpenFile::Deallocate(uint64_t offset, uint64_t length) {
     return file_->Deallocate(offset, length);
 }
 
-uint64_t OpenFile::Size() const {
+uint64_t OpenFile::Size() {
     return file_->Size();
 }
 
 FileInfo OpenFile::Info() const {
     return file_->Info();
+}
+
+StorageFile::Status OpenFile::GetStatus() {
+    return StatusOf(file_->Info());
 }
 
 void OpenFile::Close() {
@@ -141,6 +145,16 @@ void OpenFile::Close() {
     if (failure) {
         std::rethrow_exception(failure);
     }
+}
+
+StorageFile::Status StatusOf(const FileInfo &info) {
+    StorageFile::Status status;
+    status.size = info.size;
+    status.modified_us = info.modified_us;
+    const uint64_t place = info.extents.empty() ? 0 : info.extents[0].device_offset;
+    status.version =
+        std::to_string(info.size) + ":" + std::to_string(info.modified_us) + ":" + std::to_string(place);
+    return status;
 }
 
 } // namespace rawduck

@@ -213,6 +213,12 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
     }
 }
 
+std::unique_ptr<OpenFile> OpenPinned(VolumePin volume, const std::string &name, const OpenMode &mode) {
+    std::unique_ptr<OpenFile> file = volume->Open(name, mode);
+    file->KeepAlive(std::make_shared<VolumePin>(std::move(volume)));
+    return file;
+}
+
 TargetReservation::TargetReservation(const Target &target, const char *done, WhenMounted when_mounted)
     : identity_(target.identity) {
     while (VolumePin mounted = PinOrInsert(GetRegistry(), identity_, Mount::State::RESERVED)) {

@@ -29,6 +29,9 @@ class VolumePin {
 //! mounted stay as they are. Throws what ResolveTarget and Volume::Mount throw.
 VolumePin PinVolume(const std::string &target_name, const MountOptions &options);
 
+//! Opens a file of the volume, which stays mounted until the handle is destroyed. Throws as Volume::Open.
+std::unique_ptr<OpenFile> OpenPinned(VolumePin volume, const std::string &name, const OpenMode &mode);
+
 //! For what works on a target past its mount: keeps it from being mounted
 //! in this process while it lives. Whoever wants to mount it waits; so does
 //! this for a mount that is about to end, and for another reservation.

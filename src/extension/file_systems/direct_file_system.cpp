@@ -44,21 +44,9 @@ std::string DirectoryPath(const std::string &path, DirectFileSystem::Opener open
     return absolute;
 }
 
-DirectFileOptions OptionsOf(const OpenIntent &intent, const std::string &path, FileOpenFlags flags,
-                            DirectFileSystem::Opener opener) {
-    DirectFileOptions options;
-    options.read = intent.read;
-    options.write = intent.write;
-    options.create = intent.create;
-    options.truncate = intent.truncate;
-    options.must_create = intent.must_create;
-    options.owner_only = flags.CreatePrivateFile();
-    options.lock = intent.lock_exclusive ? OpenMode::Lock::EXCLUSIVE
-                   : intent.lock_shared  ? OpenMode::Lock::SHARED
-                                         : OpenMode::Lock::NONE;
-    options.kind = intent.KindOf(path);
-    options.io = MountOptionsOf(opener);
-    options.io.io.placement = PlacementRequest(); // a file system decides for itself where it puts a file
+MountOptions DirectOptionsOf(DirectFileSystem::Opener opener) {
+    MountOptions options = MountOptionsOf(opener);
+    options.io.placement = PlacementRequest(); // a file system decides for itself where it puts a file
     return options;
 }
 
@@ -84,11 +72,12 @@ std::string DirectFileSystem::CanonicalizePath(const std::string &path, Opener o
 
 duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::string &path,
                                                                   FileOpenFlags flags, Opener opener) {
-    const OpenIntent intent(flags);
+    OpenMode mode = OpenModeOf(flags);
     const std::string absolute = FilePath(path, opener);
+    mode.kind = FileKindOf(flags, absolute);
     auto file = Translated([&]() -> std::unique_ptr<StorageFile> {
         try {
-            return DirectFile::Open(absolute, OptionsOf(intent, absolute, flags, opener));
+            return DirectFile::Open(absolute, mode, DirectOptionsOf(opener));
         } catch (const Error &error) {
             const bool expected = (error.Code() == ErrorCode::NOT_FOUND && flags.ReturnNullIfNotExists()) ||
                                   (error.Code() == ErrorCode::EXISTS && flags.ReturnNullIfExists());

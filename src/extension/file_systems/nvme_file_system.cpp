@@ -5,7 +5,6 @@
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"
 #include "volume/names/path.hpp"
-#include "volume/volume_file.hpp"
 
 #include "volume/registry.hpp"
 
@@ -40,20 +39,6 @@ struct Location {
     VolumePin volume;
 };
 
-OpenMode ModeOf(const OpenIntent &intent, const std::string &name) {
-    OpenMode mode;
-    mode.read = intent.read;
-    mode.write = intent.write;
-    mode.create = intent.create;
-    mode.truncate = intent.truncate;
-    mode.must_create = intent.must_create;
-    mode.lock = intent.lock_exclusive ? OpenMode::Lock::EXCLUSIVE
-                : intent.lock_shared  ? OpenMode::Lock::SHARED
-                                      : OpenMode::Lock::NONE;
-    mode.kind = intent.KindOf(name);
-    return mode;
-}
-
 bool MatchesComponent(const std::string &component, const std::string &pattern) {
     return duckdb::Glob(component.c_str(), component.size(), pattern.c_str(), pattern.size());
 }
@@ -85,12 +70,12 @@ std::string NvmeFileSystem::CanonicalizePath(const std::string &path, Opener) {
 
 duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::string &path, FileOpenFlags flags,
                                                                 Opener opener) {
-    const OpenIntent intent(flags);
+    OpenMode mode = OpenModeOf(flags);
     auto file = Translated([&]() -> std::unique_ptr<StorageFile> {
         Location location(path, opener);
         try {
-            auto opened = location.volume->Open(location.path.file, ModeOf(intent, location.path.file));
-            return std::make_unique<VolumeFile>(std::move(location.volume), std::move(opened));
+            mode.kind = FileKindOf(flags, location.path.file);
+            return OpenPinned(std::move(location.volume), location.path.file, mode);
         } catch (const Error &error) {
             const bool expected = (error.Code() == ErrorCode::NOT_FOUND && flags.ReturnNullIfNotExists()) ||
                                   (error.Code() == ErrorCode::EXISTS && flags.ReturnNullIfExists());

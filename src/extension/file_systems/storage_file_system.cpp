@@ -209,34 +209,39 @@ duckdb::unique_ptr<FileHandle> StorageFileSystem::MakeHandle(const std::string &
     return std::move(handle);
 }
 
-OpenIntent::OpenIntent(FileOpenFlags flags) {
+OpenMode OpenModeOf(FileOpenFlags flags) {
     if (!flags.Compression().IsUncompressed()) {
         throw duckdb::NotImplementedException(
             "nvme:// and direct:// do not compress; DuckDB does it above them");
     }
     flags.Verify();
-    read = flags.OpenForReading();
-    write = flags.OpenForWriting();
-    if (!read && !write) {
+    OpenMode mode;
+    mode.read = flags.OpenForReading();
+    mode.write = flags.OpenForWriting();
+    if (!mode.read && !mode.write) {
         throw duckdb::InternalException("READ, WRITE or both should be specified when opening a file");
     }
-    append = write && flags.OpenForAppending();
-    create = write && (flags.CreateFileIfNotExists() || flags.OverwriteExistingFile());
-    truncate = write && flags.OverwriteExistingFile();
-    must_create = create && (flags.ExclusiveCreate() || flags.CreatePrivateFile());
-    is_database = flags.RequireParallelAccess() && flags.Lock() != duckdb::FileLockType::NO_LOCK;
-    lock_shared = flags.Lock() == duckdb::FileLockType::READ_LOCK;
-    lock_exclusive = flags.Lock() == duckdb::FileLockType::WRITE_LOCK;
+    mode.create = mode.write && (flags.CreateFileIfNotExists() || flags.OverwriteExistingFile());
+    mode.truncate = mode.write && flags.OverwriteExistingFile();
+    mode.must_create = mode.create && (flags.ExclusiveCreate() || flags.CreatePrivateFile());
+    mode.owner_only = flags.CreatePrivateFile();
+    mode.lock = flags.Lock() == duckdb::FileLockType::WRITE_LOCK  ? OpenMode::Lock::EXCLUSIVE
+                : flags.Lock() == duckdb::FileLockType::READ_LOCK ? OpenMode::Lock::SHARED
+                                                                  : OpenMode::Lock::NONE;
+    return mode;
 }
 
-FileKind OpenIntent::KindOf(const std::string &name) const {
-    const bool plain = !lock_shared && !lock_exclusive && !must_create && !append && create;
+FileKind FileKindOf(FileOpenFlags flags, const std::string &name) {
+    const OpenMode mode = OpenModeOf(flags);
+    const bool append = mode.write && flags.OpenForAppending();
+    const bool plain = mode.lock == OpenMode::Lock::NONE && !mode.must_create && !append && mode.create;
     const TemporaryName temporary = plain ? TemporaryNameOf(name) : TemporaryName::NONE;
-    if ((temporary == TemporaryName::BLOCKS && read && !truncate) ||
-        (temporary == TemporaryName::BLOCK && !read && !truncate) ||
-        (temporary == TemporaryName::OWNER && !read && truncate)) {
+    if ((temporary == TemporaryName::BLOCKS && mode.read && !mode.truncate) ||
+        (temporary == TemporaryName::BLOCK && !mode.read && !mode.truncate) ||
+        (temporary == TemporaryName::OWNER && !mode.read && mode.truncate)) {
         return FileKind::TEMP;
     }
+    const bool is_database = flags.RequireParallelAccess() && flags.Lock() != duckdb::FileLockType::NO_LOCK;
     return KindFromName(name, is_database ? FileKind::DATABASE : FileKind::OTHER);
 }
 

@@ -71,22 +71,12 @@ class StorageFileSystem : public duckdb::FileSystem {
     virtual std::string WhyNotMapped() const = 0;
 };
 
-//! How a file is to be opened, decoded from DuckDB's flags once for both file systems. Throws for flags that
-//! make no sense, as DuckDB's own file system does.
-struct OpenIntent {
-    explicit OpenIntent(duckdb::FileOpenFlags flags);
+//! How a file is to be opened, decoded from DuckDB's flags; its kind, which depends on the name, is not set.
+//! Throws for flags that make no sense, as DuckDB's own file system does.
+OpenMode OpenModeOf(duckdb::FileOpenFlags flags);
 
-    bool read, write, append;
-    bool create;      //!< when it is missing
-    bool truncate;    //!< empty what is there
-    bool must_create; //!< fail when it is there
-    bool is_database; //!< opened the way DuckDB opens a database file
-    bool lock_shared = false, lock_exclusive = false;
-
-    //! What a file with this name is. Temporary is only what has the name and
-    //! is opened in the way in which DuckDB opens that: ATTACH and COPY take
-    //! locks, COPY empties what is there, and either may choose any name.
-    FileKind KindOf(const std::string &name) const;
-};
+//! What a file with this name is. Temporary is only what has the name and is opened in the way in which DuckDB
+//! opens that: ATTACH and COPY take locks, COPY removes what is there, and either may choose any name.
+FileKind FileKindOf(duckdb::FileOpenFlags flags, const std::string &name);
 
 } // namespace rawduck

@@ -35,8 +35,8 @@ class DirectFileTest : public testing::Test {
     }
     void TearDown() override { std::system(("rm -rf " + directory_).c_str()); }
 
-    static DirectFileOptions Writing(FileKind kind = FileKind::OTHER) {
-        DirectFileOptions options;
+    static OpenMode Writing(FileKind kind = FileKind::OTHER) {
+        OpenMode options;
         options.write = options.create = true;
         options.kind = kind;
         return options;
@@ -49,7 +49,7 @@ class DirectFileTest : public testing::Test {
         return text.str();
     }
 
-    ErrorCode CodeOf(const DirectFileOptions &options) const {
+    ErrorCode CodeOf(const OpenMode &options) const {
         try {
             DirectFile::Open(path_, options);
         } catch (const Error &error) {
@@ -139,7 +139,7 @@ TEST_F(DirectFileTest, ThreadsMayWriteNeighbouringRangesThatShareAPage) {
 
 TEST_F(DirectFileTest, ReadsOfAnotherHandleSeeWhatIsNotYetSynced) {
     auto writer = DirectFile::Open(path_, Writing());
-    auto reader = DirectFile::Open(path_, DirectFileOptions());
+    auto reader = DirectFile::Open(path_, OpenMode());
     const std::string data(20001, 'a');
     writer->Write(data.data(), data.size(), 0);
     std::string buffer(30000, 'x');
@@ -148,17 +148,17 @@ TEST_F(DirectFileTest, ReadsOfAnotherHandleSeeWhatIsNotYetSynced) {
 }
 
 TEST_F(DirectFileTest, CreatingFollowsTheFlags) {
-    DirectFileOptions existing;
+    OpenMode existing;
     existing.write = true;
     EXPECT_EQ(CodeOf(existing), ErrorCode::NOT_FOUND);
     DirectFile::Open(path_, Writing())->Write("abc", 3, 0);
     EXPECT_EQ(Contents(), "abc");
     DirectFile::Open(path_, Writing());
     EXPECT_EQ(Contents(), "abc");
-    DirectFileOptions exclusive = Writing();
+    OpenMode exclusive = Writing();
     exclusive.must_create = true;
     EXPECT_EQ(CodeOf(exclusive), ErrorCode::EXISTS);
-    DirectFileOptions truncating = Writing();
+    OpenMode truncating = Writing();
     truncating.truncate = true;
     DirectFile::Open(path_, truncating);
     EXPECT_EQ(Contents(), "");
@@ -166,7 +166,7 @@ TEST_F(DirectFileTest, CreatingFollowsTheFlags) {
 
 TEST_F(DirectFileTest, AReadOnlyHandleRefusesWrites) {
     DirectFile::Open(path_, Writing());
-    auto file = DirectFile::Open(path_, DirectFileOptions());
+    auto file = DirectFile::Open(path_, OpenMode());
     file->Sync();
     EXPECT_THROW(file->Write("x", 1, 0), Error);
     EXPECT_THROW(file->Truncate(0), Error);
@@ -187,7 +187,7 @@ TEST_F(DirectFileTest, DeallocatedRangesKeepTheSize) {
 }
 
 TEST_F(DirectFileTest, LocksExcludeOtherHandles) {
-    DirectFileOptions shared = Writing(), exclusive = Writing();
+    OpenMode shared = Writing(), exclusive = Writing();
     shared.lock = OpenMode::Lock::SHARED;
     exclusive.lock = OpenMode::Lock::EXCLUSIVE;
     {
@@ -195,7 +195,7 @@ TEST_F(DirectFileTest, LocksExcludeOtherHandles) {
         EXPECT_EQ(CodeOf(exclusive), ErrorCode::LOCKED);
         EXPECT_EQ(CodeOf(shared), ErrorCode::LOCKED);
         EXPECT_EQ(CodeOf(Writing()), ErrorCode::LOCKED) << "it would be written to behind the owner's back";
-        DirectFileOptions reading; // asks for no lock, as DuckDB does to look at the magic bytes
+        OpenMode reading; // asks for no lock, as DuckDB does to look at the magic bytes
         DirectFile::Open(path_, reading);
     }
     auto reader = DirectFile::Open(path_, shared);
@@ -213,7 +213,7 @@ TEST_F(DirectFileTest, AFileStaysTheSameWhenItsNameGoesToAnother) {
         for (const bool removed : {false, true}) {
             std::ofstream(path_, std::ios::binary) << old;
             std::ofstream(path_ + ".new", std::ios::binary) << fresh;
-            DirectFileOptions options = Writing();
+            OpenMode options = Writing();
             options.lock = lock;
             auto file = DirectFile::Open(path_, options);
             ASSERT_EQ(removed ? unlink(path_.c_str()) : rename((path_ + ".new").c_str(), path_.c_str()), 0);
@@ -243,7 +243,7 @@ TEST_F(DirectFileTest, WhoeverHasTheLockHasTheFileOfThatName) {
             close(fd);
         }
     });
-    DirectFileOptions options;
+    OpenMode options;
     options.write = true;
     options.lock = OpenMode::Lock::EXCLUSIVE;
     for (int opened = 0; opened < 300;) {
@@ -262,12 +262,12 @@ TEST_F(DirectFileTest, WhoeverHasTheLockHasTheFileOfThatName) {
 
 TEST_F(DirectFileTest, ALockConflictDoesNotTruncate) {
     auto writer = [&] {
-        DirectFileOptions options = Writing();
+        OpenMode options = Writing();
         options.lock = OpenMode::Lock::EXCLUSIVE;
         return DirectFile::Open(path_, options);
     }();
     writer->Write("abc", 3, 0);
-    DirectFileOptions options = Writing();
+    OpenMode options = Writing();
     options.truncate = true;
     options.lock = OpenMode::Lock::EXCLUSIVE;
     EXPECT_EQ(CodeOf(options), ErrorCode::LOCKED);
@@ -282,7 +282,7 @@ TEST_F(DirectFileTest, APosixLockOfThisProcessIsNotLost) {
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
     ASSERT_EQ(fcntl(fd, F_SETLK, &lock), 0);
-    EXPECT_EQ(CodeOf(DirectFileOptions()), ErrorCode::LOCKED);
+    EXPECT_EQ(CodeOf(OpenMode()), ErrorCode::LOCKED);
     const pid_t child = fork();
     if (child == 0) {
         int other = open(path_.c_str(), O_RDWR);
@@ -292,19 +292,19 @@ TEST_F(DirectFileTest, APosixLockOfThisProcessIsNotLost) {
     waitpid(child, &status, 0);
     EXPECT_EQ(status, 0) << "the lock is gone";
     close(fd);
-    DirectFile::Open(path_, DirectFileOptions());
+    DirectFile::Open(path_, OpenMode());
 }
 
 TEST_F(DirectFileTest, OnlyRegularFiles) {
     path_ = directory_;
-    EXPECT_EQ(CodeOf(DirectFileOptions()), ErrorCode::INVALID);
+    EXPECT_EQ(CodeOf(OpenMode()), ErrorCode::INVALID);
     path_ = "/dev/null";
-    EXPECT_EQ(CodeOf(DirectFileOptions()), ErrorCode::INVALID);
+    EXPECT_EQ(CodeOf(OpenMode()), ErrorCode::INVALID);
 }
 
 TEST_F(DirectFileTest, WhatWasReadAMomentAgoIsNeverOlderThanTheFile) {
     constexpr uint64_t BLOCK = 256 * KIB, FIRST = 12 * KIB;
-    DirectFileOptions options = Writing(FileKind::DATABASE);
+    OpenMode options = Writing(FileKind::DATABASE);
     options.lock = OpenMode::Lock::EXCLUSIVE;
     auto file = DirectFile::Open(path_, options);
     std::string expected(FIRST + 4 * BLOCK, 'a');
@@ -338,7 +338,7 @@ TEST_F(DirectFileTest, WhatWasReadAMomentAgoIsNeverOlderThanTheFile) {
 
 TEST_F(DirectFileTest, AWriteThatFailsHalfwayLeavesNothingOlderInMemory) {
     constexpr uint64_t BLOCK = 256 * KIB, WRITTEN = 200;
-    DirectFileOptions options = Writing(FileKind::DATABASE);
+    OpenMode options = Writing(FileKind::DATABASE);
     options.lock = OpenMode::Lock::EXCLUSIVE;
     auto file = DirectFile::Open(path_, options);
     std::string expected(2 * BLOCK, 'a'), block(BLOCK, '?');
