@@ -1,8 +1,8 @@
 #include "volume/volume.hpp"
 
 #include "common/error.hpp"
+#include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
-#include "volume/volume_state.hpp"
 
 #include <algorithm>
 #include <set>

@@ -5,7 +5,7 @@
 #include "common/process/fork_generation.hpp"
 #include "io/device/memory_device.hpp"
 #include "target/open_target.hpp"
-#include "volume/in_use.hpp"
+#include "volume/mount/in_use.hpp"
 
 #include <atomic>
 #include <condition_variable>

@@ -3,10 +3,10 @@
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "io/open_device.hpp"
-#include "volume/in_use.hpp"
 #include "volume/log/load_image.hpp"
+#include "volume/mount/in_use.hpp"
+#include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
-#include "volume/volume_state.hpp"
 
 #include <chrono>
 #include <cstring>

@@ -13,10 +13,10 @@
 #pragma once
 
 #include "io/block_io.hpp"
+#include "volume/mount/open_file.hpp"
+#include "volume/mount/options.hpp"
+#include "volume/mount/volume_info.hpp"
 #include "volume/names/file_name.hpp"
-#include "volume/open_file.hpp"
-#include "volume/options.hpp"
-#include "volume/volume_info.hpp"
 
 #include <chrono>
 #include <functional>
@@ -27,7 +27,7 @@
 
 namespace rawduck {
 
-class VolumeState; // volume/volume_state.hpp
+class VolumeState; // volume/mount/volume_state.hpp
 
 //! What a move may replace. Whoever has a file locked goes
 //! on writing to it, and what it writes would be lost.

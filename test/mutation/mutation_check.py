@@ -141,7 +141,7 @@ MUTATIONS = (
     Mutation(
         "move-order",
         "replacing the target of a move in one step",
-        "volume_state.cpp",
+        "mount/volume_state.cpp",
         "            item.replaced_id = replaced && published ? replaced->Id() : 0;",
         "            if (replaced && published) {\n"
         "                log.Commit(log.Queue({Item(ItemType::REMOVE, replaced->Id())}));\n"

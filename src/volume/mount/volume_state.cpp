@@ -1,4 +1,4 @@
-#include "volume/volume_state.hpp"
+#include "volume/mount/volume_state.hpp"
 
 #include "common/clock.hpp"
 #include "common/error.hpp"

@@ -1,9 +1,9 @@
-#include "volume/open_file.hpp"
+#include "volume/mount/open_file.hpp"
 
 #include "common/error.hpp"
 #include "common/invariant.hpp"
+#include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
-#include "volume/volume_state.hpp"
 
 #include <exception>
 

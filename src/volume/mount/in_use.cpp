@@ -1,4 +1,4 @@
-#include "volume/in_use.hpp"
+#include "volume/mount/in_use.hpp"
 
 #include "common/error.hpp"
 

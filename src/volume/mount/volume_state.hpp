@@ -4,7 +4,7 @@
 #include "common/error.hpp"
 #include "target/lock/target_lock.hpp"
 #include "volume/file/file.hpp"
-#include "volume/options.hpp"
+#include "volume/mount/options.hpp"
 
 #include <map>
 #include <set>

@@ -3,7 +3,7 @@
 
 #include "io/storage_file.hpp"
 #include "volume/file/file_info.hpp"
-#include "volume/open_mode.hpp"
+#include "volume/mount/open_mode.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@
 namespace rawduck {
 
 class File;        // volume/file/file.hpp
-class VolumeState; // volume/volume_state.hpp
+class VolumeState; // volume/mount/volume_state.hpp
 
 //! A handle on an open file. Thread-safe except that the file must not be used after Close. Closing the last
 //! writing handle publishes the size, as if synced. A removed or replaced file stays readable until closed.
