@@ -8,7 +8,7 @@
 
 #include "duckdb/common/file_system.hpp"
 #include "duckdb/main/client_context.hpp"
-#include "volume/open_file.hpp"
+#include "volume/mount/open_file.hpp"
 
 #include <chrono>
 #include <cstring>
