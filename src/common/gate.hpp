@@ -5,8 +5,8 @@
 
 namespace rawduck {
 
-//! std::shared_mutex prefers readers here, and scans that overlap without end would keep a checkpoint waiting
-//! for as long. For std::shared_lock and std::unique_lock; a thread must not take it shared twice.
+//! std::shared_mutex prefers readers on Linux, so scans that overlap without end would starve a checkpoint.
+//! Works with std::shared_lock and std::unique_lock. A thread must not lock it shared twice.
 class Gate {
   public:
     Gate() {

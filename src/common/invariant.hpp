@@ -1,6 +1,6 @@
-//! Invariants, stated where they must hold. A broken one means that this code is wrong about what lies on the
-//! target or in a buffer: going on could overwrite what somebody relies on, so the process stops there, and
-//! what is on the target stays as the last commit left it.
+//! Invariants, checked where they must hold. A broken invariant means that the code is wrong about the
+//! contents of the target or of a buffer. Continuing could overwrite valid data, so the process aborts, and
+//! the target stays as the last commit left it.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-//! Numbers as NVMe data structures carry them.
+//! Little-endian numbers, as in NVMe data structures.
 #pragma once
 
 #include <cstdint>

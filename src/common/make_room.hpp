@@ -1,4 +1,4 @@
-//! Room in a vector for elements that are about to be added one by one, which then cannot fail.
+//! Reserves space in a vector, so that adding elements one by one cannot fail afterwards.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace rawduck {
 
-//! Grows as adding them would. Throws std::bad_alloc; the vector is then as it was.
+//! Grows the capacity as push_back would. Throws std::bad_alloc and leaves the vector unchanged.
 template <class T> void MakeRoom(std::vector<T> &vector, size_t more) {
     const size_t needed = vector.size() + more;
     if (needed > vector.capacity()) {

@@ -1,4 +1,4 @@
-//! What has to be done when a scope is left, however it is left.
+//! Runs a function when a scope is left, whether by return or by an exception.
 #pragma once
 
 #include <utility>

@@ -27,8 +27,8 @@ std::string DirectoryOf(const std::string &path) {
     return slash == std::string::npos ? "." : path.substr(0, slash == 0 ? 1 : slash);
 }
 
-//! Databases and their logs are counted by themselves, everything else per directory: spilling and
-//! partitioned exports make files by the thousand, and counters are kept for the life of the process.
+//! Databases and their logs have counters of their own; other files share those of their directory, because
+//! spilling and partitioned exports create thousands of files, and counters live as long as the process.
 std::shared_ptr<IoStats> StatsOf(const std::string &path, FileKind kind) {
     if (kind == FileKind::DATABASE || kind == FileKind::WAL) {
         // By path, not by inode: every checkpoint starts a new log.
@@ -79,7 +79,7 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Open
         }
         if (mode.lock == OpenMode::Lock::NONE && mode.write && !file->created_ &&
             mode.kind != FileKind::TEMP) {
-            // Held no longer than this: it finds out whether somebody works on the file.
+            // Released at once: it only checks that nobody has the file locked.
             const TargetLock nobody(file->OpenedTarget(), TargetLock::Mode::EXCLUSIVE);
         }
         if (mode.kind == FileKind::DATABASE) {
@@ -89,7 +89,7 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Open
             file->Truncate(0);
         }
     } catch (...) {
-        // Without the lock that was wanted, another process may have made the new file its own.
+        // Without the lock, the new file may already belong to another process.
         if (file->created_ && (file->lock_ || mode.lock == OpenMode::Lock::NONE) && file->HasItsName()) {
             unlink(path.c_str());
         }
@@ -128,8 +128,7 @@ void DirectFile::OpenBuffered() {
     ThrowSystemError("open", errno);
 }
 
-//! The file that is open, under whatever name it is found
-//! now: it may have been renamed, replaced or removed since.
+//! The open file as a target, whatever its name is now: it may have been renamed, replaced or removed since.
 Target DirectFile::OpenedTarget() const {
     struct stat status;
     if (fstat(buffered_.Get(), &status) != 0) {
@@ -157,7 +156,8 @@ void DirectFile::Lock() {
                                                      ? TargetLock::Mode::SHARED
                                                      : TargetLock::Mode::EXCLUSIVE);
     RAWDUCK_INVARIANT(lock_->DescriptorOf(opened) >= 0, "the file that is locked is the one that is open");
-    // From now on nobody puts another file in its place. Before, the lock was perhaps that of who did.
+    // From now on the lock keeps others from replacing the file. Before, somebody else may have held it and
+    // replaced the file.
     if (!HasItsName()) {
         throw Error(ErrorCode::IO, path_ +
                                        ": another file took its place, or it was removed, while it was being "
@@ -168,7 +168,7 @@ void DirectFile::Lock() {
 DirectFile::~DirectFile() = default;
 
 void DirectFile::Close() {
-    // Nothing is held back, so there is nothing to report: what was not synced was never promised.
+    // No data is buffered here, so there is nothing to report: what was not synced need not be durable.
     direct_.reset();
     lock_.reset();
     buffered_ = FileDescriptor();
@@ -208,7 +208,7 @@ uint64_t DirectFile::Read(void *data, uint64_t length, uint64_t offset) {
 void DirectFile::ReadPages(char *data, uint64_t length, uint64_t offset, uint64_t size) {
     const uint64_t end = offset + length;
     const uint64_t first = AlignUp(offset, PAGE_BYTES), last = AlignDown(end, PAGE_BYTES);
-    // Pages that are wanted in part are read whole beside the others, in the same batch of commands.
+    // Partly wanted pages are read whole, in the same batch of commands.
     AlignedBuffer edges(2 * PAGE_BYTES);
     Request request;
     request.opcode = Opcode::READ;
@@ -287,7 +287,7 @@ void DirectFile::BufferedWrite(const char *data, uint64_t length, uint64_t offse
     });
 }
 
-// What pread or pwrite says: the bytes, none when a signal interrupted it.
+// The bytes that pread or pwrite has transferred; 0 when a signal interrupted it.
 uint64_t DirectFile::CheckTransfer(ssize_t bytes, const char *operation, int error_of_none, uint64_t length,
                                    uint64_t offset) const {
     const int error_number = bytes < 0 ? errno : error_of_none;
@@ -302,7 +302,7 @@ uint64_t DirectFile::CheckTransfer(ssize_t bytes, const char *operation, int err
     return static_cast<uint64_t>(bytes);
 }
 
-// Past BlockIo.
+// For writes that bypass BlockIo.
 void DirectFile::InvalidateRereads(uint64_t offset, uint64_t length) {
     if (mode_.kind == FileKind::DATABASE) {
         Direct().InvalidateRereads(offset, length);
@@ -323,13 +323,13 @@ void DirectFile::Sync() {
 }
 
 void DirectFile::Flush() {
-    // Opened first: where no descriptor is left for it,
-    // nothing has happened yet, and this may be tried again.
+    // Opened first: if no descriptor is left for it, nothing has been done yet and the caller can try again.
     FileDescriptor directory;
     if (created_ && mode_.kind != FileKind::TEMP) {
         directory = OpenDirectoryOf(path_);
     }
-    // The kernel may have dropped what a failed flush covers; the next would report success.
+    // After a failed flush the kernel may have dropped the dirty pages, and the next flush would report
+    // success.
     const ScopeExit final([&, exceptions = std::uncaught_exceptions()] {
         failed_ = failed_ || std::uncaught_exceptions() > exceptions;
     });
@@ -364,8 +364,8 @@ bool DirectFile::Deallocate(uint64_t offset, uint64_t length) {
             error_number = result == 0 ? 0 : errno;
             return result == 0 ? length : 0;
         });
-        // A hint that is not taken harms nobody: a checkpoint goes
-        // on. A file system that cannot take any is no error.
+        // Deallocation is a hint: if it fails, a checkpoint continues. A file system without support is no
+        // error.
         if (error_number != 0 && error_number != EOPNOTSUPP && error_number != ENOSYS) {
             request.Fail();
         }
@@ -386,8 +386,7 @@ StorageFile::Status DirectFile::GetStatus() {
 }
 
 uint64_t DirectFile::SizeCovering(uint64_t end) {
-    // Looking the size up for every read would be a system
-    // call for nothing: files shrink only through Truncate.
+    // Saves a system call for every read: files shrink only through Truncate.
     uint64_t known = known_size_;
     if (end > known) {
         std::lock_guard<std::mutex> guard(size_mutex_);

@@ -15,9 +15,10 @@
 //! by its name once; what is opened later is opened through the first
 //! descriptor, because by then the name may lead to another file, or nowhere.
 //!
-//! A write-ahead log takes the buffered way only. Its appends are small and unaligned, it is read once, in
-//! order and 4 KiB at a time, and a crash must not leave a size that covers bytes which were not written: a
-//! direct write of the middle of an append could extend the file before its buffered head is on disk.
+//! A write-ahead log goes through the buffered descriptor only. Its appends are small and unaligned, it is
+//! read once, in order and 4 KiB at a time, and a crash must not leave a size that covers bytes which were
+//! not written: a direct write of the middle of an append could extend the file before its buffered head is
+//! on disk.
 #pragma once
 
 #include "io/storage_file.hpp"

@@ -1,11 +1,11 @@
-//! Gives a finished file of an ordinary file system the name under which it was announced.
+//! Renames a finished file of an ordinary file system to its final name.
 #pragma once
 
 #include <string>
 
 namespace rawduck {
 
-//! Each is one step, durable on return, of a file within its directory. They throw Error.
+//! Both rename a file within its directory, atomically, and are durable on return. They throw Error.
 
 //! Never replaces anything: throws EXISTS, and both files stay as they are.
 void RenameToNewName(const std::string &from, const std::string &to);

@@ -16,7 +16,7 @@ namespace rawduck {
 namespace {
 
 constexpr uint32_t MAX_QUEUE_DEPTH = 4096;
-//! Of a pool: as many as threads can run at once, within these bounds.
+//! Queues of a pool: as many as threads can run at once, within these bounds.
 constexpr size_t MIN_POOL_QUEUES = 2;
 constexpr size_t MAX_POOL_QUEUES = 16;
 
@@ -43,8 +43,8 @@ std::shared_ptr<QueueStrategy> MakeStrategy(std::unique_ptr<Device> device, cons
     return std::make_shared<ThreadQueues>(std::move(device), depth);
 }
 
-//! Keeps queues which a forked child has inherited out of reach for good: their rings and mutexes belong to
-//! the parent. Reachable, so that leak checkers see intent.
+//! Leaks queues that a forked child has inherited: their rings and mutexes belong to the parent. They stay
+//! reachable, so that leak checkers do not report them.
 void Abandon(std::shared_ptr<QueueStrategy> queues) {
     static auto *mutex = new std::mutex;
     static auto *abandoned = new std::vector<std::shared_ptr<QueueStrategy>>;
@@ -147,7 +147,7 @@ void BlockIo::Execute(const Request &request) {
     Run(request.opcode, request.fua, request.segments.data(), request.segments.size());
 }
 
-// What was read a moment ago comes from memory.
+// Recently read blocks come from the reread buffer.
 void BlockIo::ReadThroughRereadBuffer(const Request &request) {
     state_->CheckFork();
     RereadBuffer &rereads = *state_->rereads;
@@ -198,8 +198,8 @@ void BlockIo::Run(Opcode opcode, bool fua, const Segment *segments, size_t segme
             throw Error(ErrorCode::INVALID, state.target_name + ": " + name + " without a buffer");
         }
     }
-    // What was held before a write is forgotten, whatever the outcome. Spilled data lies where nobody reads
-    // anything kept before it was written as something else.
+    // A write invalidates its range in the reread buffer, whatever its outcome. Spilled data need not: its
+    // space is not read through the buffer before something else has been written there.
     const ScopeExit overwritten([&] {
         for (size_t i = 0; !reads && i < segment_count; i++) {
             if (segments[i].placement != PlacementClass::TEMPORARY) {

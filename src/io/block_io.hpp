@@ -39,8 +39,8 @@ struct BlockIoOptions {
     QueueMode queue_mode = QueueMode::THREAD;
     uint32_t queue_depth = 32; //!< commands in flight per queue
     PlacementRequest placement;
-    //! Memory for what is read again soon; less than one piece of a RereadBuffer: none. Only for a device
-    //! that nobody else writes to meanwhile.
+    //! Size of the reread buffer; less than one of its pieces: none. Only for a device that nobody else
+    //! writes to meanwhile.
     uint64_t reread_buffer_bytes = 16 * MIB;
 };
 
@@ -77,12 +77,12 @@ class BlockIo {
     //! Why this engine, and why threads have had to share queues or wait for each command, if they had.
     std::string EngineReason() const;
     const std::string &TargetName() const;
-    //! Memory held for data whose own address the device cannot take, of all queues.
+    //! Memory of the bounce buffers of all queues.
     uint64_t BounceBytes() const;
-    //! Memory held for what is read again soon, and how often that helped.
+    //! Memory of the reread buffer, and how often it was used.
     uint64_t RereadBytes() const;
     RereadCounters Rereads() const;
-    //! Bytes of the range were changed by other means than Write and Deallocate.
+    //! Drops the range from the reread buffer: it was changed by other means than Write and Deallocate.
     void InvalidateRereads(uint64_t device_offset, uint64_t length);
     IoStats &Stats();
 

@@ -10,9 +10,8 @@
 namespace rawduck {
 namespace {
 
-//! Copies that one read of something noted pays for, and the most that are
-//! paid for in advance. They go on while more than one read in so many is
-//! of that kind; reading a block again costs far more than as many copies.
+//! Copies that one reread pays for, and the most that can be saved up. Copying continues while more than one
+//! read in CREDIT_PER_REREAD is a reread, which costs far more than as many copies.
 constexpr uint32_t CREDIT_PER_REREAD = 32;
 constexpr uint32_t CREDIT_MAX = 128;
 

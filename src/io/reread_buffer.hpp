@@ -1,6 +1,6 @@
-//! Blocks that were read from the target a moment ago, for whoever reads them again. DuckDB reads blocks
-//! ahead, and when it is short of memory it drops some of them before it has used them; then a thread waits
-//! for each of these once more. A file system would still have them in the page cache.
+//! A buffer of recently read blocks. DuckDB prefetches blocks, and when memory is short it evicts some of
+//! them before they are used; then a thread waits for each of them again. A file system would still have them
+//! in the page cache.
 #pragma once
 
 #include "common/memory/aligned_buffer.hpp"
@@ -20,9 +20,9 @@ struct RereadCounters {
     uint64_t hits = 0;  //!< of those, answered from memory
 };
 
-//! Copies cost, so they are made only while they pay: of what is read, first only the place is noted, and
-//! what the target gives next is kept once something noted was read again. Thread-safe. Ranges are of the
-//! target, in bytes.
+//! Copying takes time, so blocks are copied only while that pays off: at first only the ranges of reads are
+//! recorded. Once a recorded range is read again, the reads that follow are copied. Thread-safe. Ranges are
+//! of the target, in bytes.
 class RereadBuffer {
   public:
     //! A longer read is kept in pieces of this size: DuckDB's largest block.

@@ -53,7 +53,7 @@ class AlignedBuffer {
             size_ -= length;
         }
     }
-    //! Gives memory back when more is held than `keep` bytes and the contents need no more than that.
+    //! Frees memory beyond `keep` bytes if the contents fit into `keep`.
     void Shrink(size_t keep) {
         if (capacity_ > keep && size_ <= keep) {
             Reallocate(keep);

@@ -24,7 +24,7 @@ HugeMemory::HugeMemory(uint64_t bytes) : memory_(nullptr, Unmap{bytes}) {
         munmap(data + AlignUp(bytes, PAGE_BYTES), after);
     }
     memory_.reset(data);
-    // A kernel without huge pages refuses, and small ones do as well.
+    // A kernel without huge pages refuses, and small pages work too.
     madvise(data, bytes, MADV_HUGEPAGE);
 }
 

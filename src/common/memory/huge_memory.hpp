@@ -1,4 +1,4 @@
-//! Memory straight from the system, in huge pages where it has some.
+//! Memory mapped from the system, in huge pages where it has them.
 #pragma once
 
 #include "common/units.hpp"
@@ -7,8 +7,8 @@
 
 namespace rawduck {
 
-//! A device transfers to 2 MiB that lie together with one descriptor, and to as many small pages with 512; a
-//! virtio disk was measured to be twice as fast with the former. Not thread-safe.
+//! A device needs one descriptor for 2 MiB of contiguous memory and 512 for as many small pages. A virtio
+//! disk was measured to be twice as fast with the former. Not thread-safe.
 class HugeMemory {
   public:
     static constexpr uint64_t HUGE_PAGE_BYTES = 2 * MIB;

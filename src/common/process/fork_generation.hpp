@@ -1,5 +1,5 @@
-//! Tells a process from its parent. Rings, threads and locks do not survive fork(): whoever owns one
-//! remembers the generation in which it was made and refuses to touch it in another.
+//! Distinguishes a process from its parent. Rings, threads and locks do not survive fork(): their owner
+//! remembers the generation in which it made them and does not touch them in another.
 #pragma once
 
 #include <cstdint>

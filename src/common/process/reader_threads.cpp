@@ -15,12 +15,13 @@ namespace {
 
 constexpr std::chrono::microseconds POLL_INTERVAL{100};
 constexpr int SLEEPS_MIN = 2;
-//! Copying takes 0.5 ns a byte, decrypting and compressing some 4 each.
+//! What a task may use after its read: copying takes 0.5 ns per byte, decrypting and compressing about 4
+//! each.
 constexpr int64_t TASK_CPU_NS = 5 * 1000 * 1000, TASK_CPU_NS_PER_BYTE = 10;
 constexpr uint32_t OTHER_FILE = 0;
 
-//! What each thread has read from last: its id and the number of the file. Threads may share a place, and
-//! then nothing is known of the one that was there before. Without destructor, because files are closed until
+//! The last read of each thread: its id and the number of the file. Threads that share a slot overwrite each
+//! other's entry; then nothing is known of the earlier one. Has no destructor, because files are closed until
 //! the process ends.
 constexpr size_t SLOTS = 4096;
 std::array<std::atomic<uint64_t>, SLOTS> last_reads;
@@ -45,16 +46,15 @@ bool HasReadAnother(int32_t thread, uint32_t file) {
 
 //! -1 when the thread has ended.
 int64_t CpuNs(int32_t thread) {
-    // The clock of a thread as the kernel numbers them;
-    // pthread_getcpuclockid wants a thread that cannot have ended.
+    // The kernel's number of a thread's CPU clock; pthread_getcpuclockid needs a thread that has not ended.
     constexpr uint32_t PER_THREAD_SCHEDULED = 6;
     const auto clock = static_cast<clockid_t>(~static_cast<uint32_t>(thread) << 3 | PER_THREAD_SCHEDULED);
     timespec used{};
     return clock_gettime(clock, &used) == 0 ? used.tv_sec * 1000000000LL + used.tv_nsec : -1;
 }
 
-//! The state in /proc/self/task/<thread>/stat follows the name, which is in parentheses and may hold any. A
-//! thread that has ended sleeps.
+//! The state in /proc/self/task/<thread>/stat follows the name, which is in parentheses and may contain any
+//! character. False for a thread that has ended.
 bool IsRunning(int32_t thread) {
     std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
     std::string line;

@@ -1,4 +1,5 @@
-//! Which threads may still hold what they have read from a file, so that its closing can wait for them.
+//! Tracks the threads that may still hold blocks read from a file, so that closing the file can wait for
+//! them.
 #pragma once
 
 #include <atomic>
@@ -9,26 +10,27 @@
 
 namespace rawduck {
 
-//! DuckDB 2.0.0 counts a block that was read ahead as done before the thread that read it has let go of it
-//! (ReadAheadIOTask: TaskExecutorTask::Execute counts it, TaskScheduler destroys it afterwards, and with it
-//! the handles of its blocks). A database that is closed in that moment is gone when they are, and the
-//! process dies (stock DuckDB too, with storage_block_prefetch = 'ALWAYS_PREFETCH'). The file is closed
-//! before DuckDB frees what the thread still needs, so the closing waits for each thread that has read from
-//! it, until one of these is seen:
+//! DuckDB 2.0.0 marks a prefetched block complete while its reader still holds it (ReadAheadIOTask:
+//! TaskExecutorTask::Execute marks it; TaskScheduler destroys the task afterwards, and with it the handles of
+//! its blocks). If the database is closed at that moment, the handles outlive it and the process crashes
+//! (stock DuckDB too, with storage_block_prefetch = 'ALWAYS_PREFETCH'). The file is closed before DuckDB
+//! frees what the thread still needs, so closing waits for each thread that has read from the file, until one
+//! of these is observed:
 //!
-//! - It has read again since, from any file of ours. A task reads once, so that was another task.
-//! - It sleeps, twice: once it may wait for a lock amid the task.
-//! - It has run for long since the read, for what it read. The task has but to copy that into blocks, and for
-//!   each of them may evict, that is compress and spill, another.
+//! - It has read again, from any of our files. A task reads once, so that was another task.
+//! - It sleeps, twice: the first time it may be waiting for a lock within the task.
+//! - It has used more processor time since the read than the task can need. What is left of the task is to
+//!   copy the data into blocks and, for each of them, to evict (compress and spill) another block.
 //!
 //! Thread-safe.
 class ReaderThreads {
   public:
-    //! The calling thread has read, or tried to.
+    //! Call when the calling thread has read, or tried to.
     void Add(uint64_t bytes);
-    //! The calling thread has read from a file that nobody waits for.
+    //! Call when the calling thread has read from a file whose closing does not wait.
     static void AddOtherFile();
-    //! Returns when every other thread that has read was seen to have let go, or after `limit`.
+    //! Returns when every other thread that has read was observed to have released its blocks, or after
+    //! `limit`.
     void WaitUntilReleased(std::chrono::milliseconds limit) const;
 
   private:

@@ -7,7 +7,7 @@
 namespace rawduck {
 
 //! Whether `name` matches `pattern` component by component; "**" stands for any number of components. The
-//! matching of one component is left to the caller, who uses DuckDB's own.
+//! caller matches single components, with DuckDB's own function.
 using ComponentMatcher = bool (*)(const std::string &component, const std::string &pattern);
 bool MatchesPattern(const std::vector<std::string> &name, const std::vector<std::string> &pattern,
                     ComponentMatcher matches);

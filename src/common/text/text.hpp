@@ -1,4 +1,4 @@
-//! What is asked of texts in several places.
+//! How texts begin and end.
 #pragma once
 
 #include <string>

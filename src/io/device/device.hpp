@@ -35,12 +35,12 @@ struct Command {
 struct Capabilities {
     std::string engine;            //!< one of EngineNames, "xnvme:<interface>", "memory", "simulated"
     std::string engine_reason;     //!< why this engine: asked for, or why `auto` chose it
-    uint64_t capacity_bytes = 0;   //!< 0 for a file that grows (file mode)
+    uint64_t capacity_bytes = 0;   //!< 0 for a file that grows (direct://)
     uint32_t lba_size = 4096;      //!< bytes
     uint32_t memory_alignment = 1; //!< bytes
     uint32_t max_transfer_bytes = 256 * 1024; //!< of one command
     uint32_t max_queue_depth = 1;             //!< commands in flight per queue
-    //! A queue takes something that the system has few of, such as a descriptor (io/queue/queue_supply.hpp).
+    //! A queue uses a scarce resource of the system, such as a descriptor (io/queue/queue_supply.hpp).
     bool scarce_queues = false;
     bool volatile_write_cache = true;
     //! Takes writes with Force Unit Access, at the price of those writes and not of a flush for each.
@@ -88,8 +88,8 @@ class Device {
     virtual const Capabilities &Caps() const = 0;
     //! Throws Error when none can be made now.
     virtual std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) = 0;
-    //! A queue of depth 1 whose commands run on the calling thread, and which takes nothing that is scarce:
-    //! it can be made when others cannot. This one is for engines whose queues are all of that kind.
+    //! A queue of depth 1 whose commands run on the calling thread and which uses no scarce resource, so that
+    //! it can be made when others cannot. The default is for engines whose queues are all of that kind.
     virtual std::unique_ptr<Queue> CreateSynchronousQueue() { return CreateQueue(1, QueueUse::SHARED); }
     //! Makes every command completed before this call durable. Throws Error IO. A failure is final: the
     //! caller must not retry (the kernel may have dropped the dirty data and report success the second time).

@@ -18,7 +18,7 @@ struct DeviceOptions {
     //! "auto", one of EngineNames or "xnvme:<interface>"; targets in this process have their own.
     std::string engine = "auto";
     bool read_only = false;
-    //! File mode: the file grows, so its capacity is not a limit of the device.
+    //! A direct:// file: it grows, so its capacity is not a limit of the device.
     bool growing_file = false;
     //! Command size limit asked for by the user, bytes; 0 keeps the default.
     uint32_t max_transfer_bytes = 0;

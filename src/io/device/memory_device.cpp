@@ -18,8 +18,8 @@ namespace {
 constexpr uint64_t CHUNK_BYTES = 1 * MIB;
 constexpr uint32_t MAX_QUEUE_DEPTH = 128;
 
-//! The bytes, in chunks which come into being at their first write. No lock anywhere: transfers of different
-//! ranges never meet, and overlapping ones are as undefined as on a device.
+//! The contents, in chunks that are allocated by their first write. Without locks: transfers of different
+//! ranges are independent, and overlapping ones are as undefined as on a device.
 class MemoryStore {
   public:
     explicit MemoryStore(const MemoryTargetOptions &options)
@@ -97,7 +97,7 @@ class MemoryStore {
         return true;
     }
 
-    //! Of two threads that touch a chunk first, one wins and the other's memory is given back.
+    //! When two threads allocate a chunk at once, one wins and the other's memory is freed.
     static char *Allocate(std::atomic<char *> &slot) {
         void *memory = mmap(nullptr, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) {

@@ -30,7 +30,7 @@ constexpr uint64_t MAX_RANGE_LBAS = UINT32_MAX;
 
 constexpr int ABORTED_BY_HOST = 0x371; // NVMe status "Command Aborted By Host"
 
-//! The kernel calls a command interrupted that it has cancelled after a timeout or a reset. Nothing else
+//! The kernel reports a command that it cancelled after a timeout or a reset as interrupted. Nothing else
 //! interrupts these commands.
 int MapCancelled(int status) {
     return status == -EINTR ? ABORTED_BY_HOST : status;
@@ -118,7 +118,7 @@ NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : nam
     FindPlacements(*info.nvme);
 }
 
-//! The first reclaim group serves: others hold the same handles once more.
+//! Only the first reclaim group is used: the others have the same handles again.
 void NvmeDevice::FindPlacements(const NvmeInfo &nvme) {
     if (!nvme.fdp) {
         caps_.placement_obstacle = "flexible data placement is not enabled on this namespace";

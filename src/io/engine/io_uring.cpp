@@ -32,7 +32,7 @@ class IoUringFileQueue final : public IoUringQueue {
     void Complete(Command &command, const io_uring_cqe &entry) override { command.result = entry.res; }
     bool RunAlone(Command &command) override {
         if (command.fua && kind_ != TargetKind::REGULAR_FILE) {
-            return false; // only a ring's write spares a block device the flush
+            return false; // only a write through a ring avoids the flush of a block device
         }
         command.result = TransferNow(fd_, command);
         return true;

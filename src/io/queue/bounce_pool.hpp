@@ -1,6 +1,6 @@
-//! Aligned buffers through which data goes whose own address the device
-//! cannot take. One pool per queue, filled as needed and reused; all pools
-//! of a target share their memory, so that hundreds of threads stay bounded.
+//! Aligned buffers for data whose own address the device cannot transfer to or from. One pool per queue,
+//! filled as needed and reused; all pools of a target share a limit, so that hundreds of threads use bounded
+//! memory.
 #pragma once
 
 #include "common/memory/huge_memory.hpp"
@@ -14,8 +14,8 @@ namespace rawduck {
 //! The chunks of all pools of one target, all of one size. Thread-safe.
 class BounceMemory {
   public:
-    //! What the pools may take together. The first chunk of a pool comes on top: without it its thread could
-    //! make no progress.
+    //! `bytes`: the limit for all pools together. The first chunk of each pool is not counted: without it,
+    //! its thread could make no progress.
     explicit BounceMemory(uint64_t bytes) : bytes_(bytes) {}
 
     //! A chunk of that many bytes, a multiple of 4096 and the same in every call, at a multiple of it if that

@@ -7,7 +7,7 @@
 
 namespace rawduck {
 
-//! One of them, counted as long as this lives.
+//! The right to one scarce queue, counted while this object exists.
 class QueueReservation {
   public:
     //! Of one target, owned by a thread each.

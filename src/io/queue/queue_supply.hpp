@@ -1,9 +1,9 @@
-//! Makes the queues of one target, no more of them than are good for it and for the process.
+//! Makes the queues of one target, within limits for the target and for the process.
 //!
-//! A ring takes a descriptor, a context of xNVMe something as scarce. DuckDB has five threads and more for
-//! each processor, and a queue for each thread and target would take them away from whoever opens a file.
-//! Threads that get none share some, behind locks; and where not even those can be made, they run their
-//! commands themselves, one at a time.
+//! A ring uses a descriptor, an xNVMe queue something as scarce. DuckDB has five or more threads per
+//! processor: a queue for each thread and target would leave no descriptors for files. Threads that get no
+//! queue of their own share some behind locks. Where not even those can be made, commands run one at a time
+//! on the calling thread.
 #pragma once
 
 #include "io/queue/request_queue.hpp"
@@ -18,7 +18,7 @@ namespace rawduck {
 //! Thread-safe. Outlives its queues.
 class QueueSupply {
   public:
-    //! What could not be had is asked for again so many requests later: what was in the way may be gone.
+    //! After a refusal, this many requests pass before a queue is tried for again.
     static constexpr int32_t PAUSE_REQUESTS = 1024;
 
     QueueSupply(Device &device, uint32_t depth) : device_(device), depth_(depth) {}
@@ -28,8 +28,8 @@ class QueueSupply {
     //! See Device::CreateSynchronousQueue.
     std::unique_ptr<RequestQueue> MakeSynchronous();
 
-    //! Why some thread has had to do without a queue of its own since the device was opened, a clause; empty
-    //! when none had.
+    //! Why a thread got no queue of its own since the device was opened, as a clause; empty if none was
+    //! refused.
     std::string Shortage() const;
     //! Memory that the bounce pools of all queues hold.
     uint64_t BounceBytes() const { return bounce_memory_.Held(); }

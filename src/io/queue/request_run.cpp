@@ -219,8 +219,7 @@ void RequestRun::Reap(bool wait) noexcept {
     in_flight_ -= count;
 }
 
-//! Takes one completion to its consequence. True when data
-//! was copied, which takes about as long as a command.
+//! Handles one completion. True when data was copied, which takes about as long as a command.
 bool RequestRun::Finish(CommandSlot &slot) {
     Command &command = slot.command;
     const int64_t result = command.result;

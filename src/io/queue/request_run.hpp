@@ -1,4 +1,4 @@
-//! One request on one queue: from segments to commands, and every command to its end.
+//! Executes one request on one queue: splits segments into commands and completes, retries or fails each.
 #pragma once
 
 #include "io/queue/request_queue.hpp"

@@ -1,11 +1,11 @@
-//! The queues of one target, each owned by the thread that first asked for it: no lock on the path, and a
-//! ring that insists on one submitter gets its way.
+//! The queues of one target, each owned by the thread that first asked for it: no lock on the I/O path, and
+//! rings can be set up for a single submitter.
 //!
 //! A queue dies with its thread or with this object, whichever goes first. Both happen under the mutex, and
 //! both while nothing is in flight, because every request drains its commands before it returns.
 //!
-//! A thread that cannot have one, or is ending, so that its own
-//! is gone, shares some with others of that kind (SharedSlots).
+//! A thread that gets no queue, or is ending and has lost its own, shares queues with other such threads
+//! (SharedSlots).
 #pragma once
 
 #include "io/queue/shared_queues.hpp"

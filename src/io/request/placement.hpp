@@ -1,6 +1,6 @@
-//! Where written data is placed (NVMe Flexible Data Placement): classes of data that die together, and which
-//! of the device's placement identifiers each of them gets. The volume names the class of a write; everything
-//! above an engine speaks of classes, everything below of identifiers.
+//! Where written data is placed (NVMe Flexible Data Placement): classes of data with similar lifetimes, and
+//! which of the device's placement identifiers each of them gets. The volume names the class of a write;
+//! everything above an engine speaks of classes, everything below of identifiers.
 #pragma once
 
 #include "common/units.hpp"
@@ -49,10 +49,10 @@ struct PlacementRequest {
 //! "auto", "off", or pairs such as "database=0,wal=1": Throws Error INVALID that says what is wrong.
 PlacementRequest ParsePlacement(const std::string &text);
 
-//! The map for a device with these placement identifiers. AUTO shares them so that what dies first is apart
-//! first: one identifier for all, two set temporary data apart, three also logs (WAL and metadata), four or
-//! more give each class its own. Throws Error INVALID when the request names an identifier that is not there,
-//! UNSUPPORTED when there are none at all because of `obstacle`.
+//! The map for a device with these placement identifiers. AUTO separates the data that lives shortest first:
+//! two identifiers separate temporary data, three also logs (WAL and metadata), four or more give each class
+//! its own. Throws Error INVALID when the request names an identifier that is not there, UNSUPPORTED when
+//! there are none at all because of `obstacle`.
 PlacementMap MapPlacement(const PlacementRequest &request, const std::vector<PlacementId> &identifiers,
                           const std::string &obstacle, const std::string &target_name);
 

@@ -1,5 +1,5 @@
-//! Finds out who holds a lock or a device, for messages, and to tell a process that lives from the requests
-//! that a process which was killed has left behind.
+//! Finds the holder of a lock or a device: for messages, and to distinguish a live process from requests that
+//! a killed process has left in flight.
 #pragma once
 
 #include <cstdint>

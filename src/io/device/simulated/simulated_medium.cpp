@@ -99,7 +99,7 @@ void SimulatedMedium::CheckPower() {
     }
 }
 
-//! Is it now that this fault happens?
+//! Whether this fault is armed and due; then it is disarmed.
 bool SimulatedMedium::TakeFault(SimulatedFault fault) {
     auto armed = armed_.find(fault);
     if (armed == armed_.end() || events_.size() < armed->second) {

@@ -39,7 +39,7 @@ std::string &SparseImage::OwnChunk(uint64_t index) {
     } else if (chunk.use_count() > 1) {
         chunk = std::make_shared<std::string>(*chunk);
     } else {
-        // Another thread's copy, which shared it until now, has read it before letting go.
+        // Another thread's copy, which shared it until now, has finished reading it before it released it.
         std::atomic_thread_fence(std::memory_order_acquire);
     }
     return *chunk;
