@@ -67,8 +67,8 @@ void ReportLog(const VolumeImage &image, std::vector<CheckFinding> &findings) {
                         image.torn_tail ? DROP_TAIL_TEXT : ""});
 }
 
-//! Of a database file's first page, which starts with DuckDB's main header: "DUCK" behind the page's
-//! checksum. Empty when all is well.
+//! What is wrong with a database file's first page, which holds DuckDB's main header: "DUCK" behind the
+//! page's checksum. Empty when nothing is.
 std::string HeaderProblem(BlockIo &io, const CatalogEntry &entry) {
     char page[ALLOCATION_UNIT_BYTES];
     UnreadableLbas unreadable;
@@ -110,8 +110,8 @@ void ReportSpace(const VolumeImage &image, std::vector<CheckFinding> &findings) 
                         ""});
 }
 
-// As a mount that writes would: everything that is written is a new epoch, with the state as it is and an
-// empty log. Superblocks change in no other way, so that what a damaged one may have begun stays invalid.
+// Writes what a writing mount would: a new epoch with the current state and an empty log. Superblocks change
+// in no other way, so an epoch that a damaged superblock may have begun stays invalid.
 void BeginEpoch(BlockIo &io, const VolumeImage &image) {
     MetadataLog log(io, image, [](const std::vector<Extent> &) {});
     log.Commit(log.Queue({Item(ItemType::DATA_CHECKSUM, 0)}));
@@ -177,7 +177,7 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
     const Target target = ResolveTarget(target_name);
     const TargetReservation reservation(target, "checked", TargetReservation::WhenMounted::SHARE);
     const VolumePin &mounted = reservation.Mounted();
-    if (!mounted || IsInProcess(target.kind)) { // which has no lock that would be in the way
+    if (!mounted || IsInProcess(target.kind)) { // which have no lock that could conflict
         return Examine(target);
     }
     std::vector<CheckFinding> findings;

@@ -1,4 +1,4 @@
-//! Verification of everything on a volume without mounting it, and repair of what leaves no doubt.
+//! Checks everything on a volume without mounting it, and repairs what can be repaired without guessing.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,10 @@ struct CheckFinding {
 std::vector<CheckFinding> CheckVolume(const std::string &target_name);
 
 //! Does what the findings say under `repair`, and nothing that needs a guess about user data: it begins a new
-//! epoch, as a mount that writes does, which writes a damaged or outdated superblock anew from the one that
-//! counts and leaves behind an unfinished record at the end of the log, which was never acknowledged. A
-//! volume with anything else damaged stays as it is. There is no space to give back: what no file covers is
-//! free. Takes the exclusive lock; returns what was done. Throws Error as CheckVolume, and PERMISSION,
-//! READ_ONLY, CORRUPT, UNSUPPORTED.
+//! epoch, as a writing mount does. That rewrites a damaged or outdated superblock from the valid one and
+//! drops an unfinished record at the end of the log, which was never acknowledged. A volume with any other
+//! damage stays unchanged. There is no space to free: what no file covers is free. Takes the exclusive lock;
+//! returns what was done. Throws Error as CheckVolume, and PERMISSION, READ_ONLY, CORRUPT, UNSUPPORTED.
 std::vector<std::string> RepairVolume(const std::string &target_name);
 
 } // namespace rawduck

@@ -27,7 +27,7 @@ namespace rawduck {
 
 namespace {
 
-//! Written at once where zeros are written.
+//! Length of one write of zeros.
 constexpr uint64_t ZEROS_BYTES = 4 * MIB;
 
 //! A regular file that is made, or made longer, for a volume. Undone unless Keep is called.
@@ -80,7 +80,7 @@ class PreparedFile {
         if (created_ && !kept_) {
             unlink(path_.c_str());
         } else if (grown_fd_ >= 0 && !kept_) {
-            // Should that fail, what the file held is there all the same.
+            // If that fails, the contents of the file are still there.
             [[maybe_unused]] const int result = ftruncate(grown_fd_, old_size_);
         }
         kept_ = true;
@@ -139,7 +139,7 @@ bool ReadAllocationUnit(BlockIo &io, uint64_t unit, Superblock *content) {
     return true;
 }
 
-//! A new memory target in the place of what is there.
+//! Replaces a memory target by a new one.
 void RecreateMemoryTarget(const Target &target, const FormatOptions &options) {
     if (MemoryTargetExists(target.path) && !options.force) {
         throw Error(ErrorCode::EXISTS, target.name +
@@ -172,7 +172,7 @@ void CheckFormatOptions(const std::string &target_name, const FormatOptions &opt
     }
 }
 
-//! Whether the target is a regular file that has to be made.
+//! Whether the target is a regular file that has to be created.
 bool MustBeCreated(const std::string &target_name, const FormatOptions &options) {
     struct stat status;
     const bool may_be_made = target_name.rfind("/dev/", 0) != 0 && !target_name.empty() &&
@@ -203,7 +203,7 @@ uint32_t ChooseLbaSize(const Target &target, const FormatOptions &options, uint3
     return lba_size;
 }
 
-//! What lies behind a volume that is smaller than its file was.
+//! Cuts off what lies behind a volume that is smaller than its file.
 void ShortenFile(const Target &target, int fd, uint64_t size_bytes) {
     struct stat status;
     if (fstat(fd, &status) == 0 &&
@@ -223,9 +223,8 @@ void RequireWritable(const Target &target, bool read_only) {
     }
 }
 
-// In a file whose blocks are only reserved, the file system has to note
-// durably which of them have been written: one more write of its journal
-// for each commit. The blocks of the metadata areas have been, after this.
+// In a file with preallocated blocks, the file system has to record durably which of them have been written:
+// one more journal write for each commit. So the blocks of the metadata areas are written in advance.
 void WriteMetadataAreas(BlockIo &io, const Superblock &layout) {
     AlignedBuffer zeros;
     zeros.AppendZeros(ZEROS_BYTES);
@@ -252,9 +251,9 @@ std::set<uint64_t> PlacesOfSuperblocks(BlockIo &io, const Superblock &fresh) {
     return places;
 }
 
-//! From here on the old volume depends on its superblock 0, and on nothing else: what else it holds is left
-//! alone, because it goes on to exist if this is interrupted. Nothing of it can be chosen once that is gone,
-//! whatever length the target has then.
+//! Afterwards the old volume depends on its superblock 0 alone. Its other contents are left unchanged,
+//! because it still exists if formatting is interrupted. Once superblock 0 is overwritten, no mount can
+//! choose the old volume, whatever length the target has.
 void WipeSuperblocks(BlockIo &io, const Superblock &fresh) {
     const char zeros[ALLOCATION_UNIT_BYTES] = {};
     const uint64_t end = io.Caps().capacity_bytes / ALLOCATION_UNIT_BYTES - 1; // holds no file of any volume

@@ -18,15 +18,15 @@ namespace rawduck {
 
 namespace {
 
-//! One volume on its way through this process:
+//! The states of a volume in this process:
 //!
 //!   (absent) --PinVolume--> MOUNTING --mounted--> MOUNTED --last pin dropped, idle--> UNMOUNTING -->
 //!   (absent)
 //!                              `--failed--> (absent)
 //!   (absent) --TargetReservation--> RESERVED --its end--> (absent)
 //!
-//! All of that is done without the registry's mutex, because a device that hangs may take long; whoever wants
-//! the same target waits, whoever wants another one does not.
+//! Mounting and unmounting run without the registry's mutex, because a device that hangs takes long: others
+//! wait for it only if they want the same target.
 struct Mount {
     enum class State { MOUNTING, MOUNTED, UNMOUNTING, RESERVED } state = State::MOUNTING;
     std::shared_ptr<Volume> volume; //!< while MOUNTED
@@ -39,16 +39,16 @@ struct Registry {
     std::condition_variable changed;      //!< a mount went to another state
     std::map<std::string, Mount> volumes; //!< by identity
     std::map<const Volume *, std::string> identities;
-    //! Of the node by which each was mounted, which may be a character device: a name leads to it when that
-    //! has this number, and needs no further look.
+    //! By the node through which it was mounted, which may be a character device: a name that leads to this
+    //! node needs no further lookup.
     std::map<std::string, std::string> identities_by_node;
     std::mutex stats_mutex;
     std::map<std::string, TargetStats> stats; //!< by identity
 };
 
-//! Never destroyed: handles of a database that outlives main's end still find it. After a fork the child
-//! starts with an empty one, because the parent's volumes, their locks and even the mutex belong to the
-//! parent; what the child inherited of them is left alone.
+//! Never destroyed: databases may be closed after main has ended. A forked child starts with an empty one:
+//! the parent's volumes, their locks and even the mutex belong to the parent, and the child does not touch
+//! its copies.
 Registry &GetRegistry() {
     static std::atomic<Registry *> current{new Registry()};
     Registry *registry = current.load(std::memory_order_acquire);
@@ -99,7 +99,7 @@ void DropPin(std::shared_ptr<Volume> volume) {
         ForgetNodes(registry, identity);
         registry.identities.erase(known);
     }
-    // The last reference goes, and the lock on the target with it, before anybody may mount it again.
+    // The last reference, and with it the lock on the target, is released before anybody can mount it again.
     volume.reset();
     unmounted.reset();
     std::lock_guard<std::mutex> guard(registry.mutex);
@@ -117,8 +117,8 @@ VolumePin PinMounted(Registry &registry, const std::string &identity) {
     return VolumePin(found->second.volume);
 }
 
-//! Makes an entry for a target that has none. An empty pin;
-//! or that of the mounted volume, and then there is none.
+//! Adds an entry for a target that has none and returns an empty pin. Returns a pin on the volume, and adds
+//! nothing, if it is mounted.
 VolumePin PinOrInsert(Registry &registry, const std::string &identity, Mount::State state) {
     std::unique_lock<std::mutex> lock(registry.mutex);
     for (;;) {
@@ -229,7 +229,7 @@ TargetReservation::TargetReservation(const Target &target, const char *done, Whe
         if (!mounted->Idle()) {
             ThrowInUse(target, done);
         }
-        // A function that is about to end, or this pin, is the last that keeps it mounted.
+        // Only this pin, or a function that is about to end, keeps it mounted.
         mounted = VolumePin();
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

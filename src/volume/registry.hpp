@@ -32,14 +32,14 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
 //! Opens a file of the volume, which stays mounted until the handle is destroyed. Throws as Volume::Open.
 std::unique_ptr<OpenFile> OpenPinned(VolumePin volume, const std::string &name, const OpenMode &mode);
 
-//! For what works on a target past its mount: keeps it from being mounted
-//! in this process while it lives. Whoever wants to mount it waits; so does
-//! this for a mount that is about to end, and for another reservation.
+//! For operations on a target that is not mounted: keeps it from being mounted in this process while this
+//! object exists. A mount waits for its end; the constructor waits for a mount that is about to end, and for
+//! another reservation.
 class TargetReservation {
   public:
     enum class WhenMounted { REFUSE, SHARE };
-    //! REFUSE throws ThrowInUse's Error when something on it is open. SHARE keeps it mounted when it is:
-    //! then nothing is reserved.
+    //! REFUSE throws as ThrowInUse when something on it is open. SHARE pins the volume if it is mounted, and
+    //! then reserves nothing.
     TargetReservation(const Target &target, const char *done, WhenMounted when_mounted = WhenMounted::REFUSE);
     ~TargetReservation();
     TargetReservation(const TargetReservation &) = delete;
@@ -61,7 +61,7 @@ struct TargetStats {
     std::string target;
     std::shared_ptr<IoStats> stats;
 };
-//! Statistics of every target used by this process, mounted or not, volumes and file mode alike.
+//! Statistics of every target used by this process, mounted or not, of volumes and of direct:// files.
 std::vector<TargetStats> AllStats();
 //! The statistics kept for one target, created on first use. `identity` as in Target.
 std::shared_ptr<IoStats> StatsFor(const std::string &identity, const std::string &target_name);

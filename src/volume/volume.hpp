@@ -4,12 +4,12 @@
 //!  - What a file's durable size covers is on the device before the record that publishes the size is.
 //!  - Namespace operations are records of one log, in issue order; Remove, Move, Truncate and directory
 //!    operations are durable when they return, a new file is durable with its first Sync or its closing.
-//!  - Space freed by an operation is handed out again only once the record of that operation is durable.
+//!  - Space freed by an operation is allocated again only once the record of that operation is durable.
 //!  - A log is appended to only by the mount that started it: the first write after a mount starts a new one.
-//!  - Bytes that are durable are never overwritten: they are replaced by writing elsewhere and switching
-//!    over, and the partial last LBA of a file travels inside the record.
-//!  - After a failed write of the log or a failed flush the
-//!    volume is poisoned: reads go on, nothing else does.
+//!  - Durable bytes are never overwritten: new contents are written out of place and a record switches to
+//!    them. The partial last LBA of a file is part of the record.
+//!  - After a failed write of the log or a failed flush the volume is poisoned: it can be read, and nothing
+//!    else.
 #pragma once
 
 #include "io/block_io.hpp"
@@ -44,11 +44,11 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! forced; LOCKED when something on it is open, in this process too; NO_SPACE when the target is smaller
     //! than 16 MiB.
     static void Format(const std::string &target_name, const FormatOptions &options);
-    //! The same on a memory target that is not there, by whoever is about to mount it.
+    //! Creates and formats a memory target that does not exist, before it is mounted.
     static void FormatNewMemory(const Target &target, uint64_t size_bytes);
 
     //! Mounts with a shared lock. `stats` outlives the mount. Throws Error: NOT_FOUND, PERMISSION, LOCKED,
-    //! CORRUPT (with what still verifies), UNSUPPORTED (newer format or incompatible features).
+    //! CORRUPT (with what is still valid), UNSUPPORTED (newer format or incompatible features).
     static std::shared_ptr<Volume> Mount(const Target &target, const MountOptions &options,
                                          std::shared_ptr<IoStats> stats);
     //! The same on a device that is open already, such as a simulated one.
@@ -79,11 +79,11 @@ class Volume : public std::enable_shared_from_this<Volume> {
     void List(const std::string &directory,
               const std::function<void(const std::string &, bool)> &visit) const;
 
-    //! Tells the device of all free space, whoever freed it and when: also what was in use when a process
+    //! Deallocates all free space on the device, whenever it was freed: also what was in use when a process
     //! crashed. Returns bytes. Throws Error: LOCKED, READ_ONLY, UNSUPPORTED, IO.
     uint64_t Trim();
-    //! Runs `work`, which takes a shared lock on the target of its own. Whoever wants to write waits for its
-    //! end. Throws ThrowInUse's Error when somebody writes already.
+    //! Runs `work`, which takes a shared lock of its own on the target, while writers wait. Throws as
+    //! ThrowInUse when there is a writer already.
     void RunWithoutWriters(const char *done, const std::function<void()> &work) const;
     VolumeInfo Info() const;
     const PlacementMap &Placement() const;

@@ -27,7 +27,7 @@ std::vector<Extent> Pieces(std::vector<Extent> extents) {
               [](const Extent &a, const Extent &b) { return a.start < b.start; });
     std::vector<Extent> joined;
     for (const Extent &extent : extents) {
-        // What was freed, given out and freed again is here twice.
+        // What was freed, allocated and freed again is here twice.
         const uint64_t end = joined.empty() ? 0 : joined.back().start + joined.back().units;
         if (!joined.empty() && extent.start <= end) {
             joined.back().units = std::max(end, extent.start + extent.units) - joined.back().start;

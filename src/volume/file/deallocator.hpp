@@ -1,10 +1,9 @@
-//! Tells the device which of the volume's space holds nothing any more, so that it need not keep it: in
-//! batches, on a thread of its own, off the path of commits.
+//! Deallocates freed space on the device: in batches, on a thread of its own, off the path of commits.
 //!
 //! Invariants:
 //!  - A range comes here only once the record that freed it is durable.
-//!  - A range is claimed while the device is told of it: nobody is given it meanwhile, and what has been
-//!    given to a file again before is left alone.
+//!  - A range is claimed while it is deallocated: it cannot be allocated meanwhile, and what has been
+//!    allocated again before is left out.
 //!  - When Drain returns nothing is under way, so that the volume's lock can be given up.
 //! A device that fails a deallocation keeps what it has, so nothing is lost; it is not asked again, State
 //! says so, and the errors are counted (nvme_stats).
@@ -35,15 +34,15 @@ class Deallocator {
     //! Ends the thread. What is still pending is forgotten, and nothing may be added any more.
     void Stop();
 
-    //! Queues what has been given back to the free space. Never blocks on the device, and never throws: a
-    //! system without memory or threads for it keeps the device from being told, and nothing else.
+    //! Queues freed space. Never blocks on the device and never throws: without memory or threads for it, the
+    //! space is not deallocated.
     void Add(const std::vector<Extent> &freed);
-    //! Tells the device of everything queued before.
+    //! Deallocates everything queued before.
     void Drain();
     //! Nothing is queued, and the device is not being told of anything.
     bool Idle() const;
-    //! Tells the device of all of the space that is free, of which pieces too small for it are left out.
-    //! Returns bytes. Throws Error UNSUPPORTED where nothing is deallocated, or IO where that failed.
+    //! Deallocates all free space, except pieces that are too small for the device. Returns bytes. Throws
+    //! Error UNSUPPORTED where nothing is deallocated, or IO where that failed.
     uint64_t Trim(uint64_t total_units);
     //! Tells the device at once of ranges that belong to the caller. False when it was not told, or failed.
     bool Deallocate(const std::vector<DeviceRange> &ranges);

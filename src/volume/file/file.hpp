@@ -29,7 +29,7 @@
 
 namespace rawduck {
 
-//! DuckDB's three headers: the record that switches to a new one vouches for it, which saves a flush.
+//! DuckDB's three headers: the record that switches to a new one has its checksum, which saves a flush.
 constexpr uint64_t HEAD_BYTES = 3 * ALLOCATION_UNIT_BYTES;
 
 //! What a file needs of its volume.
@@ -192,8 +192,8 @@ class File {
     //! is none. Set under publish_mutex_ and the gate.
     std::atomic<uint64_t> commit_first_{0};
     std::map<uint64_t, Moved> moved_; //!< by file unit
-    //! What the log still refers to and the file does not: where moved units lay, and what was cut off. Free
-    //! with the next publish.
+    //! Space that the log still refers to and the file does not: the old places of moved units, and what was
+    //! cut off. Freed with the next publish.
     std::vector<Extent> replaced_;
     //! There is data on the target that no flush and no DATA_CHECKSUM covers. Set before anything else refers
     //! to that data.

@@ -11,7 +11,7 @@
 namespace rawduck {
 
 namespace {
-//! Appended data up to this length is vouched for by a checksum in the record; more is flushed first.
+//! Appended data up to this length is covered by a checksum in the record; more is flushed first.
 constexpr uint64_t CHECKSUMMED_BYTES_MAX = 256 * KIB;
 } // namespace
 
@@ -171,10 +171,10 @@ void File::RequireTail() const {
     RAWDUCK_INVARIANT(Size() <= map_.Units() * ALLOCATION_UNIT_BYTES, "extents cover the size");
 }
 
-// Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty.
-// What is pending is forgotten, and the file passes for published, only when the
-// log has taken the items: until then a failure leaves everything to the next
-// publish, and nobody queues anything about a file before the item that creates it.
+// Under publish_mutex_ and the gate: exclusive, or shared when the tail is empty. Pending changes are
+// cleared, and the file counts as published, only when the log has taken the items: until then a failure
+// leaves everything to the next publish, and nobody queues anything about a file before the item that creates
+// it.
 uint64_t File::QueuePublish() {
     if (AlignDown(tail_.Size(), context_.lba_size) > CHECKSUMMED_BYTES_MAX) {
         DrainTail(); // too much to vouch for: flushed before the record
@@ -328,8 +328,8 @@ AlignedBuffer File::TailOf(uint64_t size) const {
     return rest;
 }
 
-// Of a file that the log knows nothing of, or not for long. Without memory for the last step, the next mount
-// finds the space again.
+// For a file that is not in the log, or is being removed from it. Without memory for the last step, the next
+// mount finds the space again.
 void File::TruncateUnlogged(uint64_t size, AlignedBuffer rest) {
     std::vector<Extent> freed = TakeUnitsFrom(AlignUp(size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES);
     {

@@ -53,9 +53,9 @@ void File::WriteOnce(const char *data, uint64_t length, uint64_t offset) {
     }
 }
 
-// What a mount would read of a removed file is replaced elsewhere until
-// the record that removes it is durable, and no publish gives that back.
-// From then on no mount reads anything of it: it is overwritten in place.
+// Durable contents of a removed file are replaced out of place until the record that removes it is durable,
+// and no publish frees the replaced space. From then on no mount reads the file, and it is overwritten in
+// place.
 void File::FinishRemoval() {
     if (!Removed() || durable_size_ == 0) {
         return;
@@ -73,8 +73,8 @@ void File::FinishRemoval() {
     durable_size_ = 0;
 }
 
-// A full volume has room to replace a few blocks; a publish gives back where they lay before. And files
-// reserve more than they have.
+// On a full volume only a few blocks can be replaced, and a publish frees the space of the old ones. Files
+// also reserve more than they use.
 void File::MakeSpace() {
     bool replaced = false;
     {

@@ -1,10 +1,10 @@
 //! The metadata language: items say what changed, a record carries the items of one commit, a snapshot is a
 //! run of items that builds the whole state. One encoder and one decoder serve all three.
 //!
-//! Invariants of the log: records lie back to back, each starting at a multiple of
-//! the LBA size; sequence numbers are consecutive; a record is written only after its
-//! predecessor is durable. So the first record that does not check out is the torn
-//! tail, unless a whole record of the same epoch lies behind it: then it is damage.
+//! Invariants of the log: records lie back to back, each starting at a multiple of the LBA size; sequence
+//! numbers are consecutive; a record is written only after its predecessor is durable. So the first record
+//! that is not valid is the torn tail, unless a valid record of the same epoch lies behind it: then it is
+//! damaged.
 #pragma once
 
 #include "common/units.hpp"

@@ -50,8 +50,8 @@ void LoadSnapshot(BlockIo &io, const std::string &target_name, VolumeImage &imag
     }
 }
 
-//! The data that a record vouches for. TORN counts more than UNREADABLE: then the record was never durable,
-//! whatever else became of its data.
+//! The data whose checksums a record has. TORN takes precedence over UNREADABLE: then the record was never
+//! durable, whatever happened to its other data.
 enum class DataState { WHOLE, TORN, UNREADABLE };
 
 //! `unreadable` says what cannot be read.

@@ -83,7 +83,7 @@ void MetadataLog::Commit(uint64_t ticket) {
         RAWDUCK_INVARIANT(next_ticket_ == durable_ticket_ + 2, "records become durable one after the other");
         unfinished_ = outcome == Outcome::OUT_OF_MEMORY;
         if (unfinished_) {
-            // Whoever comes next, perhaps one of those who wait, tries again for all of the group.
+            // The next to commit, perhaps one of the waiters, tries again for all of the group.
             written_[0].notify_all();
             written_[1].notify_all();
             throw std::bad_alloc();
@@ -94,7 +94,7 @@ void MetadataLog::Commit(uint64_t ticket) {
             poisoned_.swap(failure);
         }
         written_[(next_ticket_ - 1) % 2].notify_all();
-        // One of the next group writes for all of it. Nobody will when the log is poisoned.
+        // One waiter of the next group writes for all of it; nobody does when the log is poisoned.
         if (poisoned_.empty()) {
             written_[next_ticket_ % 2].notify_one();
         } else {
@@ -103,7 +103,7 @@ void MetadataLog::Commit(uint64_t ticket) {
     }
 }
 
-// For want of memory nothing fails for good: whatever was done can be done once more.
+// Running out of memory is not final: everything that was done can be repeated.
 MetadataLog::Outcome MetadataLog::TryWriteCurrent(std::string &failure) {
     try {
         Write(current_);
@@ -138,8 +138,8 @@ void MetadataLog::Write(Group &group) {
     if (fits) {
         WriteRecord(payload, group);
     } else {
-        // Of an epoch that has begun the snapshot is durable, and with it these: what a mount may rely on is
-        // not written again.
+        // Once an epoch has begun, its snapshot is durable and covers these writes: what a mount may rely on
+        // is not written again.
         if (!group.writes.empty() && !epoch_under_way_) {
             io_.Execute({Opcode::WRITE, false, group.writes});
         }
@@ -161,12 +161,12 @@ void MetadataLog::WriteRecord(const std::string &payload, const Group &group) {
     for (const Item &item : group.items) {
         checksums.insert(checksums.end(), item.checksums.begin(), item.checksums.end());
     }
-    // Data that nobody vouches for has to be durable before the record that publishes it.
+    // Data without a checksum in the record has to be durable before the record that publishes it.
     if (group.cached == Cached::NOT_CHECKSUMMED) {
         io_.Flush();
     }
     WriteDurably(std::move(writes), group.cached == Cached::CHECKSUMMED);
-    // Nothing behind this throws: a record that is durable is not written again.
+    // Nothing after this throws: a durable record is not written again.
     position_ += record.size();
     RAWDUCK_INVARIANT(IsAligned(position_, superblock_.lba_size) &&
                           LogStart(superblock_) + position_ <= LogEnd(superblock_),
@@ -225,9 +225,9 @@ Superblock MetadataLog::WriteSnapshot() {
     }
     Superblock next = superblock_;
     if (!started_) {
-        // What the mount relies on may still be in the device's cache, when the process before was killed.
+        // What the mount has read may still be in the device's cache, if the process before was killed.
         io_.Flush();
-        // A copy that is lost now may have begun the next epoch: the records of that must stay invalid.
+        // A superblock copy that was lost may have begun the next epoch, whose records must stay invalid.
         next.epoch += superblocks_agree_ ? 0 : 1;
         next.generation += superblocks_agree_ ? 0 : 1;
     }
@@ -317,7 +317,7 @@ void MetadataLog::Poison(const std::string &reason) {
     if (poisoned_.empty()) {
         poisoned_ = reason;
     }
-    // Nobody writes for the pending group any more.
+    // Nobody will write the pending group.
     written_[next_ticket_ % 2].notify_all();
 }
 

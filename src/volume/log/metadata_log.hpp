@@ -3,12 +3,12 @@
 //!
 //! Invariants:
 //!  - One record is in flight at a time, and it is durable before the next one is written.
-//!  - Data that a record publishes is durable before the record is written, or covered by a DATA_CHECKSUM item
-//!    and in flight together with it.
+//!  - Data that a record publishes is durable before the record is written, or covered by a DATA_CHECKSUM
+//!    item and in flight together with it.
 //!  - The first record of a mount starts a new epoch: a snapshot in the other metadata area.
 //!  - Freed space is handed back only when the record that frees it is durable.
-//!  - A failed write or flush poisons the log for good. Want
-//!    of memory does not: what was queued stays queued.
+//!  - A failed write or flush poisons the log for good. Running out of memory does not: what was queued stays
+//!    queued.
 #pragma once
 
 #include "io/block_io.hpp"
@@ -30,8 +30,8 @@ class MetadataLog {
   public:
     using FreeFunction = std::function<void(const std::vector<Extent> &)>;
 
-    //! Goes on from what a mount has found. `free_extents` is called, without locks held, with what became
-    //! free, and does not throw.
+    //! Continues from the state that a mount has read. `free_extents` is called, without locks held, with
+    //! what became free, and does not throw.
     MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction free_extents);
 
     //! What the items publish that was written before and may still lie in the device's cache.
@@ -42,10 +42,10 @@ class MetadataLog {
     };
 
     //! Adds items to the pending record and returns the ticket to commit. `freed` becomes free with the
-    //! record. `writes`: data that DATA_CHECKSUM items cover and that is not written yet; it is written together
-    //! with the record, from the caller's memory, which must not change until Commit has returned or thrown.
-    //! Room for what the items add to a snapshot has been reserved before (MetadataRoom). When it throws
-    //! (POISONED, or memory is out), nothing was queued.
+    //! record. `writes`: data that DATA_CHECKSUM items cover and that is not written yet; it is written
+    //! together with the record, from the caller's memory, which must not change until Commit has returned or
+    //! thrown. Room for what the items add to a snapshot has been reserved before (MetadataRoom). When it
+    //! throws (POISONED, or memory is out), nothing was queued.
     uint64_t Queue(std::vector<Item> items, std::vector<Extent> freed = {}, Cached cached = Cached::NOTHING,
                    std::vector<Segment> writes = {});
 

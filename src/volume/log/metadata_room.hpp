@@ -1,5 +1,6 @@
-//! Room in a metadata area. A Sync that cannot say what it wrote would lose it, so what a file may have to
-//! say is set aside before: when it is made, and before each write that lets its entry in a snapshot grow.
+//! Reserves space in a metadata area. A Sync that cannot publish what was written would lose it, so the space
+//! for a file's entry in a snapshot is reserved in advance: when the file is created, and before each write
+//! that may enlarge the entry.
 //!
 //! Invariants:
 //!  - What all files hold is at least as long as any snapshot of what they have told the log.

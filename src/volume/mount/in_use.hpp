@@ -1,4 +1,4 @@
-//! What is said of a target that is in use in this process.
+//! The error for a target that is in use in this process.
 #pragma once
 
 #include "target/target.hpp"

@@ -92,9 +92,9 @@ void VolumeState::BeginWrite() {
     writers++;
 }
 
-// The lock of a reader keeps out whoever uses the same node of a block device,
-// or sees the same /sys. In another container somebody may have written all
-// the same, and what this mount would write from memory would destroy that.
+// A reader's lock excludes writers that use the same node of a block device or see the same /sys. A writer in
+// another container may have changed the volume nevertheless, and what this mount would write from memory
+// would overwrite that.
 void VolumeState::BecomeWriter() {
     lock->Change(TargetLock::Mode::EXCLUSIVE);
     try {
@@ -130,9 +130,9 @@ void VolumeState::EndWrite() {
             lock->Change(TargetLock::Mode::SHARED);
             return;
         }
-        // Behind the lock another process may give freed space to a file, so the
-        // device is told of it before. That takes its time; others may open,
-        // close and write files meanwhile, since this writer still counts.
+        // Once the lock is shared, another process may allocate freed space, so pending deallocations are
+        // sent before. That takes time; others can open, close and write files meanwhile, because this writer
+        // is still counted.
         access.unlock();
         deallocator.Drain();
         access.lock();
@@ -201,7 +201,8 @@ void VolumeState::RequireUnlocked(const File &file, const char *what) const {
     }
 }
 
-// DuckDB closes its own before it removes them. What COPY has not finished it may remove while that is open.
+// DuckDB closes its databases and logs before it removes them. It may remove an unfinished COPY that is still
+// open.
 void VolumeState::RequireRemovable(const File &file) const {
     if (file.Kind() == FileKind::DATABASE || file.Kind() == FileKind::WAL) {
         RequireUnlocked(file, "remove");

@@ -21,15 +21,16 @@ class VolumeState {
     //! Takes the exclusive lock for a writer; every call is paired with EndWrite. Throws Error LOCKED,
     //! PERMISSION or POISONED.
     void BeginWrite();
-    //! The exclusive lock instead of the shared one; throws LOCKED when what is in memory is outdated.
+    //! Makes the shared lock exclusive. Throws LOCKED when the state in memory is outdated.
     void BecomeWriter();
-    //! With the last writer gone, everything queued is committed and readers of other processes may come in.
+    //! When the last writer ends, commits everything that is queued and makes the lock shared, so that other
+    //! processes can read.
     void EndWrite();
     bool LastWriterLeaves() const;
     bool HasTemporaryFiles() const;
 
     using Names = std::map<std::string, std::shared_ptr<File>>;
-    //! The rest is guarded by names_mutex. Null when there is no such file.
+    //! What follows, up to the data members, requires names_mutex. Null when there is no such file.
     std::shared_ptr<File> Find(const std::string &name) const;
     bool HasChildren(const std::string &directory) const;
     void CheckCreatable(const std::string &name) const;
@@ -39,10 +40,10 @@ class VolumeState {
     //! Whoever has a file locked relies on its being there, as it is: a database that is attached. Throws
     //! LOCKED; `what` was to be done to it, such as "remove".
     void RequireUnlocked(const File &file, const char *what) const;
-    //! For a file that the log was just told is gone: what it covers is free with the next record when nobody
-    //! has it open, otherwise with its last close. Returns the ticket of that record.
+    //! For a file whose removal was just queued: its space is freed with the next record if nobody has it
+    //! open, otherwise when it is closed last. Returns the ticket of that record.
     uint64_t QueueFreed(File &file);
-    //! When space is scarce. Takes names_mutex.
+    //! Called when space is scarce, without names_mutex, which it takes.
     void ReclaimReservations();
     //! Removes a file or a directory entry; returns the ticket
     //! to commit, 0 for one that the log does not know of.

@@ -33,11 +33,11 @@ class Space {
             if (found.units > 0 || claimed_units_ == 0) {
                 return found;
             }
-            given_back_.wait(guard); // what the device is being told of is free all the same
+            given_back_.wait(guard); // what is being deallocated is free, too
         }
     }
-    //! Gives back what holds nothing that the device would know of. None of it is free already: two files
-    //! could be given the same space afterwards. What the system has no memory to note is tried again later.
+    //! Frees space that was never written. None of it may be free already: two files could get the same space
+    //! afterwards. What there is no memory to record is tried again later.
     void Free(const std::vector<Extent> &extents) noexcept {
         std::lock_guard<std::mutex> guard(mutex_);
         RecordPendingFree();
@@ -45,7 +45,7 @@ class Space {
             RecordFree(extent);
         }
     }
-    //! Gives back what was written: the device may forget it.
+    //! Frees space that was written and may be deallocated on the device.
     void Discard(const std::vector<Extent> &extents) noexcept {
         Free(extents);
         if (on_discard_) {
@@ -59,15 +59,15 @@ class Space {
 
     //! Before the first ReclaimReservations; it is called without a lock.
     void OnReclaim(std::function<void()> function) { on_reclaim_ = std::move(function); }
-    //! Lets all files give back what they hold and do not use. Call it without any lock.
+    //! Makes all files free what they have reserved and do not use. Call it without any lock held.
     void ReclaimReservations() {
         if (on_reclaim_) {
             on_reclaim_();
         }
     }
 
-    //! Takes those parts of an extent that are free and have at least `units_min` units out of the free
-    //! space, for a while: whoever finds no other space waits for them.
+    //! Takes those parts of an extent that are free and have at least `units_min` units out of the free space
+    //! until GiveBack. An allocation that finds no other space waits for them.
     std::vector<Extent> ClaimFree(const Extent &extent, uint64_t units_min) {
         std::lock_guard<std::mutex> guard(mutex_);
         std::vector<Extent> claimed;

@@ -14,7 +14,7 @@ namespace rawduck {
 namespace {
 //! DuckDB's default block: what it spills is this long or shorter, apart from single very large values.
 constexpr uint64_t BLOCK_BYTES_MAX = 256 * KIB;
-//! One that was read ahead and not asked for during so many reads for each block like it was a wrong guess.
+//! A prefetched block that was not read during this many reads per prefetched block was a wrong guess.
 constexpr uint64_t UNUSED_READS_PER_BLOCK_MAX = 2;
 
 std::string TextOf(const std::exception_ptr &failure) {
@@ -63,8 +63,8 @@ void SpillBuffer::Write(const Request &request) {
     }
 }
 
-// Room is taken under the mutex and filled outside it; the range becomes visible, to reading ahead too, when
-// its bytes are there.
+// Memory is allocated under the mutex and filled outside it. The block becomes visible, to prefetching too,
+// when its bytes are there.
 bool SpillBuffer::TryBuffer(const Segment &segment) {
     if (!IsEnabled()) {
         return false;
@@ -195,8 +195,8 @@ std::shared_ptr<SpillBuffer::Block> SpillBuffer::FindHolder(Lock &lock, uint64_t
     }
 }
 
-// A block that is read as a whole is not expected to be read again: it is the first to give way, and the last
-// to be written, because its place may be written anew before.
+// A block that was read as a whole is not expected to be read again: it is evicted first and written last,
+// because its place may be overwritten before.
 void SpillBuffer::CountRead(const std::shared_ptr<Block> &holder, const Segment &piece) {
     counters_.reads++;
     if (!holder) {
@@ -211,7 +211,7 @@ void SpillBuffer::CountRead(const std::shared_ptr<Block> &holder, const Segment 
     }
 }
 
-// Without memory for it, nothing is read ahead.
+// Without memory for it, nothing is prefetched.
 void SpillBuffer::Prefetch(uint64_t device_offset) {
     if (!reader_.joinable()) {
         return;
@@ -325,7 +325,7 @@ void SpillBuffer::ShrinkFailed(BlockMap::iterator failed, uint64_t device_offset
     }
 }
 
-// Makes it visible: both in the map and in a list, or in none when there is no memory.
+// Adds it to the map and to a list, or to neither when there is no memory.
 void SpillBuffer::Insert(const std::shared_ptr<Block> &block) {
     Blocks entry;
     entry.push_back(block);
@@ -336,7 +336,7 @@ void SpillBuffer::Insert(const std::shared_ptr<Block> &block) {
     places_[IN_TRANSFER].splice(places_[IN_TRANSFER].end(), entry);
 }
 
-// For want of memory.
+// When memory has run out.
 void SpillBuffer::Abandon(Block &block) {
     memory_.Give(block.data, block.memory_bytes);
     if (block.inserted) {
@@ -374,7 +374,7 @@ bool SpillBuffer::IsConsistent() const {
     return listed == blocks_.size() && dirty == dirty_bytes_;
 }
 
-// By value: `block` may be the last to hold it. Its memory goes back when nobody uses it any more.
+// By value: `block` may be the last reference. Its memory is freed when no thread uses it any more.
 void SpillBuffer::Drop(std::shared_ptr<Block> block) {
     RAWDUCK_INVARIANT(block->state != State::WRITING, "a block is not dropped while it is being written");
     if (block->state == State::DIRTY) {
@@ -396,7 +396,7 @@ void SpillBuffer::Recycle(Block &block) {
     }
 }
 
-// Memory for a block that is written: all that the target has as well gives way to it.
+// Memory for a block that is written: clean blocks are evicted for it.
 char *SpillBuffer::AllocateForWrite(uint64_t length) {
     for (;;) {
         char *data = memory_.Take(length);
@@ -406,8 +406,8 @@ char *SpillBuffer::AllocateForWrite(uint64_t length) {
     }
 }
 
-// Memory for a block to be read ahead. Others that were read ahead do not give way unless they were wrong
-// guesses: where more runs are read than there is memory for, reading ahead for some of them is best.
+// Memory for a block to be prefetched. Other prefetched blocks are not evicted unless they were wrong
+// guesses: when more runs are read than there is memory for, prefetching for some of them is best.
 char *SpillBuffer::AllocateForPrefetch(uint64_t length) {
     const Blocks &ahead = places_[PREFETCHED];
     const uint64_t unused_reads_max = UNUSED_READS_PER_BLOCK_MAX * ahead.size();
@@ -426,7 +426,7 @@ char *SpillBuffer::AllocateForPrefetch(uint64_t length) {
     }
 }
 
-// The oldest block of that place is dropped. False if there is none.
+// Drops the oldest block of that list. False if it is empty.
 bool SpillBuffer::EvictOldest(Place place) {
     if (places_[place].empty()) {
         return false;

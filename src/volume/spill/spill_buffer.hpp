@@ -1,15 +1,14 @@
-//! Memory between temporary files and the target. A spilled block is copied into it and the thread that
-//! spilled it goes on; a thread of the volume writes what has collected, many blocks in flight together.
-//! Blocks stay as long as there is room, and another thread reads ahead what SpillOrder expects to be wanted.
-//! Nobody is promised that temporary bytes are durable, so a write that is forgotten before it starts is
-//! never made at all.
+//! A write-back buffer between temporary files and the target. A spilled block is copied into it, and a
+//! background thread writes dirty blocks, many in flight at a time. Clean blocks stay while there is room,
+//! and another thread prefetches the blocks that SpillOrder expects to be read next. Temporary data need not
+//! be durable, so a dirty block that is dropped is never written.
 //!
-//! Without memory or threads for it, or once they run out, everything goes to the target at once: that costs
-//! time and no query. Between threads only pointers are moved, so that running out of memory cannot leave a
-//! block where nobody looks for it.
+//! Without memory or threads for it, blocks are written and read directly: that costs time, but no query
+//! fails. Threads hand over blocks by moving pointers between lists, so that running out of memory cannot
+//! lose a block.
 //!
-//! Works on ranges of the target, not on files: two blocks never overlap, and a range must be forgotten
-//! before its space is given to anybody else.
+//! It knows ranges of the target, not files: two blocks never overlap, and a range must be forgotten before
+//! its space is allocated again.
 #pragma once
 
 #include "io/block_io.hpp"
@@ -49,7 +48,7 @@ class SpillBuffer {
     //! Takes from memory what is there. Throws Error IO for a
     //! range whose late write failed, and as BlockIo::Execute.
     void Read(const Request &request);
-    //! The ranges no longer matter: their writes are dropped, those in flight waited for.
+    //! Drops dirty and clean blocks in the ranges, and waits for writes that are in flight.
     void Forget(const std::vector<Extent> &extents);
     void Forget(uint64_t device_offset, uint64_t length);
 

@@ -1,6 +1,6 @@
-//! Which spilled blocks will be wanted next. DuckDB spills the blocks of a sorted run or of a partition one
-//! after the other and reads each once, in that order, while it goes through several runs or partitions at a
-//! time. So what was written soon after the block that is read now is likely to be wanted soon.
+//! Predicts which spilled blocks are read next. DuckDB spills the blocks of a sorted run or of a partition
+//! one after the other and reads each once, in that order, while it goes through several runs or partitions
+//! at a time. So what was written soon after the block that is read now is likely to be wanted soon.
 #pragma once
 
 #include "io/device/device.hpp"

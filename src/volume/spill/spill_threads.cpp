@@ -5,8 +5,8 @@
 namespace rawduck {
 
 namespace {
-//! What is dirty waits until it takes this share of the memory: until then it may be dropped, or read and its
-//! place written anew.
+//! Dirty blocks are written once they take this share of the memory: until then they may be dropped, or read
+//! and their place overwritten.
 constexpr uint64_t DIRTY_SHARE = 4;
 } // namespace
 
@@ -89,7 +89,7 @@ SpillBuffer::Batch SpillBuffer::TakePrefetches() {
     return batch;
 }
 
-// A read that fails is forgotten here: who wants the block reads it again and is told.
+// A prefetch that fails is not reported: whoever wants the block reads it again and gets the error.
 void SpillBuffer::ReadBatch(Lock &lock, const Batch &batch) {
     const std::exception_ptr error = Transfer(lock, Opcode::READ, batch);
     for (const std::shared_ptr<Block> &block : batch) {
