@@ -1,7 +1,7 @@
 #include "extension/file_systems/settings.hpp"
 
-#include "extension/file_systems/settings_cache.hpp"
 #include "common/text/size.hpp"
+#include "extension/file_systems/settings_cache.hpp"
 
 #include "common/error.hpp"
 
