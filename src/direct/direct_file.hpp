@@ -87,10 +87,10 @@ class DirectFile final : public StorageFile {
     std::once_flag direct_once_;
     std::unique_ptr<BlockIo> direct_;
 
-    std::mutex size_mutex_;               //!< orders looking the size up against truncating
+    std::mutex size_mutex_;               //!< orders looking up the size and Truncate
     std::atomic<uint64_t> known_size_{0}; //!< the file is at least this long
 
-    std::mutex append_mutex_; //!< the end that an append finds is where it writes
+    std::mutex append_mutex_; //!< orders appends: each writes at the end that it finds; held during I/O
 };
 
 //! What stat(2) says of an ordinary file.

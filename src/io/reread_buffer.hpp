@@ -65,7 +65,7 @@ class RereadBuffer {
     void DropOverlapping(uint64_t device_offset, uint64_t length);
 
     const uint64_t pieces_max_;
-    mutable std::mutex mutex_;
+    mutable std::mutex mutex_;                      //!< guards what follows; not held while pieces are copied
     uint64_t version_ = 0;                          //!< counts what was written
     uint32_t credit_ = 0;                           //!< above zero: what is read is kept
     Order order_;                                   //!< gives way from the front

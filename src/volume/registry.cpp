@@ -35,6 +35,8 @@ struct Mount {
 
 struct Registry {
     const uint64_t fork_generation = ForkGeneration();
+    //! Guards what follows up to stats_mutex. Never held during I/O. Only names_mutex is taken under it
+    //! (Volume::Idle).
     std::mutex mutex;
     std::condition_variable changed;      //!< a mount went to another state
     std::map<std::string, Mount> volumes; //!< by identity
@@ -42,7 +44,7 @@ struct Registry {
     //! By the node through which it was mounted, which may be a character device: a name that leads to this
     //! node needs no further lookup.
     std::map<std::string, std::string> identities_by_node;
-    std::mutex stats_mutex;
+    std::mutex stats_mutex;                   //!< guards stats; no other lock is taken under it
     std::map<std::string, TargetStats> stats; //!< by identity
 };
 

@@ -44,8 +44,8 @@ class ReaderThreads {
     static uint32_t NextNumber();
 
     const uint32_t number_ = NextNumber(); //!< of the file
-    mutable std::mutex mutex_;
-    std::vector<Reader> readers_; //!< few: one for each of DuckDB's threads
+    mutable std::mutex mutex_;             //!< guards readers_
+    std::vector<Reader> readers_;          //!< few: one for each of DuckDB's threads
 };
 
 } // namespace rawduck

@@ -28,7 +28,7 @@ class RingSupport {
     const unsigned base_flags_;
     const std::vector<int> opcodes_;
     const std::string missing_opcodes_;
-    std::mutex mutex_;
+    std::mutex mutex_; //!< guards what follows, and is held while a ring is tried out
     bool known_ = false;
     unsigned setup_flags_ = 0;
     std::string obstacle_;

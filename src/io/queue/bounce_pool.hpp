@@ -29,7 +29,7 @@ class BounceMemory {
     static constexpr uint64_t SLAB_BYTES = HugeMemory::HUGE_PAGE_BYTES;
 
     const uint64_t bytes_;
-    mutable std::mutex mutex_;
+    mutable std::mutex mutex_;                //!< guards what follows; no other lock is taken under it
     uint64_t charged_ = 0, beyond_limit_ = 0; //!< bytes that are taken
     std::vector<HugeMemory> slabs_;
     std::vector<char *> idle_;

@@ -45,7 +45,7 @@ class QueueSupply {
     BounceMemory bounce_memory_{BOUNCE_BYTES_MAX};
     std::atomic<int32_t> owned_{0};
     std::atomic<int32_t> pauses_[2] = {{0}, {0}}; //!< by QueueUse: calls of TryMake until it tries again
-    mutable std::mutex mutex_;
+    mutable std::mutex mutex_;                    //!< guards shortage_; no other lock is taken under it
     std::string shortage_;
 };
 

@@ -23,7 +23,7 @@ class SharedSlots {
   private:
     //! On cache lines of its own, because all threads try the locks.
     struct alignas(64) Slot {
-        std::mutex mutex;
+        std::mutex mutex;                    //!< held for a whole request, and so during I/O
         std::unique_ptr<RequestQueue> queue; //!< made by its first request
     };
 

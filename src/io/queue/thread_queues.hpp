@@ -33,6 +33,7 @@ class ThreadQueues final : public QueueStrategy, public std::enable_shared_from_
     void Release(RequestQueue *queue);
 
     const uint64_t id_; //!< unique in the process: addresses are reused, ids are not
+    //! Guards queues_. Not held during I/O; the mutexes of shared slots are taken under it (Close).
     std::mutex mutex_;
     std::list<std::unique_ptr<RequestQueue>> queues_;
     SharedSlots shared_;

@@ -17,7 +17,7 @@ namespace {
 //! Descriptors of all locks of this process. A forked child closes its copies at once: otherwise the lock of
 //! a parent that has died would live on in a child that knows nothing of it.
 struct LockRegistry {
-    std::mutex mutex;
+    std::mutex mutex; //!< held during fork, too
     std::vector<int> descriptors;
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 //! Descriptors that could not be closed yet. Never destroyed: files are closed when the process ends, too.
 struct KeptDescriptors {
-    std::mutex mutex;
+    std::mutex mutex; //!< held while descriptors are closed, and during fork
     std::vector<int> descriptors;
 };
 

@@ -64,8 +64,9 @@ class Deallocator {
     const std::chrono::milliseconds delay_;
     const uint64_t fork_generation_;
 
-    std::mutex sending_mutex_; //!< one batch at a time; before mutex_, and before the locks of space and log
-    mutable std::mutex mutex_;
+    //! One batch at a time; held during I/O. mutex_ and the locks of space and log are taken under it.
+    std::mutex sending_mutex_;
+    mutable std::mutex mutex_; //!< guards what follows; no other lock is taken under it
     std::condition_variable wake_;
     std::string obstacle_;
     std::vector<Extent> pending_;

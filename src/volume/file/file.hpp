@@ -4,10 +4,11 @@
 //! was appended since lies in `tail_`, in memory, until a Sync writes its whole LBAs and puts the rest into
 //! the record. With an empty tail everything lies on the target and the size is a multiple of the LBA size.
 //!
-//! Lock order: publish_mutex_, gate_, map_mutex_; then the locks of Space and MetadataLog. The gate is held
-//! shared by reads and by aligned writes, exclusively by whatever moves the tail or truncates, so that no
-//! command is in flight to space that is being freed. The exception are reads of bytes that are replaced at
-//! the same time: they may return anything, as reads of bytes that are being overwritten may.
+//! Locks are taken in the order publish_mutex_, gate_, map_mutex_, name_mutex_, never those of two files at a
+//! time (docs/ARCHITECTURE.md has the order of all locks). The gate is held shared by reads and by aligned
+//! writes, exclusively by whatever moves the tail or truncates, so that no command is in flight to space that
+//! is being freed. The exception are reads of bytes that are replaced at the same time: they may return
+//! anything, as reads of bytes that are being overwritten may.
 #pragma once
 
 #include "common/gate.hpp"
@@ -168,16 +169,22 @@ class File {
     const uint64_t id_;
     const FileKind kind_;
 
-    mutable std::mutex name_mutex_;
+    mutable std::mutex name_mutex_; //!< guards name_; the lock of metadata_ is taken under it
     std::string name_;
     FileMetadata metadata_;
     //! There is room for the longest tail, whatever the size: commits end anywhere in an LBA, and a log that
     //! is there always has room for them.
     bool any_tail_fits_ = false;
 
+    //! Orders publishes; held during I/O where what was queued has to be durable first. Guards what the log
+    //! has been told. Taken under names_mutex when the file is removed or replaced.
     std::mutex publish_mutex_;
+    //! Guards the tail, and space from being freed while commands to it are in flight. Held during I/O.
     mutable Gate gate_;
-    mutable std::shared_mutex map_mutex_; //!< guards map_, holes_, moved_ and replaced_
+    //! Guards map_, holes_, moved_ and replaced_. Not held during I/O, but a file that grows waits under it
+    //! for space that is being deallocated. name_mutex_ and the locks of the log, of the free space and of
+    //! metadata_ are taken under it.
+    mutable std::shared_mutex map_mutex_;
     ExtentMap map_;
     HoleSet holes_;
     std::atomic<bool> has_holes_{false};

@@ -30,8 +30,8 @@ class MetadataLog {
   public:
     using FreeFunction = std::function<void(const std::vector<Extent> &)>;
 
-    //! Continues from the state that a mount has read. `free_extents` is called, without locks held, with
-    //! what became free, and does not throw.
+    //! Continues from the state that a mount has read. `free_extents` is called, without the log's locks
+    //! held, with what became free, and does not throw.
     MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction free_extents);
 
     //! What the items publish that was written before and may still lie in the device's cache.
@@ -99,6 +99,8 @@ class MetadataLog {
         false;          //!< superblock_ is of the next epoch, and copies of it may be on the target
     uint64_t position_; //!< bytes behind LogStart, of the epoch that is on the target
 
+    //! Guards what follows up to the counters, except where said. Not held while a record is written; no
+    //! other lock is taken under it.
     mutable std::mutex mutex_;
     //! Who waits for a ticket, by whether it is even: the group that is being written, and the one behind it.
     std::condition_variable written_[2];
@@ -111,7 +113,7 @@ class MetadataLog {
     std::string poisoned_;
     std::atomic<uint64_t> epoch_{0}, log_bytes_{0}, log_records_{0};
 
-    std::mutex checksums_mutex_;
+    std::mutex checksums_mutex_; //!< guards last_checksums_; no other lock is taken under it
     std::atomic<bool> has_checksums_{false};
     std::vector<DataChecksum> last_checksums_; //!< of the last record
 };

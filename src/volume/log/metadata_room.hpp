@@ -44,9 +44,9 @@ class MetadataRoom {
 
     const std::string target_name_;
     const std::string advice_;
-    const uint64_t for_logs_; //!< bytes
-    const uint64_t limit_;    //!< bytes of the rest
-    mutable std::mutex mutex_;
+    const uint64_t for_logs_;  //!< bytes
+    const uint64_t limit_;     //!< bytes of the rest
+    mutable std::mutex mutex_; //!< guards what follows; no other lock is taken under it
     uint64_t taken_ = 0, taken_for_logs_ = 0;
 };
 
@@ -83,7 +83,7 @@ class FileMetadata {
     void Give(uint64_t bytes);
 
     MetadataRoom &room_;
-    std::mutex mutex_;
+    std::mutex mutex_;                                  //!< guards what follows; the room's is taken under it
     uint64_t held_ = 0, under_way_ = 0, published_ = 0; //!< bytes
     uint64_t for_logs_ = 0;                             //!< how much of held_ is from what is kept for logs
     bool retired_ = false;

@@ -69,6 +69,9 @@ class VolumeState {
     uint32_t queue_depth = 0;
     double mount_ms = 0;
 
+    //! Guards the names, the members of File that say so, and what follows up to access_mutex. Taken under
+    //! access_mutex; under it the locks of files. I/O is done under it only by QueueRemove and QueueMove,
+    //! which finish the commit of a file that is removed or replaced and wait for spilled blocks in flight.
     mutable std::shared_mutex names_mutex;
     Names names;
     std::set<std::shared_ptr<File>> removed_files; //!< that somebody has open
@@ -76,7 +79,9 @@ class VolumeState {
     uint64_t open_handles = 0;
     uint64_t temp_files = 0;
 
-    mutable std::mutex access_mutex; //!< before names_mutex
+    //! Guards `writers` and the mode of `lock`. The first of a volume's locks: names_mutex and the log's may
+    //! be taken under it. Held during I/O: BecomeWriter reads the log, EndWrite commits.
+    mutable std::mutex access_mutex;
     uint64_t writers = 0;
 };
 

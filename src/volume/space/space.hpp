@@ -141,7 +141,7 @@ class Space {
         return kept;
     }
 
-    mutable std::mutex mutex_;
+    mutable std::mutex mutex_; //!< guards what follows; no other lock is taken under it
     std::condition_variable given_back_;
     Allocator allocator_;
     uint64_t claimed_units_ = 0;

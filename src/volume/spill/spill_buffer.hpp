@@ -136,6 +136,7 @@ class SpillBuffer {
     const uint64_t bytes_max_;
     const uint64_t fork_generation_;
 
+    //! Guards what follows. Not held during I/O or while blocks are copied; no other lock is taken under it.
     mutable std::mutex mutex_;
     std::condition_variable to_write_, to_read_, done_;
     SpillMemory memory_;

@@ -60,7 +60,7 @@ std::string XnvmeModulePath() {
 }
 
 const XnvmeModule *LoadXnvmeModule(const std::string &path, std::string &obstacle) {
-    static std::mutex mutex;
+    static std::mutex mutex; // guards `loaded`, also while the module is loaded
     static auto &loaded = *new std::map<std::string, const XnvmeModule *>;
     std::lock_guard<std::mutex> guard(mutex);
     const XnvmeModule *&module = loaded[path];
