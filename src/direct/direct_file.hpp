@@ -93,7 +93,7 @@ class DirectFile final : public StorageFile {
     std::mutex append_mutex_; //!< orders appends: each writes at the end that it finds; held during I/O
 };
 
-//! What stat(2) says of an ordinary file.
+//! The status of an ordinary file, from stat(2).
 StorageFile::Status StatusOf(const struct stat &status);
 
 //! Makes the creation, renaming or removal of a directory entry durable. Throws Error.

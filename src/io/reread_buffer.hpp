@@ -68,7 +68,7 @@ class RereadBuffer {
     mutable std::mutex mutex_;                      //!< guards what follows; not held while pieces are copied
     uint64_t version_ = 0;                          //!< counts what was written
     uint32_t credit_ = 0;                           //!< above zero: what is read is kept
-    Order order_;                                   //!< gives way from the front
+    Order order_;                                   //!< evicted from the front
     std::map<uint64_t, Order::iterator> by_offset_; //!< do not overlap
     std::vector<std::unique_ptr<Slot>> slots_;
     RereadCounters counters_;

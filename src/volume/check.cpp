@@ -17,7 +17,7 @@ namespace {
 
 using Severity = CheckFinding::Severity;
 
-std::string Count(uint64_t count, const std::string &noun) {
+std::string CountText(uint64_t count, const std::string &noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
@@ -51,7 +51,8 @@ void ReportSuperblocks(const VolumeImage &image, std::vector<CheckFinding> &find
 void ReportLog(const VolumeImage &image, std::vector<CheckFinding> &findings) {
     const Superblock &sb = image.superblock;
     findings.push_back({Severity::OK, "snapshot",
-                        "epoch " + std::to_string(sb.epoch) + ", " + Count(sb.snapshot_bytes, "byte"), ""});
+                        "epoch " + std::to_string(sb.epoch) + ", " + CountText(sb.snapshot_bytes, "byte"),
+                        ""});
     if (!image.damage.empty()) {
         findings.push_back(
             {Severity::ERROR, image.damage_place,
@@ -62,7 +63,7 @@ void ReportLog(const VolumeImage &image, std::vector<CheckFinding> &findings) {
         return;
     }
     findings.push_back({Severity::OK, "log",
-                        Count(image.log_records, "record") + ", " + Count(image.log_bytes, "byte") +
+                        CountText(image.log_records, "record") + ", " + CountText(image.log_bytes, "byte") +
                             (image.torn_tail ? ", and an unfinished one that was never acknowledged" : ""),
                         image.torn_tail ? DROP_TAIL_TEXT : ""});
 }
@@ -88,9 +89,9 @@ void ReportFiles(BlockIo &io, const VolumeImage &image, std::vector<CheckFinding
         const bool is_database = entry.kind == FileKind::DATABASE && entry.size >= ALLOCATION_UNIT_BYTES;
         const std::string problem = is_database ? HeaderProblem(io, entry) : "";
         findings.push_back({problem.empty() ? Severity::OK : Severity::ERROR, "file " + entry.name,
-                            problem.empty()
-                                ? Count(entry.size, "byte") + " in " + Count(entry.extents.size(), "extent")
-                                : problem,
+                            problem.empty() ? CountText(entry.size, "byte") + " in " +
+                                                  CountText(entry.extents.size(), "extent")
+                                            : problem,
                             ""});
     }
 }

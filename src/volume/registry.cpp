@@ -38,7 +38,7 @@ struct Registry {
     //! Guards what follows up to stats_mutex. Never held during I/O. Only names_mutex is taken under it
     //! (Volume::Idle).
     std::mutex mutex;
-    std::condition_variable changed;      //!< a mount went to another state
+    std::condition_variable changed;      //!< a mount has changed its state
     std::map<std::string, Mount> volumes; //!< by identity
     std::map<const Volume *, std::string> identities;
     //! By the node through which it was mounted, which may be a character device: a name that leads to this

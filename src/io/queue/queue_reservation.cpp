@@ -8,8 +8,8 @@
 namespace rawduck {
 namespace {
 
-//! Of what the process may have, one in so many is left to queues that threads share: otherwise a target that
-//! is opened last would have none at all.
+//! One in this many of the process's queues is reserved for queues that threads share: otherwise a target
+//! that is opened last would get none at all.
 constexpr int32_t SHARED_PART = 4;
 constexpr rlim_t DESCRIPTORS_PART = 4;
 

@@ -28,7 +28,7 @@ class ThreadQueues final : public QueueStrategy, public std::enable_shared_from_
 
   private:
     friend struct ThreadCache;
-    //! Null when there is none to be had.
+    //! The calling thread's queue, made if need be; null when none can be made.
     RequestQueue *OwnQueue(ThreadCache &cache);
     void Release(RequestQueue *queue);
 

@@ -68,7 +68,7 @@ PlacementMap ParsePairs(const std::string &pairs, const std::string &text) {
     return map;
 }
 
-std::string List(const std::vector<PlacementId> &identifiers) {
+std::string ListIdentifiers(const std::vector<PlacementId> &identifiers) {
     std::string list;
     for (PlacementId id : identifiers) {
         list += (list.empty() ? "" : ", ") + std::to_string(static_cast<unsigned>(id));
@@ -76,7 +76,7 @@ std::string List(const std::vector<PlacementId> &identifiers) {
     return list;
 }
 
-PlacementMap Share(const std::vector<PlacementId> &identifiers) {
+PlacementMap DistributeIdentifiers(const std::vector<PlacementId> &identifiers) {
     PlacementMap map;
     if (!identifiers.empty()) {
         const auto &shares = SHARES[std::min(identifiers.size(), MOST_SHARES) - 1];
@@ -123,7 +123,7 @@ PlacementMap MapPlacement(const PlacementRequest &request, const std::vector<Pla
         return PlacementMap();
     }
     if (request.mode == PlacementRequest::Mode::AUTO) {
-        return Share(identifiers);
+        return DistributeIdentifiers(identifiers);
     }
     if (identifiers.empty()) {
         throw Error(ErrorCode::UNSUPPORTED, target_name + ": nvme_placement asks for \"" +
@@ -134,10 +134,11 @@ PlacementMap MapPlacement(const PlacementRequest &request, const std::vector<Pla
         const PlacementId id = request.map[placement_class];
         if (id != PlacementId::NONE &&
             std::find(identifiers.begin(), identifiers.end(), id) == identifiers.end()) {
-            throw Error(ErrorCode::INVALID,
-                        target_name + ": nvme_placement asks for " + PlacementClassName(placement_class) +
-                            "=" + std::to_string(static_cast<unsigned>(id)) +
-                            ", but the namespace has only the placement identifiers " + List(identifiers));
+            throw Error(ErrorCode::INVALID, target_name + ": nvme_placement asks for " +
+                                                PlacementClassName(placement_class) + "=" +
+                                                std::to_string(static_cast<unsigned>(id)) +
+                                                ", but the namespace has only the placement identifiers " +
+                                                ListIdentifiers(identifiers));
         }
     }
     return request.map;

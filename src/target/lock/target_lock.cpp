@@ -26,8 +26,8 @@ using std::chrono::steady_clock;
 constexpr milliseconds PROBE_TIME{200};
 constexpr milliseconds POLL_INTERVAL{10};
 
-//! Puts another description behind a number that I/O goes on through. A fork in between finds the number
-//! registered, as before.
+//! Replaces the open file description of a descriptor that I/O continues to use. A fork in between finds the
+//! descriptor registered, as before.
 void ReplaceDescriptor(int fd, FileDescriptor fresh) {
     int result;
     do {
@@ -58,7 +58,7 @@ milliseconds TimeoutFor(const LockHolder &holder) {
                                   : milliseconds(TargetLock::UNSEEN_HOLDER_TIMEOUT);
 }
 
-//! What to say of one whom nobody sees.
+//! The clause of a message that names the holder, who may be unknown.
 std::string HolderClause(const LockHolder &holder) {
     if (holder.process != 0) {
         return HolderName(holder) + (holder.process == getpid()
@@ -234,7 +234,8 @@ void TargetLock::Lock() {
     }
 }
 
-// Whoever held the lock before may have removed or replaced the file: what is written to it now, nobody finds.
+// Whoever held the lock before may have removed or replaced the file: what is written to it now, nobody
+// finds.
 void TargetLock::RequireName() const {
     const Target &target = nodes_[0].target;
     struct stat status;

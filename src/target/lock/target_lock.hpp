@@ -1,6 +1,6 @@
 //! Who may use a target, between processes.
 //!
-//! What can go wrong, and what stands against it:
+//! What can go wrong, and what prevents it:
 //!  - A process is killed while its requests are in flight. They are carried out all the same, on the data of
 //!    whoever comes next. So the lock belongs to the open file description through which the I/O goes: the
 //!    kernel holds that until the last request is done, and the lock with it. A process that finds such a
@@ -44,9 +44,9 @@ class TargetLock {
   public:
     enum class Mode { SHARED, EXCLUSIVE };
 
-    //! Waits for requests of a process that has ended: for a minute, or for `UNSEEN_HOLDER_TIMEOUT` where not every
-    //! process can be looked at. Throws Error LOCKED naming the holder's process id where the kernel tells
-    //! it, or PERMISSION, NOT_FOUND, IO.
+    //! Waits for requests of a process that has ended: for a minute, or for `UNSEEN_HOLDER_TIMEOUT` where not
+    //! every process can be looked at. Throws Error LOCKED naming the holder's process id where the kernel
+    //! tells it, or PERMISSION, NOT_FOUND, IO.
     TargetLock(const Target &target, Mode mode);
     ~TargetLock();
     TargetLock(const TargetLock &) = delete;

@@ -20,7 +20,7 @@ constexpr uint32_t IDENTIFY_BYTES = 4096;
 constexpr uint64_t MDTS_UNIT = 4096;
 
 //! ASCII, padded with spaces. It comes from the device and goes to a terminal.
-std::string Text(const uint8_t *bytes, size_t length) {
+std::string PaddedText(const uint8_t *bytes, size_t length) {
     std::string text(reinterpret_cast<const char *>(bytes), length);
     text.erase(text.find_last_not_of(std::string(" \0", 2)) + 1);
     for (char &c : text) {
@@ -96,9 +96,9 @@ void ParseIdentify(const uint8_t *controller, const uint8_t *name_space, NvmeInf
     const unsigned format = (formatted & 0xF) | (formats >= 16 ? (formatted >> 5 & 3) << 4 : 0);
     const uint8_t *lba_format = name_space + 128 + 4 * format;
 
-    info.serial = Text(controller + 4, 20);
-    info.model = Text(controller + 24, 40);
-    info.firmware = Text(controller + 64, 8);
+    info.serial = PaddedText(controller + 4, 20);
+    info.model = PaddedText(controller + 24, 40);
+    info.firmware = PaddedText(controller + 64, 8);
     info.max_transfer_bytes = mdts == 0 || mdts > 32 ? 0 : MDTS_UNIT << mdts;
     info.deallocate = (optional_commands & 1 << 2) != 0;
     info.write_zeroes = (optional_commands & 1 << 3) != 0;

@@ -1,5 +1,5 @@
-//! What an NVMe controller and namespace say of themselves (Identify, Get Features). Offsets are those of the
-//! NVM Express Base Specification 2.0, figures "Identify Controller" and "Identify Namespace".
+//! The properties of an NVMe controller and namespace (Identify, Get Features). Offsets are those of the NVM
+//! Express Base Specification 2.0, figures "Identify Controller" and "Identify Namespace".
 #pragma once
 
 #include <cstdint>

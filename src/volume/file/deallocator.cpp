@@ -22,7 +22,7 @@ constexpr uint64_t PIECE_UNITS_MAX = 64 * MIB / ALLOCATION_UNIT_BYTES;
 constexpr size_t BATCH_PIECES_MAX = 64;
 
 //! In order, neighbours joined, and nothing longer than a piece.
-std::vector<Extent> Pieces(std::vector<Extent> extents) {
+std::vector<Extent> SplitIntoPieces(std::vector<Extent> extents) {
     std::sort(extents.begin(), extents.end(),
               [](const Extent &a, const Extent &b) { return a.start < b.start; });
     std::vector<Extent> joined;
@@ -178,7 +178,7 @@ uint64_t Deallocator::Send(const std::vector<Extent> &freed) {
     std::vector<Extent> claimed;
     const ScopeExit give_back([&] { space_.GiveBack(claimed); });
     uint64_t told = 0;
-    for (const Extent &piece : Pieces(freed)) {
+    for (const Extent &piece : SplitIntoPieces(freed)) {
         std::vector<Extent> found = space_.ClaimFree(piece, UNITS_MIN);
         if (claimed.empty()) {
             claimed.swap(found);

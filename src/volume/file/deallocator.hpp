@@ -53,7 +53,7 @@ class Deallocator {
   private:
     void Run();
     void SendPending();
-    //! Under sending_mutex_, as is SendClaimed. Both return the bytes that the device was told of.
+    //! Under sending_mutex_, as is SendClaimed. Both return the bytes that were deallocated.
     uint64_t Send(const std::vector<Extent> &freed);
     uint64_t SendClaimed(const std::vector<Extent> &claimed);
     bool Enabled() const;

@@ -16,7 +16,7 @@ class ExtentMap {
     void Append(AllocationUnit start, uint64_t units);
     //! Gives up everything from file unit `units` on; returns the pieces that were cut off.
     std::vector<Extent> Truncate(uint64_t units);
-    //! Lets a range of file units, which the map covers, lie elsewhere, in pieces that continue each other in
+    //! Maps a range of file units, which the map covers, to new places, in pieces that continue each other in
     //! the file. All or nothing.
     void Remap(const std::vector<Extent> &moved);
 

@@ -1,4 +1,4 @@
-//! What a volume says of a file.
+//! The properties of a file on a volume.
 #pragma once
 
 #include "volume/format/file_kind.hpp"

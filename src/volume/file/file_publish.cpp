@@ -124,7 +124,7 @@ void File::Sync() {
             return;
         }
         // Shared is enough without a tail: writes in place that are not finished are holes, or overwrite what
-        // nobody was told is durable. Scans go on during a checkpoint.
+        // was never reported durable. So scans can read during a checkpoint.
         std::shared_lock<Gate> shared(gate_);
         std::unique_lock<Gate> exclusive(gate_, std::defer_lock);
         if (!tail_.Empty()) {

@@ -1,4 +1,4 @@
-//! Ranges of a file that were never written: they read as zeros, whatever lies on the target.
+//! Ranges of a file that were never written: they read as zeros, whatever the target holds there.
 #pragma once
 
 #include "volume/format/record.hpp"

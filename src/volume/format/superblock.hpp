@@ -57,7 +57,7 @@ static_assert(offsetof(Superblock, label) == 152, "layout is part of the format"
 void SealSuperblock(Superblock &superblock);
 
 //! Empty when the superblock is whole and this code can use it on a target of this many bytes; otherwise what
-//! is wrong with it. `unsupported` tells a newer format from damage.
+//! is wrong with it. `unsupported` distinguishes a newer format from damage.
 std::string ExamineSuperblock(const Superblock &superblock, uint64_t target_bytes, bool &unsupported);
 
 //! Lays out an empty volume. Throws Error NO_SPACE below MIN_VOLUME_BYTES.

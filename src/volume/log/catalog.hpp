@@ -1,6 +1,6 @@
-//! The durable state of a volume's files as the log tells it: what a mount right now would find. Kept in step
-//! with the log by applying every record to it, live and at replay through the same code, so a snapshot is
-//! simply this, written out.
+//! The durable state of a volume's files according to the log: what a mount would find now. Every record is
+//! applied to it, by the same code when it is written and when it is replayed, so a snapshot is this state,
+//! encoded.
 #pragma once
 
 #include "volume/format/file_kind.hpp"

@@ -150,7 +150,8 @@ class LogReplay {
         return true;
     }
 
-    // Space that went to files since, and what was cut off or removed, which is overwritten in place.
+    // Space that was allocated to files since, and space of what was truncated or removed, which is
+    // overwritten in place.
     void FindOverwritten(uint64_t position) {
         const auto add = [this](const std::vector<Extent> &extents) {
             image_.overwritten.insert(image_.overwritten.end(), extents.begin(), extents.end());

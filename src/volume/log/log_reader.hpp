@@ -20,12 +20,12 @@ class LogReader {
     //! until the next call.
     bool RecordAt(uint64_t position, uint64_t epoch, RecordHeader &header, const char *&payload);
 
-    //! Where RecordAt found none: what the device says of an LBA that it cannot read and that a record at
-    //! `position` lies on. Empty when it reads all of them: then there is no record.
+    //! Where RecordAt found none: the device's error for an unreadable LBA of a record at `position`. Empty
+    //! when all of its LBAs are readable: then there is no record.
     std::string ErrorAt(uint64_t position, uint64_t epoch);
 
-    //! Where a whole record of this epoch lies behind the one, damaged or torn, at `position`; 0 when none does.
-    //! That one is never longer than RECORD_BYTES_MAX, so the search ends there.
+    //! Where a whole record of this epoch lies behind the one, damaged or torn, at `position`; 0 when none
+    //! does. That one is never longer than RECORD_BYTES_MAX, so the search ends there.
     uint64_t RecordBehind(uint64_t position, uint64_t epoch);
 
     //! What the whole records of this epoch from `position` on say, whatever lies between them.

@@ -193,10 +193,10 @@ void MetadataLog::WriteDurably(std::vector<Segment> segments, bool flush) {
 }
 
 // The area that is overwritten here is the one that the superblock in use does not name. The other copy may
-// still name it: it was not flushed before the power went, or is damaged. So the first copy that is written
-// here is that one, and the copy that a mount relies on is touched only when there is another to rely on.
-// Both are durable when this returns, before anything of the epoch is acknowledged: a copy that is damaged
-// later takes nothing with it (choose_superblock.cpp).
+// still name it: it was not flushed before the power went, or is damaged. So that copy is written first, and
+// the copy that a mount relies on is overwritten only when there is another to rely on. Both are durable when
+// this returns, before anything of the epoch is acknowledged: damage to one copy later loses nothing
+// (choose_superblock.cpp).
 //
 // When memory is out before the first copy is written, all of it is done again. From then on, that copy may
 // name what it says: only the copies are written again, from the same superblock.

@@ -74,7 +74,7 @@ class MetadataLog {
         std::vector<Extent> freed;
         std::vector<Segment> writes;
         Cached cached = Cached::NOTHING;
-        size_t applied = 0; //!< of the items: so many are in the catalog already
+        size_t applied = 0; //!< number of items that are in the catalog already
     };
     enum class Outcome { DURABLE, OUT_OF_MEMORY, FAILED };
     Outcome TryWriteCurrent(std::string &failure);

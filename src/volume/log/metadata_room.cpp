@@ -9,13 +9,13 @@ namespace rawduck {
 
 namespace {
 
-//! What each kind of use leaves to the next: a share of the room, and no more than so many bytes.
+//! What each kind of use leaves to the next: a share of the room, and at most this many bytes.
 constexpr uint64_t KEPT_BYTES_MAX = 4 * MIB;
 constexpr uint64_t LOG_SHARE = 16;
 constexpr uint64_t NEW_LOG_SHARE = 8;
 constexpr uint64_t REPLACE_SHARE = 16;
 constexpr uint64_t GROW_SHARE = 16;
-//! The log gets the rest of the area: this share of it, and no more than a log may be long.
+//! The log gets the rest of the area: this share of it, and at most the length of a log.
 constexpr uint64_t AREA_LOG_SHARE = 4;
 //! Volumes of this size have the largest metadata areas.
 constexpr uint64_t AREA_GROWS_UNTIL_BYTES = 16 * GIB;
@@ -118,7 +118,7 @@ void FileMetadata::BeginFound(uint64_t bytes) {
     held_ = published_ = bytes;
 }
 
-// Wholly from one part or the other, and the same after a mount as before.
+// Entirely from one part or the other, the same after a mount as before it.
 bool FileMetadata::TryExtendLog(uint64_t bytes) {
     if (room_.TryTakeForLogs(held_ + bytes)) {
         room_.Give(held_);

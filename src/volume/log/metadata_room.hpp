@@ -16,10 +16,10 @@
 
 namespace rawduck {
 
-//! What the room is for; each may use what is kept from those before it. So when the area is full of files,
-//! those that are there can still grow, blocks of them can be replaced, and commits reach their logs. Logs
-//! are made from a part of their own, and when that is full are files like others: so neither keeps the other
-//! from what it needs.
+//! What the room is used for; each use may take what is reserved from those before it. So when the area is
+//! full, existing files can still grow, their blocks can be replaced, and commits reach their logs. Creating
+//! logs has a reserve of its own, and uses the common room when that is full, so logs and other files do not
+//! starve each other.
 enum class MetadataUse { CREATE, GROW, REPLACE, LOG };
 
 //! Thread-safe.
@@ -30,12 +30,12 @@ class MetadataRoom {
     //! Throws Error NO_SPACE, with what can be done about it.
     void Take(uint64_t bytes, MetadataUse use);
     bool TryTake(uint64_t bytes, MetadataUse use);
-    //! For what a mount has found: that is there, whatever the limits are.
+    //! For what a mount has found: it exists, whatever the limits are.
     void TakeFound(uint64_t bytes);
     void Give(uint64_t bytes);
     uint64_t Taken() const;
 
-    //! The part that is kept for logs to be made.
+    //! The part that is reserved for creating logs.
     bool TryTakeForLogs(uint64_t bytes);
     void GiveForLogs(uint64_t bytes);
 
@@ -50,8 +50,8 @@ class MetadataRoom {
     uint64_t taken_ = 0, taken_for_logs_ = 0;
 };
 
-//! What one file holds of the room: as much as its entry in a snapshot takes as the log was told of it, or as
-//! it is now, and what changes that are under way may add.
+//! The room that one file holds: for its entry in a snapshot, as published or as it is now, whichever is
+//! longer, and for what running changes may add.
 class FileMetadata {
   public:
     explicit FileMetadata(MetadataRoom &room) : room_(room) {}
@@ -64,19 +64,19 @@ class FileMetadata {
     void BeginLog(uint64_t bytes);
     //! For a file that a mount has found.
     void BeginFound(uint64_t bytes);
-    //! For a log that a mount has found: takes more for good, as for a new log. False when there is none.
+    //! For a log that a mount has found: takes the additional room of a new log. False when there is none.
     bool TryExtendLog(uint64_t bytes);
-    //! A change is about to let the entry grow by up to so many bytes. Throws Error NO_SPACE.
+    //! Call before a change that may enlarge the entry by up to this many bytes. Throws Error NO_SPACE.
     void Take(uint64_t bytes, MetadataUse use);
-    //! A change that took so many bytes is over, and the entry has this length now.
+    //! Call after a change that took `taken` bytes: the entry has the length `now`.
     void Settle(uint64_t taken, uint64_t now);
-    //! The log was told of an entry of this length.
+    //! Call when an entry of this length was published.
     void Published(uint64_t now);
-    //! A change that took so many bytes was not made after all.
+    //! Call when a change that took `taken` bytes was not made.
     void GiveBack(uint64_t taken);
-    //! The log was told of another name, for which `taken` was taken if the entry is longer with it.
+    //! Call when another name was published, for which `taken` was taken if the entry is longer with it.
     void Renamed(uint64_t taken, uint64_t length_before, uint64_t length);
-    //! The log was told that the file is gone.
+    //! Call when the removal of the file was queued.
     void Retire();
 
   private:

@@ -1,4 +1,4 @@
-//! Reads metadata around LBAs that the device cannot read: one of them must not hide what the others say.
+//! Reads metadata around LBAs that the device cannot read: an unreadable LBA must not hide the others.
 #pragma once
 
 #include "io/block_io.hpp"
@@ -8,14 +8,14 @@
 
 namespace rawduck {
 
-//! LBAs that could not be read, by where they start in bytes on the target, with what was said of each: it
-//! names target, LBA and cause.
+//! LBAs that could not be read, by their byte offset on the target, with the error of each, which names
+//! target, LBA and cause.
 using UnreadableLbas = std::map<uint64_t, std::string>;
 
-//! What was said of the first that starts in this range of the target; empty when there is none.
+//! The error of the first LBA that starts in this range of the target; empty when there is none.
 std::string ErrorWithin(const UnreadableLbas &unreadable, uint64_t device_offset, uint64_t length);
 
-//! Of one read: beyond that it is not the medium that fails, but the device.
+//! Of one read: with more, not the medium fails but the device.
 constexpr size_t UNREADABLE_LBAS_MAX = 256;
 
 //! Reads a range of the target. An LBA that cannot be read is zeros in `data` and is added to `unreadable`.

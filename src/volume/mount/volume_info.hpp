@@ -1,4 +1,4 @@
-//! What a mounted volume says of itself.
+//! The properties of a mounted volume.
 #pragma once
 
 #include "io/reread_buffer.hpp"

@@ -77,7 +77,7 @@ class SpillBuffer {
         State state = State::DIRTY;
         bool used = false;          //!< was read, and is not expected to be read again
         uint32_t holders = 0;       //!< that use `data` outside the mutex
-        uint64_t prefetched_at = 0; //!< counters_.reads when it was read ahead
+        uint64_t prefetched_at = 0; //!< counters_.reads when it was prefetched; 0: it was written
         char *data = nullptr;       //!< of memory_
         uint64_t memory_bytes = 0;  //!< there; a FAILED block may have become shorter
         std::exception_ptr error;   //!< of a FAILED one

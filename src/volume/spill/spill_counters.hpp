@@ -1,4 +1,4 @@
-//! What a SpillBuffer counts.
+//! The counters of a SpillBuffer.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace rawduck {
 struct SpillCounters {
     uint64_t reads = 0;  //!< asked for
     uint64_t hits = 0;   //!< of those, found in memory
-    uint64_t ahead = 0;  //!< blocks read ahead
-    uint64_t unused = 0; //!< of those, how many gave way without having been asked for
+    uint64_t ahead = 0;  //!< blocks prefetched
+    uint64_t unused = 0; //!< of those, evicted without having been read
 };
 
 } // namespace rawduck

@@ -7,7 +7,7 @@ namespace rawduck {
 
 namespace {
 //! Found by replaying the order in which TPC-H SF1 was sorted and grouped with little memory: more blocks, or
-//! from farther behind, are more often read in vain; fewer come too late.
+//! from farther behind, are more often prefetched in vain; fewer are prefetched too late.
 constexpr size_t PREFETCH_BLOCKS = 4;
 constexpr uint64_t PREFETCH_DISTANCE = 8;
 } // namespace

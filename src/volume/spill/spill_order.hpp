@@ -14,7 +14,7 @@ namespace rawduck {
 //! Not thread-safe. Ranges are of the target, in bytes. Holds up to BLOCKS_MAX blocks, about 2.5 MiB.
 class SpillOrder {
   public:
-    //! Of more, the oldest are forgotten: they are found without this, only later.
+    //! Beyond this, the oldest are forgotten: they are still read, but not prefetched.
     static constexpr size_t BLOCKS_MAX = 32 * 1024;
 
     //! The range is on the target, or will be before it is asked for. It must not overlap one that is known.

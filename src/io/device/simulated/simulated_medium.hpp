@@ -1,5 +1,5 @@
-//! What the simulated engine stores data on: a device with a volatile write cache that remembers everything
-//! it was told, so that the power can be cut, again and again, after any event of its life.
+//! What the simulated engine stores data on: a device with a volatile write cache that records everything it
+//! is sent, so that power cuts can be simulated after any event, any number of times.
 //!
 //! An event is a write (when it is submitted), a deallocation, or a flush; the events are numbered from 0,
 //! and the power can go before the first and after each. A write is durable
@@ -45,7 +45,7 @@ enum class SimulatedFault {
 //! "power_cut", "write_error", ... Throws Error INVALID listing the known ones.
 SimulatedFault ParseSimulatedFault(const std::string &text);
 
-//! What became of the writes that were not durable when the power went.
+//! The outcome of the writes that were not durable when the power was cut.
 struct PowerCutReport {
     uint64_t units_survived = 0, units_lost = 0, units_garbage = 0; //!< atomic write units
     uint64_t writes_torn = 0; //!< of which a part survived and a part did not
