@@ -26,8 +26,9 @@ if(NOT EXISTS "${RAWDUCK_DUCKDB_DIR}/src/include/duckdb.hpp")
                       "name external/duckdb of DuckDB's extracted sdist")
 endif()
 
-file(GLOB RAWDUCK_EXTENSION_SOURCES CONFIGURE_DEPENDS src/extension/extension.cpp
-     src/extension/file_systems/*.cpp src/extension/sql/*.cpp)
+file(GLOB_RECURSE RAWDUCK_EXTENSION_SOURCES CONFIGURE_DEPENDS src/extension/*.cpp)
+# The entry object of the host form.
+list(FILTER RAWDUCK_EXTENSION_SOURCES EXCLUDE REGEX "/loader\\.cpp$")
 set(RAWDUCK_OUTPUT_DIR "${CMAKE_BINARY_DIR}/extension")
 
 # What all extensions share, in both forms. DuckDB's headers are not ours to warn about.

@@ -12,87 +12,69 @@
 namespace rawduck {
 namespace {
 
-using duckdb::LogicalType;
 using duckdb::Value;
 
+//! A column of a row about a volume, and its value.
+struct Cell {
+    const char *name;
+    Value value;
+};
+
+std::vector<Cell> Cells(const VolumeInfo &info) {
+    return {{"target", Value(info.target)},
+            {"uuid", Value(info.uuid)},
+            {"label", Value(info.label)},
+            {"engine", Value(info.engine)},
+            {"engine_reason", Value(info.engine_reason)},
+            {"queue_mode", Value(info.queue_mode)},
+            {"queue_depth", Value::UBIGINT(info.queue_depth)},
+            {"lba_size", Value::UBIGINT(info.lba_size)},
+            {"memory_alignment", Value::UBIGINT(info.memory_alignment)},
+            {"capacity", Value::UBIGINT(info.capacity_bytes)},
+            {"used", Value::UBIGINT(info.used_bytes)},
+            {"free", Value::UBIGINT(info.free_bytes)},
+            {"largest_free_extent", Value::UBIGINT(info.largest_free_extent_bytes)},
+            {"metadata_bytes", Value::UBIGINT(info.metadata_bytes)},
+            {"files", Value::UBIGINT(info.files)},
+            {"extents", Value::UBIGINT(info.extents)},
+            {"open_handles", Value::UBIGINT(info.open_handles)},
+            {"writable", Value::BOOLEAN(info.writable)},
+            {"volatile_write_cache", Value::BOOLEAN(info.volatile_write_cache)},
+            {"placement", Value(info.placement)},
+            {"polling", Value(info.polling)},
+            {"deallocate", Value(info.deallocate)},
+            {"epoch", Value::UBIGINT(info.epoch)},
+            {"log_bytes", Value::UBIGINT(info.log_bytes)},
+            {"log_records", Value::UBIGINT(info.log_records)},
+            {"mount_ms", Value::DOUBLE(info.mount_ms)},
+            {"bounce_buffer_bytes", Value::UBIGINT(info.bounce_bytes)},
+            {"reread_buffer_bytes", Value::UBIGINT(info.reread_buffer_bytes)},
+            {"rereads", Value::UBIGINT(info.rereads.reads)},
+            {"rereads_from_memory", Value::UBIGINT(info.rereads.hits)},
+            {"spill_buffer_bytes", Value::UBIGINT(info.spill_buffer_bytes)},
+            {"spill_reads", Value::UBIGINT(info.spill.reads)},
+            {"spill_reads_from_memory", Value::UBIGINT(info.spill.hits)},
+            {"spill_blocks_read_ahead", Value::UBIGINT(info.spill.ahead)},
+            {"spill_blocks_read_in_vain", Value::UBIGINT(info.spill.unused)},
+            {"warning", TextOrNull(info.warning)},
+            {"poisoned", TextOrNull(info.poisoned)}};
+}
+
+//! The names and types of the same cells.
 std::vector<Column> VolumeColumns() {
-    return {{"target", LogicalType::VARCHAR},
-            {"uuid", LogicalType::VARCHAR},
-            {"label", LogicalType::VARCHAR},
-            {"engine", LogicalType::VARCHAR},
-            {"engine_reason", LogicalType::VARCHAR},
-            {"queue_mode", LogicalType::VARCHAR},
-            {"queue_depth", LogicalType::UBIGINT},
-            {"lba_size", LogicalType::UBIGINT},
-            {"memory_alignment", LogicalType::UBIGINT},
-            {"capacity", LogicalType::UBIGINT},
-            {"used", LogicalType::UBIGINT},
-            {"free", LogicalType::UBIGINT},
-            {"largest_free_extent", LogicalType::UBIGINT},
-            {"metadata_bytes", LogicalType::UBIGINT},
-            {"files", LogicalType::UBIGINT},
-            {"extents", LogicalType::UBIGINT},
-            {"open_handles", LogicalType::UBIGINT},
-            {"writable", LogicalType::BOOLEAN},
-            {"volatile_write_cache", LogicalType::BOOLEAN},
-            {"placement", LogicalType::VARCHAR},
-            {"polling", LogicalType::VARCHAR},
-            {"deallocate", LogicalType::VARCHAR},
-            {"epoch", LogicalType::UBIGINT},
-            {"log_bytes", LogicalType::UBIGINT},
-            {"log_records", LogicalType::UBIGINT},
-            {"mount_ms", LogicalType::DOUBLE},
-            {"bounce_buffer_bytes", LogicalType::UBIGINT},
-            {"reread_buffer_bytes", LogicalType::UBIGINT},
-            {"rereads", LogicalType::UBIGINT},
-            {"rereads_from_memory", LogicalType::UBIGINT},
-            {"spill_buffer_bytes", LogicalType::UBIGINT},
-            {"spill_reads", LogicalType::UBIGINT},
-            {"spill_reads_from_memory", LogicalType::UBIGINT},
-            {"spill_blocks_read_ahead", LogicalType::UBIGINT},
-            {"spill_blocks_read_in_vain", LogicalType::UBIGINT},
-            {"warning", LogicalType::VARCHAR},
-            {"poisoned", LogicalType::VARCHAR}};
+    std::vector<Column> columns;
+    for (auto &cell : Cells(VolumeInfo())) {
+        columns.push_back({cell.name, cell.value.type()});
+    }
+    return columns;
 }
 
 duckdb::vector<Value> VolumeRow(const VolumeInfo &info) {
-    return {Value(info.target),
-            Value(info.uuid),
-            Value(info.label),
-            Value(info.engine),
-            Value(info.engine_reason),
-            Value(info.queue_mode),
-            Value::UBIGINT(info.queue_depth),
-            Value::UBIGINT(info.lba_size),
-            Value::UBIGINT(info.memory_alignment),
-            Value::UBIGINT(info.capacity_bytes),
-            Value::UBIGINT(info.used_bytes),
-            Value::UBIGINT(info.free_bytes),
-            Value::UBIGINT(info.largest_free_extent_bytes),
-            Value::UBIGINT(info.metadata_bytes),
-            Value::UBIGINT(info.files),
-            Value::UBIGINT(info.extents),
-            Value::UBIGINT(info.open_handles),
-            Value::BOOLEAN(info.writable),
-            Value::BOOLEAN(info.volatile_write_cache),
-            Value(info.placement),
-            Value(info.polling),
-            Value(info.deallocate),
-            Value::UBIGINT(info.epoch),
-            Value::UBIGINT(info.log_bytes),
-            Value::UBIGINT(info.log_records),
-            Value::DOUBLE(info.mount_ms),
-            Value::UBIGINT(info.bounce_bytes),
-            Value::UBIGINT(info.reread_buffer_bytes),
-            Value::UBIGINT(info.rereads.reads),
-            Value::UBIGINT(info.rereads.hits),
-            Value::UBIGINT(info.spill_buffer_bytes),
-            Value::UBIGINT(info.spill.reads),
-            Value::UBIGINT(info.spill.hits),
-            Value::UBIGINT(info.spill.ahead),
-            Value::UBIGINT(info.spill.unused),
-            TextOrNull(info.warning),
-            TextOrNull(info.poisoned)};
+    duckdb::vector<Value> row;
+    for (auto &cell : Cells(info)) {
+        row.push_back(std::move(cell.value));
+    }
+    return row;
 }
 
 Rows MountedRows(duckdb::ClientContext &context, const Arguments &) {

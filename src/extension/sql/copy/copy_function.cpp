@@ -1,5 +1,5 @@
 //! nvme_copy(source, destination): FileCopy as a table function.
-#include "extension/sql/file_copy.hpp"
+#include "extension/sql/copy/file_copy.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/row_function.hpp"
 

@@ -1,4 +1,4 @@
-#include "extension/sql/file_copy.hpp"
+#include "extension/sql/copy/file_copy.hpp"
 
 #include "direct/rename_file.hpp"
 #include "extension/file_systems/errors.hpp"
