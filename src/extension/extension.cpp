@@ -2,8 +2,8 @@
 #include "extension/file_systems/direct_file_system.hpp"
 #include "extension/file_systems/nvme_file_system.hpp"
 #include "extension/file_systems/settings_cache.hpp"
+#include "extension/file_systems/settings.hpp"
 #include "extension/sql/functions.hpp"
-#include "extension/sql/settings.hpp"
 
 #include "duckdb/common/virtual_file_system.hpp"
 #include "duckdb/main/database.hpp"

@@ -15,8 +15,7 @@
 namespace rawduck {
 namespace {
 
-constexpr uint32_t MAX_QUEUE_DEPTH = 4096;
-//! Queues of a pool: as many as threads can run at once, within these bounds.
+//! Of a pool: as many as threads can run at once, within these bounds.
 constexpr size_t MIN_POOL_QUEUES = 2;
 constexpr size_t MAX_POOL_QUEUES = 16;
 
@@ -121,10 +120,10 @@ struct BlockIo::State {
 
 BlockIo::BlockIo(std::unique_ptr<Device> device, BlockIoOptions options, std::string target_name,
                  std::shared_ptr<IoStats> stats) {
-    if (options.queue_depth == 0 || options.queue_depth > MAX_QUEUE_DEPTH) {
+    if (options.queue_depth == 0 || options.queue_depth > QUEUE_DEPTH_MAX) {
         throw Error(ErrorCode::INVALID, target_name + ": a queue depth of " +
                                             std::to_string(options.queue_depth) +
-                                            " is not possible; give 1 to " + std::to_string(MAX_QUEUE_DEPTH));
+                                            " is not possible; give 1 to " + std::to_string(QUEUE_DEPTH_MAX));
     }
     state_ = std::make_unique<State>(std::move(device), options, std::move(target_name), std::move(stats));
 }

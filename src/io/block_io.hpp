@@ -35,9 +35,11 @@ enum class QueueMode {
 QueueMode ParseQueueMode(const std::string &text);
 const char *QueueModeName(QueueMode mode);
 
+constexpr uint32_t QUEUE_DEPTH_MAX = 4096;
+
 struct BlockIoOptions {
     QueueMode queue_mode = QueueMode::THREAD;
-    uint32_t queue_depth = 32; //!< commands in flight per queue
+    uint32_t queue_depth = 32; //!< commands in flight per queue, 1 to QUEUE_DEPTH_MAX
     PlacementRequest placement;
     //! Size of the reread buffer; less than one of its pieces: none. Only for a device that nobody else
     //! writes to meanwhile.

@@ -202,12 +202,12 @@ def test_a_query_with_settings_before_and_after(tmp_path):
             extension=True,
             config={"threads": 1},
             attach_options="",
-            settings={"nvme_queue_mode": "single"},
+            settings={"nvme_queues": "mode=single"},
             before="CREATE TABLE made AS SELECT 1 AS one",
             query="INSERT INTO made SELECT sum(v) FROM t",
-            after="SELECT one, current_setting('nvme_queue_mode'), current_setting('threads') FROM made",
+            after="SELECT one, current_setting('nvme_queues'), current_setting('threads') FROM made",
         )
         with Worker(fork=True) as worker:
-            assert worker.run(task).rows == [(1, "single", 1), (499500, "single", 1)]
+            assert worker.run(task).rows == [(1, "mode=single", 1), (499500, "mode=single", 1)]
             with pytest.raises(rawduck.RawduckError, match="missing"):
                 worker.run(QueryTask(database, extension=True, query="FROM missing"))

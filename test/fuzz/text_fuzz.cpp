@@ -1,9 +1,10 @@
-//! libFuzzer target: everything that reads text a user typed, namely paths, sizes and file names. Whatever
+//! libFuzzer target: everything that reads text a user typed, namely paths, sizes, settings and file names. Whatever
 //! the input, it is taken or refused with Error, and what is taken keeps its promises.
 #include "common/error.hpp"
 #include "common/text/size.hpp"
 #include "volume/names/file_name.hpp"
 #include "volume/names/path.hpp"
+#include "volume/queue_options.hpp"
 #include "volume/volume.hpp"
 
 #include <cstdlib>
@@ -33,6 +34,13 @@ void TrySize(const std::string &text) {
     Require(ParseSize(SizeText(bytes), "the same size") == bytes);
 }
 
+void TryQueues(const std::string &text) {
+    MountOptions options, again;
+    ParseQueueOptions(text, options);
+    ParseQueueOptions(QueueOptionsText(options), again);
+    Require(QueueOptionsText(again) == QueueOptionsText(options));
+}
+
 void TryName(const std::string &text) {
     CheckFileName(text);
     Require(!text.empty() && text.size() <= 255 && text.find('\0') == std::string::npos);
@@ -54,6 +62,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tolerate(TryVolumePath, text);
     Tolerate(TryVolumePath, VOLUME_SCHEME + text);
     Tolerate(TrySize, text);
+    Tolerate(TryQueues, text);
+    Tolerate([](const std::string &setting) { ParsePlacement(setting); }, text);
     Tolerate(TryName, text);
     Tolerate([](const std::string &path) { StripDirectScheme(path); }, text);
     Tolerate([](const std::string &path) { PathComponents(path); }, text);

@@ -84,7 +84,7 @@ def command_timeout(target: str, controller: str, other: str) -> None:
     (timeout,) = Path(f"/sys/class/nvme/{controller}/").glob("nvme*n1/queue/io_timeout")
     with connect("auto") as connection:
         bystander = Bystander(connection, other)
-        connection.execute("SET nvme_queue_depth = 1; SET nvme_max_transfer = '64 KiB'")
+        connection.execute("SET nvme_queues = 'depth=1,max_transfer=64 KiB'")
         attach_new(connection, target, "x")
         timeout.write_text("2000")
         try:
@@ -136,7 +136,7 @@ def killed_writer(target: str, engine: str, next_target: str, next_engine: str) 
 def write_for_ever(target: str, engine: str, tells: int) -> None:
     """Little in flight at a time, so that it is done within a minute."""
     with connect(engine) as connection:
-        connection.execute("SET nvme_queue_depth = 2; SET nvme_max_transfer = '16 KiB'")
+        connection.execute("SET nvme_queues = 'depth=2,max_transfer=16 KiB'")
         connection.execute("CALL nvme_format(?, force := true)", [target])
         connection.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x (BLOCK_SIZE 16384)")
         connection.execute("CREATE TABLE x.t AS SELECT range AS v FROM range(1000)")
@@ -173,7 +173,7 @@ def namespace_full(target: str, engine: str, other: str, words: str) -> None:
     """A namespace that promises more than there is behind it: what was committed before stays."""
     with connect(engine) as connection:
         # The kernel's target calls a command of which a part had room an internal error.
-        connection.execute("SET nvme_max_transfer = '4 KiB'")
+        connection.execute("SET nvme_queues = 'max_transfer=4 KiB'")
         bystander = Bystander(connection, other)
         attach_new(connection, target, "x")
         connection.execute("CREATE TABLE x.t AS SELECT range AS v FROM range(800000)")

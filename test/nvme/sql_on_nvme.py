@@ -95,7 +95,7 @@ def one_combination(data: str, target: str, engine: str, mode: str, expected: li
 
 def connect(engine: str, mode: str) -> duckdb.DuckDBPyConnection:
     connection = rawduck.connect(config={"threads": 4, "block_allocator_memory": "64MB"})
-    connection.execute(f"SET nvme_engine = '{engine}'; SET nvme_queue_mode = '{mode}'")
+    connection.execute(f"SET nvme_engine = '{engine}'; SET nvme_queues = 'mode={mode}'")
     return connection
 
 

@@ -77,7 +77,7 @@ class Life:
         """All that needs no target, so that the next process starts at once."""
         self._worker.run(
             f"SET nvme_engine = '{self._engine}'",
-            f"SET nvme_max_transfer = '{max_transfer}'",
+            f"SET nvme_queues = 'max_transfer={max_transfer}'",
             "SET force_compression = 'uncompressed'",
             "SET wal_autocheckpoint = '1MB'",
         )

@@ -109,8 +109,7 @@ def test_every_engine(con, database, engine):
 
 @pytest.mark.parametrize("mode", ["thread", "pool", "single", "sync"])
 def test_every_queue_mode(con, database, mode):
-    con.execute(f"SET nvme_queue_mode = '{mode}'")
-    con.execute("SET nvme_queue_depth = 4")
+    con.execute(f"SET nvme_queues = 'mode={mode},depth=4'")
     fill(con, database)
     con.execute("DETACH d")
     con.execute(f"ATTACH 'direct://{database}' AS d")

@@ -78,7 +78,7 @@ def test_closed_while_the_process_ends(tmp_path, scheme, how, queue_mode):
         path = target.path("x.duckdb") if scheme == "nvme" else f"direct://{tmp_path}/x.duckdb"
         # Long enough to lie in memory of its own, which DuckDB's copy of the settings gives back first.
         largest = "0" * 40 + "262144"
-        settings = f"SET nvme_queue_mode = '{queue_mode}'; SET nvme_max_transfer = '{largest}'"
+        settings = f"SET nvme_queues = 'mode={queue_mode},max_transfer={largest}'"
         command = [sys.executable, "-c", OPEN + WAYS[how], how, path, settings]
         result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
         assert (result.returncode, result.stdout) == (0, "closed"), result.stderr

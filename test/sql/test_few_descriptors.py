@@ -8,8 +8,8 @@ from support import run_python
 WORKLOAD = """
     import resource
     target, threads, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    connection.execute(f"SET threads = {threads}; SET nvme_queue_mode = '{mode}'; SET memory_limit = '1 GiB'")
-    connection.execute("SET enable_progress_bar = false")
+    connection.execute(f"SET threads = {threads}; SET nvme_queues = 'mode={mode}'")
+    connection.execute("SET memory_limit = '1 GiB'; SET enable_progress_bar = false")
     resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
     connection.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x")
     connection.execute("CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(1000000)")
@@ -45,6 +45,6 @@ def test_queries_go_on(new_target, threads, mode):
 def test_the_largest_command_works(new_target, con):
     """What the setting takes, attaching takes."""
     target = new_target("file-4096")
-    con.execute("SET nvme_max_transfer = '64 MiB'")
+    con.execute("SET nvme_queues = 'max_transfer=64 MiB'")
     con.execute(f"ATTACH '{target.path('x.duckdb')}' AS x; CREATE TABLE x.t AS FROM range(100000) r(v)")
     assert con.execute("SELECT sum(v) FROM x.t").fetchone() == (4999950000,)

@@ -13,16 +13,13 @@ from support import attach, make_target, one
 
 SETTINGS = {
     "nvme_engine",
-    "nvme_queue_mode",
-    "nvme_queue_depth",
-    "nvme_max_transfer",
     "nvme_memory_size",
     "nvme_spill_buffer",
     "nvme_reread_buffer",
     "nvme_prefetch",
     "nvme_placement",
     "nvme_deallocate",
-    "nvme_polling",
+    "nvme_queues",
 }
 
 
@@ -34,8 +31,34 @@ def stats(con, target, operation: str) -> dict:
 def test_settings_have_descriptions(con):
     query = "SELECT name, description FROM duckdb_settings() WHERE name LIKE 'nvme_%'"
     found = dict(con.execute(query).fetchall())
-    assert set(found) >= SETTINGS
+    assert set(found) == SETTINGS
     assert all(len(found[name]) > 20 for name in SETTINGS)
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_a_setting_takes_its_own_default(con, name):
+    """And is the default again after RESET."""
+    query = f"SELECT current_setting('{name}')"
+    default = one(con, query)
+    con.execute(f"SET {name} = '{default}'")
+    assert one(con, query) == default
+    con.execute(f"RESET {name}")
+    assert one(con, query) == default
+
+
+def test_queues_by_name(file_target, con):
+    """What is not named keeps its default, whatever was set before."""
+    con.execute("SET nvme_queues = 'depth=7'; SET nvme_queues = 'mode=pool'")
+    assert one(con, "SELECT queue_mode || ' ' || queue_depth FROM nvme_info(?)", file_target.name) in (
+        "pool 32",
+        "pool 1",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "default"])
+def test_queues_by_default(file_target, con, text):
+    con.execute(f"SET nvme_queues = 'mode=sync'; SET nvme_queues = '{text}'")
+    assert one(con, "SELECT queue_mode FROM nvme_info(?)", file_target.name) == "thread"
 
 
 def test_freed_space_is_deallocated(target, con):
@@ -88,7 +111,7 @@ def test_info(target, con):
 
 
 def test_polling_is_off_where_it_cannot_be(target, con):
-    con.execute("SET nvme_polling = true")
+    con.execute("SET nvme_queues = 'polling=on'")
     assert one(con, "SELECT polling FROM nvme_info(?)", target.name) == "off: only engine io_uring_cmd polls"
 
 
@@ -212,9 +235,7 @@ def test_commit_flushes(durable_target, con):
 @pytest.mark.parametrize("kind", ["file-4096", "loop-512"])
 def test_engines(tmp_path, engine, kind):
     with make_target(kind, tmp_path) as target, rawduck.connect() as con:
-        con.execute(
-            f"SET nvme_engine = '{engine}'; SET nvme_queue_depth = 8; SET nvme_max_transfer = '64 KiB'"
-        )
+        con.execute(f"SET nvme_engine = '{engine}'; SET nvme_queues = 'depth=8,max_transfer=64 KiB'")
         attach(con, target, "x.duckdb")
         con.execute(
             "CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(300000); CHECKPOINT x"
@@ -233,7 +254,7 @@ def test_engines(tmp_path, engine, kind):
 @pytest.mark.parametrize("kind", ["memory-4096", "file-512", "loop-4096"])
 def test_queue_modes(tmp_path, mode, kind):
     with make_target(kind, tmp_path) as target, rawduck.connect(config={"threads": 8}) as con:
-        con.execute(f"SET nvme_queue_mode = '{mode}'")
+        con.execute(f"SET nvme_queues = 'mode={mode}'")
         attach(con, target, "x.duckdb")
         con.execute("CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(400000)")
         assert one(con, "SELECT queue_mode FROM nvme_info(?)", target.name) == mode
@@ -244,7 +265,9 @@ def test_queue_modes(tmp_path, mode, kind):
 
 
 def test_a_block_is_read_by_several_commands_at_once(file_target, con):
-    con.execute("SET nvme_engine = 'io_uring'; SET nvme_max_transfer = '64 KiB'; SET nvme_prefetch = false")
+    con.execute(
+        "SET nvme_engine = 'io_uring'; SET nvme_queues = 'max_transfer=64 KiB'; SET nvme_prefetch = false"
+    )
     attach(con, file_target, "x.duckdb")
     con.execute("CREATE TABLE x.t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(300000)")
     con.execute("DETACH x; SELECT * FROM nvme_reset_stats()")

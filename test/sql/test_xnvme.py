@@ -61,7 +61,7 @@ QUERY = "SELECT count(*), sum(v), max(s), min(s), sum(hash(s)) FROM t"
 
 def connect(engine: str, mode: str, path: str) -> duckdb.DuckDBPyConnection:
     connection = rawduck.connect()
-    connection.execute(f"SET nvme_engine = '{engine}'; SET nvme_queue_mode = '{mode}'")
+    connection.execute(f"SET nvme_engine = '{engine}'; SET nvme_queues = 'mode={mode}'")
     connection.execute(f"ATTACH '{path}' AS x; USE x")
     return connection
 

@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
         check("SELECT count(*), max(i), max(s) FROM sales.t", "ok: 300010 300009 value 99999");
         check("ATTACH '" + database + "' AS again", "already attached");
         check("ATTACH 'nvme:///missing/x.duckdb' AS missing", "rawduck format");
-        check("SET nvme_queue_depth = 0", "between 1 and 4096");
+        check("SET nvme_queues = 'depth=0'", "from 1 to 4096");
     }
     Session session;
     auto check = [&](const std::string &sql, const std::string &expected) {

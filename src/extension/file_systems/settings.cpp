@@ -1,17 +1,151 @@
 #include "extension/file_systems/settings.hpp"
 
-#include "common/text/size.hpp"
+#include "extension/file_systems/errors.hpp"
 #include "extension/file_systems/settings_cache.hpp"
 
 #include "common/error.hpp"
+#include "common/text/size.hpp"
+#include "io/open_device.hpp"
+#include "volume/queue_options.hpp"
 
 #include "duckdb/common/types/value.hpp"
-#include "io/open_device.hpp"
+#include "duckdb/main/config.hpp"
+#include "duckdb/main/database.hpp"
+#include "duckdb/main/extension/extension_loader.hpp"
+
+#include <iterator>
+#include <utility>
 
 namespace rawduck {
 namespace {
 
-bool Lookup(duckdb::optional_ptr<duckdb::FileOpener> opener, const char *name, duckdb::Value &value) {
+using duckdb::Value;
+
+//! Of a setting that is a size, in bytes.
+struct Bounds {
+    uint64_t least, most;
+};
+constexpr uint64_t UNBOUNDED = UINT64_MAX;
+constexpr Bounds NOT_A_SIZE = {0, UNBOUNDED}, A_VOLUME = {16 * MIB, UNBOUNDED}, A_BUFFER = {0, 64 * GIB};
+
+struct Setting {
+    const char *name;
+    const char *help;
+    Bounds bounds;
+    //! What `options` say, as SQL. Of the default options it is the setting's default and gives its type.
+    Value (*show)(const OpenOptions &options);
+    //! Throws Error INVALID, naming the setting and what it accepts.
+    void (*put)(const Setting &setting, const Value &value, OpenOptions &options);
+};
+
+uint64_t SizeWithinBounds(const Setting &setting, const Value &value) {
+    const std::string text = value.ToString();
+    const uint64_t bytes = ParseSize(text, setting.name);
+    const std::string subject = std::string(setting.name) + ": " + text + " is ";
+    if (bytes < setting.bounds.least) {
+        throw Error(ErrorCode::INVALID, subject + "less than " + SizeText(setting.bounds.least));
+    }
+    if (bytes > setting.bounds.most) {
+        throw Error(ErrorCode::INVALID, subject + "more than " + SizeText(setting.bounds.most));
+    }
+    return bytes;
+}
+
+constexpr Setting SETTINGS[] = {
+    {"nvme_engine",
+     "How commands reach the device: auto, io_uring, posix, for NVMe namespaces io_uring_cmd or nvme_ioctl, "
+     "or xnvme:<interface> where xNVMe is installed.",
+     NOT_A_SIZE, [](const OpenOptions &options) { return Value(options.mount.engine); },
+     [](const Setting &setting, const Value &value, OpenOptions &options) {
+         options.mount.engine = value.ToString();
+         RequireKnownEngine(options.mount.engine, setting.name);
+     }},
+    {"nvme_placement",
+     "Where NVMe namespaces with flexible data placement (FDP) put what is written: auto, off, or a "
+     "placement identifier per class, such as 'database=0,wal=1,temporary=2,metadata=3'; nvme_fdp() shows "
+     "what there is.",
+     NOT_A_SIZE, [](const OpenOptions &options) { return Value(options.mount.io.placement.Text()); },
+     [](const Setting &, const Value &value, OpenOptions &options) {
+         options.mount.io.placement = ParsePlacement(value.ToString());
+     }},
+    {"nvme_deallocate",
+     "Whether the device is told of freed space: auto (but not on regular files, which keep theirs), on or "
+     "off.",
+     NOT_A_SIZE,
+     [](const OpenOptions &options) { return Value(DeallocateModeName(options.mount.deallocate)); },
+     [](const Setting &, const Value &value, OpenOptions &options) {
+         options.mount.deallocate = ParseDeallocateMode(value.ToString());
+     }},
+    {"nvme_spill_buffer",
+     "Memory of each volume for spilled blocks. They wait in it to be written, stay in it while there is "
+     "room, and are prefetched into it. With 0, a thread that spills, or reads what was spilled, waits for "
+     "the device.",
+     A_BUFFER, [](const OpenOptions &options) { return Value(SizeText(options.mount.spill_buffer_bytes)); },
+     [](const Setting &setting, const Value &value, OpenOptions &options) {
+         options.mount.spill_buffer_bytes = SizeWithinBounds(setting, value);
+     }},
+    {"nvme_reread_buffer",
+     "Memory of each volume or direct:// database for blocks that were read recently, for when DuckDB is "
+     "short of memory and reads them again. With 0, it waits for the device again.",
+     A_BUFFER,
+     [](const OpenOptions &options) { return Value(SizeText(options.mount.io.reread_buffer_bytes)); },
+     [](const Setting &setting, const Value &value, OpenOptions &options) {
+         options.mount.io.reread_buffer_bytes = SizeWithinBounds(setting, value);
+     }},
+    {"nvme_prefetch", "Whether scans of nvme:// and direct:// databases read ahead, in runs of up to 32 MiB.",
+     NOT_A_SIZE, [](const OpenOptions &options) { return Value::BOOLEAN(options.prefetch); },
+     [](const Setting &, const Value &value, OpenOptions &options) {
+         options.prefetch = value.IsNull() ? options.prefetch : value.GetValue<bool>();
+     }},
+    {"nvme_memory_size", "Size of a volume nvme://memory:<name> that is created by being used.", A_VOLUME,
+     [](const OpenOptions &options) { return Value(SizeText(options.mount.memory_target_bytes)); },
+     [](const Setting &setting, const Value &value, OpenOptions &options) {
+         options.mount.memory_target_bytes = SizeWithinBounds(setting, value);
+     }},
+    {QUEUES_SETTING,
+     "For comparing I/O paths: how the device's queues are used, as pairs such as 'mode=pool,depth=64'; what "
+     "is not named has its default. mode: thread (each thread has its own queue), pool (several, each behind "
+     "a lock), single (one, behind a lock) or sync (none: a thread waits for each command). depth: commands "
+     "in flight per queue, 1 to 4096. max_transfer: the largest command, such as 256 KiB, up to 64 MiB; 0: "
+     "the default of the device. polling: whether engine io_uring_cmd polls for completions (on) instead of "
+     "waiting for interrupts (off), which takes less time and more CPU time where the NVMe driver has "
+     "polling queues (its parameter poll_queues).",
+     NOT_A_SIZE, [](const OpenOptions &options) { return Value(QueueOptionsText(options.mount)); },
+     [](const Setting &, const Value &value, OpenOptions &options) {
+         ParseQueueOptions(value.ToString(), options.mount);
+     }}};
+
+std::string DescriptionOf(const Setting &setting) {
+    std::string text = setting.help;
+    if (setting.bounds.least > 0) {
+        text += " At least " + SizeText(setting.bounds.least) + ".";
+    }
+    if (setting.bounds.most < UNBOUNDED) {
+        text += " At most " + SizeText(setting.bounds.most) + ".";
+    }
+    return text + " Applies to volumes and files opened afterwards.";
+}
+
+//! DuckDB's callback knows nothing but the value, so each row has one of its own.
+template <size_t ROW> void CheckValue(duckdb::ClientContext &, duckdb::SetScope, Value &value) {
+    Translated([&] {
+        OpenOptions unused;
+        SETTINGS[ROW].put(SETTINGS[ROW], value, unused);
+    });
+}
+
+void Register(duckdb::DBConfig &config, const Setting &setting, duckdb::set_option_callback_t check) {
+    const Value initial = setting.show(OpenOptions());
+    // Global by default: files are also opened where there is no session, such as by checkpoints and spilling.
+    config.AddExtensionOption(duckdb::Identifier(setting.name), DescriptionOf(setting), initial.type(),
+                              initial, check, duckdb::SetScope::GLOBAL);
+}
+
+template <size_t... ROW> void RegisterRows(duckdb::DBConfig &config, std::index_sequence<ROW...>) {
+    (Register(config, SETTINGS[ROW], CheckValue<ROW>), ...);
+}
+
+bool Lookup(duckdb::optional_ptr<duckdb::FileOpener> opener, const char *name, Value &value) {
     if (const auto database = duckdb::FileOpener::TryGetDatabase(opener)) {
         KeepSettingsReadable(*database);
     }
@@ -21,89 +155,24 @@ bool Lookup(duckdb::optional_ptr<duckdb::FileOpener> opener, const char *name, d
 
 } // namespace
 
-std::string CheckEngine(const std::string &text) {
-    RequireKnownEngine(text, SETTING_ENGINE);
-    return text;
+void RegisterSettings(duckdb::ExtensionLoader &loader) {
+    RegisterRows(duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance()),
+                 std::make_index_sequence<std::size(SETTINGS)>());
 }
 
-uint32_t CheckQueueDepth(int64_t depth) {
-    if (depth < 1 || depth > static_cast<int64_t>(QUEUE_DEPTH_MAX)) {
-        throw Error(ErrorCode::INVALID, std::string(SETTING_QUEUE_DEPTH) + ": " + std::to_string(depth) +
-                                            " is not between 1 and " + std::to_string(QUEUE_DEPTH_MAX));
-    }
-    return static_cast<uint32_t>(depth);
-}
-
-uint32_t ParseMaxTransfer(const std::string &text) {
-    const uint64_t bytes = ParseSize(text, SETTING_MAX_TRANSFER);
-    if (bytes != 0 && (bytes < ALLOCATION_UNIT_BYTES || bytes > MAX_COMMAND_BYTES ||
-                       !IsAligned(bytes, ALLOCATION_UNIT_BYTES))) {
-        throw Error(ErrorCode::INVALID, std::string(SETTING_MAX_TRANSFER) + ": " + text +
-                                            " is neither 0 (the default of the device) nor a multiple "
-                                            "of 4 KiB up to " +
-                                            SizeText(MAX_COMMAND_BYTES));
-    }
-    return static_cast<uint32_t>(bytes);
-}
-
-uint64_t ParseMemorySize(const std::string &text) {
-    const uint64_t bytes = ParseSize(text, SETTING_MEMORY_SIZE);
-    if (bytes < 16 * MIB) {
-        throw Error(ErrorCode::INVALID, std::string(SETTING_MEMORY_SIZE) + ": " + text +
-                                            " is less than the 16 MiB "
-                                            "that a volume needs");
-    }
-    return bytes;
-}
-
-uint64_t ParseBufferSize(const std::string &text, const char *setting) {
-    const uint64_t bytes = ParseSize(text, setting);
-    if (bytes > BUFFER_SIZE_LIMIT) {
-        throw Error(ErrorCode::INVALID,
-                    std::string(setting) + ": " + text + " is more than " + SizeText(BUFFER_SIZE_LIMIT));
-    }
-    return bytes;
-}
-
-MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
-    MountOptions options;
-    duckdb::Value value;
-    if (Lookup(opener, SETTING_ENGINE, value)) {
-        options.engine = value.ToString();
-    }
-    if (Lookup(opener, SETTING_QUEUE_MODE, value)) {
-        options.io.queue_mode = ParseQueueMode(value.ToString());
-    }
-    if (Lookup(opener, SETTING_QUEUE_DEPTH, value)) {
-        options.io.queue_depth = CheckQueueDepth(value.GetValue<int64_t>());
-    }
-    if (Lookup(opener, SETTING_MAX_TRANSFER, value)) {
-        options.max_transfer_bytes = ParseMaxTransfer(value.ToString());
-    }
-    if (Lookup(opener, SETTING_MEMORY_SIZE, value)) {
-        options.memory_target_bytes = ParseMemorySize(value.ToString());
-    }
-    if (Lookup(opener, SETTING_PLACEMENT, value)) {
-        options.io.placement = ParsePlacement(value.ToString());
-    }
-    if (Lookup(opener, SETTING_POLLING, value)) {
-        options.polling = value.GetValue<bool>();
-    }
-    if (Lookup(opener, SETTING_SPILL_BUFFER, value)) {
-        options.spill_buffer_bytes = ParseBufferSize(value.ToString(), SETTING_SPILL_BUFFER);
-    }
-    if (Lookup(opener, SETTING_REREAD_BUFFER, value)) {
-        options.io.reread_buffer_bytes = ParseBufferSize(value.ToString(), SETTING_REREAD_BUFFER);
-    }
-    if (Lookup(opener, SETTING_DEALLOCATE, value)) {
-        options.deallocate = ParseDeallocateMode(value.ToString());
+OpenOptions OpenOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
+    OpenOptions options;
+    Value value;
+    for (const Setting &setting : SETTINGS) {
+        if (Lookup(opener, setting.name, value)) {
+            setting.put(setting, value, options);
+        }
     }
     return options;
 }
 
-bool PrefetchOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
-    duckdb::Value value;
-    return !Lookup(opener, SETTING_PREFETCH, value) || value.GetValue<bool>();
+MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
+    return OpenOptionsOf(opener).mount;
 }
 
 } // namespace rawduck

@@ -200,8 +200,8 @@ StorageFileSystem::MemoryMapFile(const duckdb::OpenFileInfo &path, FileOpenFlags
 duckdb::unique_ptr<FileHandle> StorageFileSystem::MakeHandle(const std::string &path, FileOpenFlags flags,
                                                              std::unique_ptr<StorageFile> file,
                                                              optional_ptr<FileOpener> opener) {
-    auto handle =
-        duckdb::make_uniq<StorageFileHandle>(*this, path, flags, std::move(file), PrefetchOf(opener));
+    auto handle = duckdb::make_uniq<StorageFileHandle>(*this, path, flags, std::move(file),
+                                                       OpenOptionsOf(opener).prefetch);
     if (opener) {
         handle->TryAddLogger(*opener);
         DUCKDB_LOG_FILE_SYSTEM_OPEN((*handle));

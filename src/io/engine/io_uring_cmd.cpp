@@ -76,7 +76,7 @@ class IoUringCmdDevice final : public NvmeDevice {
         caps_.engine_reason = reason;
         caps_.max_queue_depth = IoUringQueue::MAX_DEPTH;
         caps_.scarce_queues = true;
-        caps_.polling_obstacle = options.polling ? PollingObstacle() : "nvme_polling is not set";
+        caps_.polling_obstacle = options.polling ? PollingObstacle() : "nvme_queues does not say polling=on";
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {

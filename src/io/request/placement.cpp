@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 #include "common/text/name_table.hpp"
+#include "common/text/key_values.hpp"
 
 #include <algorithm>
 
@@ -20,50 +21,45 @@ static_assert(sizeof(CLASSES) / sizeof(CLASSES[0]) == PLACEMENT_CLASS_COUNT, "al
 constexpr size_t SHARES[][PLACEMENT_CLASS_COUNT] = {{0, 0, 0, 0}, {0, 0, 0, 1}, {0, 1, 1, 2}, {0, 3, 1, 2}};
 constexpr size_t MOST_SHARES = sizeof(SHARES) / sizeof(SHARES[0]);
 
+std::string WithoutSpaces(std::string text) {
+    text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+    return text;
+}
+
+PlacementClass ParseClass(const std::string &name) {
+    if (const auto placement_class = FindValue(CLASS_NAMES, name)) {
+        return *placement_class;
+    }
+    throw Error(ErrorCode::INVALID,
+                "there is no class \"" + name + "\", only database, metadata, wal and temporary");
+}
+
+PlacementId ParseIdentifier(const std::string &digits) {
+    constexpr size_t MOST_DIGITS = 5;
+    const bool number = !digits.empty() && digits.size() <= MOST_DIGITS &&
+                        digits.find_first_not_of("0123456789") == std::string::npos;
+    const unsigned long value = number ? std::stoul(digits) : UINT16_MAX;
+    if (value >= UINT16_MAX) {
+        throw Error(ErrorCode::INVALID,
+                    "\"" + digits + "\" is not a placement identifier (a number below 65535)");
+    }
+    return static_cast<PlacementId>(value);
+}
+
 [[noreturn]] void Refuse(const std::string &text, const std::string &why) {
     throw Error(ErrorCode::INVALID,
                 "nvme_placement: \"" + text + "\": " + why +
                     "; write auto, off, or pairs such as database=0,wal=1,temporary=2,metadata=3");
 }
 
-std::string WithoutSpaces(std::string text) {
-    text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
-    return text;
-}
-
-PlacementClass ParseClass(const std::string &name, const std::string &text) {
-    if (const auto placement_class = FindValue(CLASS_NAMES, name)) {
-        return *placement_class;
-    }
-    Refuse(text, "there is no class \"" + name + "\", only database, metadata, wal and temporary");
-}
-
-PlacementId ParseIdentifier(const std::string &digits, const std::string &text) {
-    constexpr size_t MOST_DIGITS = 5;
-    const bool number = !digits.empty() && digits.size() <= MOST_DIGITS &&
-                        digits.find_first_not_of("0123456789") == std::string::npos;
-    const unsigned long value = number ? std::stoul(digits) : UINT16_MAX;
-    if (value >= UINT16_MAX) {
-        Refuse(text, "\"" + digits + "\" is not a placement identifier (a number below 65535)");
-    }
-    return static_cast<PlacementId>(value);
-}
-
 PlacementMap ParsePairs(const std::string &pairs, const std::string &text) {
     PlacementMap map;
-    for (size_t begin = 0; begin <= pairs.size();) {
-        const size_t end = std::min(pairs.find(',', begin), pairs.size());
-        const std::string pair = pairs.substr(begin, end - begin);
-        const size_t equals = pair.find('=');
-        if (equals == std::string::npos) {
-            Refuse(text, "\"" + pair + "\" is not a pair");
+    try {
+        for (const KeyValue &pair : ParseKeyValues(pairs)) {
+            map[ParseClass(pair.key)] = ParseIdentifier(pair.value);
         }
-        PlacementId &id = map[ParseClass(pair.substr(0, equals), text)];
-        if (id != PlacementId::NONE) {
-            Refuse(text, "the class \"" + pair.substr(0, equals) + "\" is named twice");
-        }
-        id = ParseIdentifier(pair.substr(equals + 1), text);
-        begin = end + 1;
+    } catch (const Error &error) {
+        Refuse(text, error.what());
     }
     return map;
 }
@@ -103,6 +99,18 @@ std::string PlacementMap::Text() const {
         }
     }
     return text;
+}
+
+std::string PlacementRequest::Text() const {
+    switch (mode) {
+    case Mode::AUTO:
+        return "auto";
+    case Mode::OFF:
+        return "off";
+    case Mode::EXPLICIT:
+        break;
+    }
+    return map.Text();
 }
 
 PlacementRequest ParsePlacement(const std::string &text) {

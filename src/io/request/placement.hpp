@@ -45,6 +45,8 @@ class PlacementMap {
 struct PlacementRequest {
     enum class Mode { AUTO, OFF, EXPLICIT } mode = Mode::AUTO;
     PlacementMap map; //!< of EXPLICIT
+    //! As ParsePlacement takes it.
+    std::string Text() const;
 };
 //! "auto", "off", or pairs such as "database=0,wal=1": Throws Error INVALID that says what is wrong.
 PlacementRequest ParsePlacement(const std::string &text);

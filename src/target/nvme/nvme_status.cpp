@@ -19,7 +19,7 @@ constexpr const char *REPLACE = "save what can still be read and replace the dev
 
 constexpr StatusName NAMES[] = {
     {0x001, "the device does not know the command", "use an engine on its block device: io_uring or posix"},
-    {0x002, "invalid field in the command", "try a smaller nvme_max_transfer, and report it"},
+    {0x002, "invalid field in the command", "try a smaller max_transfer in nvme_queues, and report it"},
     {0x004, "data transfer error", "look into the kernel log (dmesg)"},
     {0x005, "aborted: the device lost power", "look into the kernel log (dmesg)"},
     {0x006, "internal device error", "look into the kernel log (dmesg) and nvme smart-log"},
@@ -39,7 +39,7 @@ constexpr StatusName NAMES[] = {
     {0x180, "conflicting attributes", REPORT},
     {0x181, "invalid protection information", "format the namespace without protection information"},
     {0x182, "the range is read-only", "attach READ_ONLY"},
-    {0x183, "command size limit exceeded", "try a smaller nvme_max_transfer, and report it"},
+    {0x183, "command size limit exceeded", "try a smaller max_transfer in nvme_queues, and report it"},
     {0x280, "write fault: the medium did not take the data", REPLACE},
     {0x281, "unrecovered read error: media error", REPLACE},
     {0x282, "end-to-end guard check error", "format the namespace without protection information"},

@@ -53,6 +53,10 @@ DeallocateMode ParseDeallocateMode(const std::string &text) {
     throw Error(ErrorCode::INVALID, "nvme_deallocate: '" + text + "' is neither auto, on nor off");
 }
 
+const char *DeallocateModeName(DeallocateMode mode) {
+    return NameOf(MODE_NAMES, mode);
+}
+
 Deallocator::Deallocator(BlockIo &io, Space &space, MetadataLog &log, std::string obstacle,
                          std::chrono::milliseconds delay)
     : io_(io), space_(space), log_(log), delay_(delay), fork_generation_(ForkGeneration()),

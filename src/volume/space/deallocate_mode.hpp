@@ -9,5 +9,6 @@ namespace rawduck {
 enum class DeallocateMode { AUTO, ON, OFF };
 //! "auto", "on" or "off". Throws Error INVALID.
 DeallocateMode ParseDeallocateMode(const std::string &text);
+const char *DeallocateModeName(DeallocateMode mode);
 
 } // namespace rawduck

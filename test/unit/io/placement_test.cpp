@@ -37,7 +37,9 @@ TEST(PlacementMap, AnExplicitOneIsTakenAsItIs) {
     EXPECT_EQ(map[PlacementClass::WAL], Id(2));
     EXPECT_EQ(map[PlacementClass::DATABASE], PlacementId::NONE);
     EXPECT_EQ(map.Text(), "wal=2, temporary=1");
-    EXPECT_EQ(ParsePlacement(map.Text()).map.Text(), map.Text()) << "what is shown can be set";
+    for (const std::string &text : {map.Text(), std::string("auto"), std::string("off")}) {
+        EXPECT_EQ(ParsePlacement(text).Text(), text) << "what is shown can be set";
+    }
 }
 
 TEST(PlacementMap, BadOnesAreRefusedWithTheReason) {

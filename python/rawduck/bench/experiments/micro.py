@@ -200,7 +200,7 @@ class Micro(Experiment):
                 f"{engine}-{strategy}",
                 f"{engine}, {strategy}",
                 modes.ON_VOLUME,
-                extension_settings={"nvme_engine": engine, "nvme_queue_mode": strategy},
+                extension_settings={"nvme_engine": engine, "nvme_queues": f"mode={strategy}"},
                 attach_options=attach_options,
             )
             for engine in engines

@@ -62,7 +62,7 @@ class Passthrough(_CustomerScans):
     )
 
     def ways(self) -> list[modes.DuckMode]:
-        threads = {"nvme_queue_mode": "thread"}
+        threads = {"nvme_queues": "mode=thread"}
         return [
             modes.make(
                 "io_uring",
@@ -102,7 +102,7 @@ class Strategies(_CustomerScans):
                 optional=True,
             ),
             *(
-                modes.make(mode, title, modes.ON_VOLUME, extension_settings={"nvme_queue_mode": mode, **bare})
+                modes.make(mode, title, modes.ON_VOLUME, extension_settings={"nvme_queues": f"mode={mode}", **bare})
                 for mode, title in (
                     ("sync", "synchronous"),
                     ("single", "single queue"),

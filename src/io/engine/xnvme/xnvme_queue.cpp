@@ -82,7 +82,7 @@ XnvmeQueue::XnvmeQueue(const XnvmeConnection &connection, const std::string &tar
         throw Error(ErrorCode::IO, target_name_ + ": libxnvme cannot make a queue of " +
                                        std::to_string(depth_) +
                                        " commands for one more thread: " + ErrnoText(-result) +
-                                       "; give a smaller nvme_queue_depth, or use nvme_queue_mode 'pool'");
+                                       "; give nvme_queues a smaller depth, or mode=pool");
     }
 }
 

@@ -25,11 +25,11 @@ TEST(SizeTest, NonsenseIsRefusedNamingTheValue) {
     for (const std::string &text : std::vector<std::string>{"", " ", "G", "-1", "8X", "8 G B x", "1.5",
                                                             "99999999T", "nan", "0.0001K", with_nul}) {
         try {
-            ParseSize(text, "nvme_max_transfer");
+            ParseSize(text, "nvme_spill_buffer");
             ADD_FAILURE() << text;
         } catch (const Error &error) {
             EXPECT_EQ(error.Code(), ErrorCode::INVALID);
-            EXPECT_EQ(std::string(error.what()).find("nvme_max_transfer: "), 0u) << error.what();
+            EXPECT_EQ(std::string(error.what()).find("nvme_spill_buffer: "), 0u) << error.what();
         }
     }
 }
