@@ -72,22 +72,12 @@ std::string DirectFileSystem::CanonicalizePath(const std::string &path, Opener o
 
 duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::string &path,
                                                                   FileOpenFlags flags, Opener opener) {
-    OpenMode mode = OpenModeOf(flags);
     const std::string absolute = FilePath(path, opener);
-    mode.kind = FileKindOf(flags, absolute);
-    auto file = Translated([&]() -> std::unique_ptr<StorageFile> {
-        try {
-            return DirectFile::Open(absolute, mode, DirectOptionsOf(opener));
-        } catch (const Error &error) {
-            const bool expected = (error.Code() == ErrorCode::NOT_FOUND && flags.ReturnNullIfNotExists()) ||
-                                  (error.Code() == ErrorCode::EXISTS && flags.ReturnNullIfExists());
-            if (!expected) {
-                throw;
-            }
-            return nullptr;
-        }
+    const OpenMode mode = OpenModeOf(flags, absolute);
+    auto file = Translated([&] {
+        return OpenOrNull(flags, [&] { return DirectFile::Open(absolute, mode, DirectOptionsOf(opener)); });
     });
-    return file ? MakeHandle(path, flags, std::move(file), opener) : nullptr;
+    return MakeHandle(path, flags, std::move(file), opener);
 }
 
 duckdb::optional<duckdb::FileMetadata> DirectFileSystem::GetStatsIfExists(const OpenFileInfo &file,
@@ -141,17 +131,9 @@ bool DirectFileSystem::DirectoryExists(const std::string &path, Opener opener) {
     return local_->DirectoryExists(DirectoryPath(path, opener), opener);
 }
 
-void DirectFileSystem::CreateDirectory(const std::string &path, Opener opener) {
-    local_->CreateDirectory(DirectoryPath(path, opener), opener);
-}
-
 bool DirectFileSystem::CreateDirectoryExtended(const std::string &path,
                                                const duckdb::CreateDirectoryOptions &options, Opener opener) {
     return local_->CreateDirectoryExtended(DirectoryPath(path, opener), options, opener);
-}
-
-void DirectFileSystem::RemoveDirectory(const std::string &path, Opener opener) {
-    local_->RemoveDirectory(DirectoryPath(path, opener), opener);
 }
 
 bool DirectFileSystem::RemoveDirectoryExtended(const std::string &path,

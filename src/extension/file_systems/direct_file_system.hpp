@@ -10,13 +10,10 @@ namespace rawduck {
 //! left to it, with the scheme taken off and put back.
 class DirectFileSystem final : public StorageFileSystem {
   public:
-    using Opener = duckdb::optional_ptr<duckdb::FileOpener>;
-
     DirectFileSystem();
 
     bool CanHandleFile(const std::string &path) override;
     std::string GetName() const override { return "DirectFileSystem"; }
-    std::string PathSeparator(const std::string &) override { return "/"; }
     std::string CanonicalizePath(const std::string &path, Opener opener) override;
 
     duckdb::unique_ptr<duckdb::FileHandle> OpenFile(const std::string &path, duckdb::FileOpenFlags flags,
@@ -29,10 +26,8 @@ class DirectFileSystem final : public StorageFileSystem {
     void MoveFile(const std::string &source, const std::string &target, Opener opener) override;
 
     bool DirectoryExists(const std::string &path, Opener opener) override;
-    void CreateDirectory(const std::string &path, Opener opener) override;
     bool CreateDirectoryExtended(const std::string &path, const duckdb::CreateDirectoryOptions &options,
                                  Opener opener) override;
-    void RemoveDirectory(const std::string &path, Opener opener) override;
     bool RemoveDirectoryExtended(const std::string &path, const duckdb::RemoveDirectoryOptions &options,
                                  Opener opener) override;
     bool ListFiles(const std::string &path, const std::function<void(const std::string &, bool)> &callback,

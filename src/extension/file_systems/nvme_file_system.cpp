@@ -70,22 +70,13 @@ std::string NvmeFileSystem::CanonicalizePath(const std::string &path, Opener) {
 
 duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::string &path, FileOpenFlags flags,
                                                                 Opener opener) {
-    OpenMode mode = OpenModeOf(flags);
-    auto file = Translated([&]() -> std::unique_ptr<StorageFile> {
+    auto file = Translated([&] {
         Location location(path, opener);
-        try {
-            mode.kind = FileKindOf(flags, location.path.file);
-            return OpenPinned(std::move(location.volume), location.path.file, mode);
-        } catch (const Error &error) {
-            const bool expected = (error.Code() == ErrorCode::NOT_FOUND && flags.ReturnNullIfNotExists()) ||
-                                  (error.Code() == ErrorCode::EXISTS && flags.ReturnNullIfExists());
-            if (!expected) {
-                throw;
-            }
-            return nullptr;
-        }
+        const OpenMode mode = OpenModeOf(flags, location.path.file);
+        return OpenOrNull(flags,
+                          [&] { return OpenPinned(std::move(location.volume), location.path.file, mode); });
     });
-    return file ? MakeHandle(path, flags, std::move(file), opener) : nullptr;
+    return MakeHandle(path, flags, std::move(file), opener);
 }
 
 duckdb::optional<duckdb::FileMetadata> NvmeFileSystem::GetStatsIfExists(const OpenFileInfo &file,
@@ -164,10 +155,6 @@ bool NvmeFileSystem::DirectoryExists(const std::string &path, Opener opener) {
     });
 }
 
-void NvmeFileSystem::CreateDirectory(const std::string &path, Opener opener) {
-    CreateDirectoryExtended(path, {duckdb::CreateDirectoryMode::SINGLE}, opener);
-}
-
 bool NvmeFileSystem::CreateDirectoryExtended(const std::string &path, const duckdb::CreateDirectoryOptions &,
                                              Opener opener) {
     // A directory needs no parent on a volume, so both modes do the same.
@@ -179,10 +166,6 @@ bool NvmeFileSystem::CreateDirectoryExtended(const std::string &path, const duck
         location.volume->MakeDirectory(location.path.file);
         return true;
     });
-}
-
-void NvmeFileSystem::RemoveDirectory(const std::string &path, Opener opener) {
-    RemoveDirectoryExtended(path, {duckdb::RemoveDirectoryMode::RECURSIVE}, opener);
 }
 
 bool NvmeFileSystem::RemoveDirectoryExtended(const std::string &path,

@@ -9,11 +9,8 @@ namespace rawduck {
 //! its volume mounted, everything else mounts it briefly.
 class NvmeFileSystem final : public StorageFileSystem {
   public:
-    using Opener = duckdb::optional_ptr<duckdb::FileOpener>;
-
     bool CanHandleFile(const std::string &path) override;
     std::string GetName() const override { return "NvmeFileSystem"; }
-    std::string PathSeparator(const std::string &) override { return "/"; }
     //! With the target's symbolic links resolved, so that
     //! two spellings of one database are one path to DuckDB.
     std::string CanonicalizePath(const std::string &path, Opener opener) override;
@@ -29,10 +26,8 @@ class NvmeFileSystem final : public StorageFileSystem {
     void MoveFile(const std::string &source, const std::string &target, Opener opener) override;
 
     bool DirectoryExists(const std::string &path, Opener opener) override;
-    void CreateDirectory(const std::string &path, Opener opener) override;
     bool CreateDirectoryExtended(const std::string &path, const duckdb::CreateDirectoryOptions &options,
                                  Opener opener) override;
-    void RemoveDirectory(const std::string &path, Opener opener) override;
     bool RemoveDirectoryExtended(const std::string &path, const duckdb::RemoveDirectoryOptions &options,
                                  Opener opener) override;
     bool ListFiles(const std::string &path, const std::function<void(const std::string &, bool)> &callback,

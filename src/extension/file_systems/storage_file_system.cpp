@@ -67,6 +67,14 @@ StorageFile &FileOf(FileHandle &handle) {
 
 } // namespace
 
+void StorageFileSystem::CreateDirectory(const std::string &path, Opener opener) {
+    CreateDirectoryExtended(path, {duckdb::CreateDirectoryMode::SINGLE}, opener);
+}
+
+void StorageFileSystem::RemoveDirectory(const std::string &path, Opener opener) {
+    RemoveDirectoryExtended(path, {duckdb::RemoveDirectoryMode::RECURSIVE}, opener);
+}
+
 void StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes, idx_t location) {
     auto &storage = handle.Cast<StorageFileHandle>();
     auto length = static_cast<uint64_t>(nr_bytes);
@@ -192,14 +200,32 @@ bool StorageFileSystem::OnDiskFile(FileHandle &handle) {
 
 duckdb::unique_ptr<duckdb::MemoryMappedFile>
 StorageFileSystem::MemoryMapFile(const duckdb::OpenFileInfo &path, FileOpenFlags, const duckdb::MMapOptions &,
-                                 optional_ptr<FileOpener>) {
+                                 Opener) {
     throw duckdb::NotImplementedException(
         "%s: cannot map it into memory: %s. Attach it without IO_MODE 'MMAP'.", path.path, WhyNotMapped());
 }
 
+std::unique_ptr<StorageFile>
+StorageFileSystem::OpenOrNull(const FileOpenFlags &flags,
+                              const std::function<std::unique_ptr<StorageFile>()> &open) {
+    try {
+        return open();
+    } catch (const Error &error) {
+        const bool expected = (error.Code() == ErrorCode::NOT_FOUND && flags.ReturnNullIfNotExists()) ||
+                              (error.Code() == ErrorCode::EXISTS && flags.ReturnNullIfExists());
+        if (!expected) {
+            throw;
+        }
+        return nullptr;
+    }
+}
+
 duckdb::unique_ptr<FileHandle> StorageFileSystem::MakeHandle(const std::string &path, FileOpenFlags flags,
                                                              std::unique_ptr<StorageFile> file,
-                                                             optional_ptr<FileOpener> opener) {
+                                                             Opener opener) {
+    if (!file) {
+        return nullptr;
+    }
     auto handle = duckdb::make_uniq<StorageFileHandle>(*this, path, flags, std::move(file),
                                                        OpenOptionsOf(opener).prefetch);
     if (opener) {
@@ -209,7 +235,37 @@ duckdb::unique_ptr<FileHandle> StorageFileSystem::MakeHandle(const std::string &
     return std::move(handle);
 }
 
-OpenMode OpenModeOf(FileOpenFlags flags) {
+namespace {
+
+//! Temporary is only what has the name and is opened in the way in which DuckDB opens that: ATTACH and COPY
+//! take locks, COPY empties what is there, and either may choose any name.
+FileKind KindOf(const FileOpenFlags &flags, const OpenMode &mode, const std::string &name) {
+    const bool plain = mode.lock == OpenMode::Lock::NONE && !mode.must_create &&
+                       !(mode.write && flags.OpenForAppending()) && mode.create;
+    const TemporaryName temporary = plain ? TemporaryNameOf(name) : TemporaryName::NONE;
+    if ((temporary == TemporaryName::BLOCKS && mode.read && !mode.truncate) ||
+        (temporary == TemporaryName::BLOCK && !mode.read && !mode.truncate) ||
+        (temporary == TemporaryName::OWNER && !mode.read && mode.truncate)) {
+        return FileKind::TEMP;
+    }
+    const bool is_database = flags.RequireParallelAccess() && mode.lock != OpenMode::Lock::NONE;
+    return KindFromName(name, is_database ? FileKind::DATABASE : FileKind::OTHER);
+}
+
+OpenMode::Lock LockOf(FileOpenFlags flags) {
+    switch (flags.Lock()) {
+    case duckdb::FileLockType::READ_LOCK:
+        return OpenMode::Lock::SHARED;
+    case duckdb::FileLockType::WRITE_LOCK:
+        return OpenMode::Lock::EXCLUSIVE;
+    default:
+        return OpenMode::Lock::NONE;
+    }
+}
+
+} // namespace
+
+OpenMode OpenModeOf(FileOpenFlags flags, const std::string &name) {
     if (!flags.Compression().IsUncompressed()) {
         throw duckdb::NotImplementedException(
             "nvme:// and direct:// do not compress; DuckDB does it above them");
@@ -225,24 +281,9 @@ OpenMode OpenModeOf(FileOpenFlags flags) {
     mode.truncate = mode.write && flags.OverwriteExistingFile();
     mode.must_create = mode.create && (flags.ExclusiveCreate() || flags.CreatePrivateFile());
     mode.owner_only = flags.CreatePrivateFile();
-    mode.lock = flags.Lock() == duckdb::FileLockType::WRITE_LOCK  ? OpenMode::Lock::EXCLUSIVE
-                : flags.Lock() == duckdb::FileLockType::READ_LOCK ? OpenMode::Lock::SHARED
-                                                                  : OpenMode::Lock::NONE;
+    mode.lock = LockOf(flags);
+    mode.kind = KindOf(flags, mode, name);
     return mode;
-}
-
-FileKind FileKindOf(FileOpenFlags flags, const std::string &name) {
-    const OpenMode mode = OpenModeOf(flags);
-    const bool append = mode.write && flags.OpenForAppending();
-    const bool plain = mode.lock == OpenMode::Lock::NONE && !mode.must_create && !append && mode.create;
-    const TemporaryName temporary = plain ? TemporaryNameOf(name) : TemporaryName::NONE;
-    if ((temporary == TemporaryName::BLOCKS && mode.read && !mode.truncate) ||
-        (temporary == TemporaryName::BLOCK && !mode.read && !mode.truncate) ||
-        (temporary == TemporaryName::OWNER && !mode.read && mode.truncate)) {
-        return FileKind::TEMP;
-    }
-    const bool is_database = flags.RequireParallelAccess() && flags.Lock() != duckdb::FileLockType::NO_LOCK;
-    return KindFromName(name, is_database ? FileKind::DATABASE : FileKind::OTHER);
 }
 
 } // namespace rawduck

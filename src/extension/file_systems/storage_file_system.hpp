@@ -3,10 +3,11 @@
 
 #include "common/process/reader_threads.hpp"
 #include "io/storage_file.hpp"
-#include "volume/volume.hpp"
+#include "volume/open_file.hpp"
 
 #include "duckdb/common/file_system.hpp"
 
+#include <functional>
 #include <memory>
 
 namespace rawduck {
@@ -32,6 +33,13 @@ class StorageFileHandle : public duckdb::FileHandle {
 
 class StorageFileSystem : public duckdb::FileSystem {
   public:
+    using Opener = duckdb::optional_ptr<duckdb::FileOpener>;
+
+    std::string PathSeparator(const std::string &) override { return "/"; }
+    //! Without its parents, and with what is in it, as DuckDB's own file system does.
+    void CreateDirectory(const std::string &path, Opener opener) override;
+    void RemoveDirectory(const std::string &path, Opener opener) override;
+
     //! Exactly `nr_bytes`; throws when the file ends earlier, like DuckDB's own file system.
     void Read(duckdb::FileHandle &handle, void *buffer, int64_t nr_bytes, duckdb::idx_t location) override;
     void Write(duckdb::FileHandle &handle, void *buffer, int64_t nr_bytes, duckdb::idx_t location) override;
@@ -56,27 +64,25 @@ class StorageFileSystem : public duckdb::FileSystem {
     duckdb::FileWriteMode GetWriteMode(duckdb::FileHandle &handle) override;
     bool OnDiskFile(duckdb::FileHandle &handle) override;
 
-    duckdb::unique_ptr<duckdb::MemoryMappedFile>
-    MemoryMapFile(const duckdb::OpenFileInfo &path, duckdb::FileOpenFlags flags,
-                  const duckdb::MMapOptions &options,
-                  duckdb::optional_ptr<duckdb::FileOpener> opener) override;
+    duckdb::unique_ptr<duckdb::MemoryMappedFile> MemoryMapFile(const duckdb::OpenFileInfo &path,
+                                                               duckdb::FileOpenFlags flags,
+                                                               const duckdb::MMapOptions &options,
+                                                               Opener opener) override;
 
   protected:
-    //! Wraps an opened file and announces it to DuckDB's log.
+    //! What `open` returns, or null where it fails in the way that the flags ask to be told of by null.
+    static std::unique_ptr<StorageFile> OpenOrNull(const duckdb::FileOpenFlags &flags,
+                                                   const std::function<std::unique_ptr<StorageFile>()> &open);
+    //! Wraps an opened file and announces it to DuckDB's log. Null for null.
     duckdb::unique_ptr<duckdb::FileHandle> MakeHandle(const std::string &path, duckdb::FileOpenFlags flags,
-                                                      std::unique_ptr<StorageFile> file,
-                                                      duckdb::optional_ptr<duckdb::FileOpener> opener);
+                                                      std::unique_ptr<StorageFile> file, Opener opener);
     static duckdb::FileMetadata ToMetadata(const StorageFile::Status &status);
     //! What stands in a message after "cannot map it into memory: ".
     virtual std::string WhyNotMapped() const = 0;
 };
 
-//! How a file is to be opened, decoded from DuckDB's flags; its kind, which depends on the name, is not set.
-//! Throws for flags that make no sense, as DuckDB's own file system does.
-OpenMode OpenModeOf(duckdb::FileOpenFlags flags);
-
-//! What a file with this name is. Temporary is only what has the name and is opened in the way in which DuckDB
-//! opens that: ATTACH and COPY take locks, COPY removes what is there, and either may choose any name.
-FileKind FileKindOf(duckdb::FileOpenFlags flags, const std::string &name);
+//! How a file of this name is to be opened, decoded from DuckDB's flags. Throws for flags that make no sense,
+//! as DuckDB's own file system does.
+OpenMode OpenModeOf(duckdb::FileOpenFlags flags, const std::string &name);
 
 } // namespace rawduck
