@@ -36,6 +36,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
+    os.environ["RAWDUCK_TEST_FUNCTIONS"] = "1"  # nvme_simulate(), also in the processes of the pool
     print(f"seed {options.seed}, {options.cuts} cuts", flush=True)
     begin = time.monotonic()
     total = Result()

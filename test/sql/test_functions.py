@@ -9,7 +9,7 @@ import duckdb
 import pytest
 import rawduck
 from rawduck.render import rows
-from support import attach, make_target, one
+from support import attach, make_target, one, run_python
 
 SETTINGS = {
     "nvme_engine",
@@ -290,3 +290,14 @@ def test_check_of_a_sound_volume(target, con):
     findings = rows(con, "SELECT * FROM nvme_check(?)", [target.name])
     assert findings
     assert {finding["severity"] for finding in findings} == {"ok"}
+
+
+def test_what_is_for_tests_is_not_what_users_load(monkeypatch):
+    names = "'nvme_simulate', 'nvme_random_reads'"
+    query = f"SELECT count(*) FROM duckdb_functions() WHERE function_name IN ({names})"
+    code = f'print(connection.execute("{query}").fetchone()[0])'
+    assert run_python(code) == "2"
+    monkeypatch.delenv("RAWDUCK_TEST_FUNCTIONS")
+    assert run_python(code) == "0"
+    monkeypatch.setenv("RAWDUCK_TEST_FUNCTIONS", "0")
+    assert run_python(code) == "0"

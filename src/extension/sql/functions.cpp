@@ -1,6 +1,22 @@
 #include "extension/sql/functions.hpp"
 
+#include <cstdlib>
+#include <string>
+
 namespace rawduck {
+namespace {
+
+//! Tests and benchmarks set it, before the extension is loaded. They use what users have installed, in both
+//! forms of the extension, and the simulated devices live in its memory: an extension of its own for these
+//! functions would have other ones.
+constexpr const char *TEST_FUNCTIONS_VARIABLE = "RAWDUCK_TEST_FUNCTIONS";
+
+bool TestFunctionsAreWanted() {
+    const char *value = std::getenv(TEST_FUNCTIONS_VARIABLE);
+    return value && value == std::string("1");
+}
+
+} // namespace
 
 void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterVolumeFunctions(loader);
@@ -12,8 +28,10 @@ void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterDeviceFunction(loader);
     RegisterFdpFunction(loader);
     RegisterCopyFunction(loader);
-    RegisterSimulateFunction(loader);
-    RegisterRandomReadsFunction(loader);
+    if (TestFunctionsAreWanted()) {
+        RegisterSimulateFunction(loader);
+        RegisterRandomReadsFunction(loader);
+    }
 }
 
 } // namespace rawduck

@@ -7,19 +7,21 @@ class ExtensionLoader;
 
 namespace rawduck {
 
-void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader);     //!< nvme_volumes, nvme_info
-void RegisterFileFunctions(duckdb::ExtensionLoader &loader);       //!< nvme_files, nvme_remove
-void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);      //!< nvme_stats, nvme_reset_stats
-void RegisterFormatFunction(duckdb::ExtensionLoader &loader);      //!< nvme_format
-void RegisterCheckFunction(duckdb::ExtensionLoader &loader);       //!< nvme_check
-void RegisterTrimFunction(duckdb::ExtensionLoader &loader);        //!< nvme_trim
-void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);      //!< nvme_devices
-void RegisterFdpFunction(duckdb::ExtensionLoader &loader);         //!< nvme_fdp
-void RegisterCopyFunction(duckdb::ExtensionLoader &loader);        //!< nvme_copy
+void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader); //!< nvme_volumes, nvme_info
+void RegisterFileFunctions(duckdb::ExtensionLoader &loader);   //!< nvme_files, nvme_remove
+void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);  //!< nvme_stats, nvme_reset_stats
+void RegisterFormatFunction(duckdb::ExtensionLoader &loader);  //!< nvme_format
+void RegisterCheckFunction(duckdb::ExtensionLoader &loader);   //!< nvme_check
+void RegisterTrimFunction(duckdb::ExtensionLoader &loader);    //!< nvme_trim
+void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);  //!< nvme_devices
+void RegisterFdpFunction(duckdb::ExtensionLoader &loader);     //!< nvme_fdp
+void RegisterCopyFunction(duckdb::ExtensionLoader &loader);    //!< nvme_copy
+
+// For tests and benchmarks.
 void RegisterSimulateFunction(duckdb::ExtensionLoader &loader);    //!< nvme_simulate
 void RegisterRandomReadsFunction(duckdb::ExtensionLoader &loader); //!< nvme_random_reads
 
-//! All of them.
+//! All of them; those for tests and benchmarks only where RAWDUCK_TEST_FUNCTIONS=1 stands in the environment.
 void RegisterFunctions(duckdb::ExtensionLoader &loader);
 
 } // namespace rawduck

@@ -177,9 +177,8 @@ std::shared_ptr<SimulatedMedium> FindSimulatedTarget(const std::string &name) {
     std::shared_ptr<SimulatedMedium> medium = SimulatedTargets::Instance().Find(name);
     if (!medium) {
         throw Error(ErrorCode::NOT_FOUND, "simulated:" + name +
-                                              ": there is no such simulated target in this process; CALL "
-                                              "nvme_simulate('simulated:" +
-                                              name + "', size := '64M') makes it");
+                                              ": there is no such simulated target in this process; "
+                                              "nvme_simulate() makes one, in tests (CONTRIBUTING.md)");
     }
     return medium;
 }

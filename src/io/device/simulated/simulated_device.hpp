@@ -1,6 +1,6 @@
 //! The simulated engine: the twin of the engines for real devices, for tests and research. Commands complete
 //! out of order, nothing is durable before a flush that follows its completion (or FUA), and faults can be
-//! injected: see SimulatedMedium. A tool for everybody: from SQL it is nvme_simulate().
+//! injected: see SimulatedMedium. From SQL it is nvme_simulate() (CONTRIBUTING.md).
 #pragma once
 
 #include "io/device/device_options.hpp"
