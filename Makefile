@@ -119,6 +119,10 @@ static: ## The self-contained extension, tested in a C++ host (takes long)
 	@scripts/bootstrap.sh build
 	@scripts/build_static.sh
 
+.PHONY: reference
+reference: build ## Write docs/REFERENCE.md from what the extension registers
+	@$(PYTHON) scripts/make_reference.py
+
 .PHONY: format
 format: ## Format C++ and Python
 	@scripts/bootstrap.sh build

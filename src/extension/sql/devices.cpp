@@ -63,25 +63,30 @@ Rows DeviceRows(duckdb::ClientContext &context, const Arguments &) {
 } // namespace
 
 void RegisterDeviceFunction(duckdb::ExtensionLoader &loader) {
-    RegisterRowFunction(loader, {"nvme_devices",
-                                 "The block devices of this machine, and what stands against formatting them",
-                                 "SELECT path, model, capacity FROM nvme_devices() WHERE len(in_use) = 0",
-                                 duckdb::FunctionSignature(),
-                                 {{"path", LogicalType::VARCHAR},
-                                  {"model", LogicalType::VARCHAR},
-                                  {"serial", LogicalType::VARCHAR},
-                                  {"firmware", LogicalType::VARCHAR},
-                                  {"capacity", LogicalType::UBIGINT},
-                                  {"lba_size", LogicalType::UBIGINT},
-                                  {"physical_block_size", LogicalType::UBIGINT},
-                                  {"memory_alignment", LogicalType::UBIGINT},
-                                  {"max_transfer", LogicalType::UBIGINT},
-                                  {"volatile_write_cache", LogicalType::BOOLEAN},
-                                  {"read_only", LogicalType::BOOLEAN},
-                                  {"nvme", NvmeType()},
-                                  {"in_use", LogicalType::LIST(LogicalType::VARCHAR)},
-                                  {"error", LogicalType::VARCHAR}},
-                                 DeviceRows});
+    RegisterRowFunction(
+        loader,
+        {"nvme_devices",
+         "The block devices of this machine, and what stands against formatting them",
+         "SELECT path, model, capacity FROM nvme_devices() WHERE len(in_use) = 0",
+         duckdb::FunctionSignature(),
+         {{"path", LogicalType::VARCHAR, "The device node"},
+          {"model", LogicalType::VARCHAR, "Of the disk; NULL when unknown"},
+          {"serial", LogicalType::VARCHAR, "Its serial number"},
+          {"firmware", LogicalType::VARCHAR, "Its revision"},
+          {"capacity", LogicalType::UBIGINT, "Bytes"},
+          {"lba_size", LogicalType::UBIGINT, "Bytes of a logical block"},
+          {"physical_block_size", LogicalType::UBIGINT, "Bytes that the disk writes at once"},
+          {"memory_alignment", LogicalType::UBIGINT, "Of memory for direct I/O, in bytes"},
+          {"max_transfer", LogicalType::UBIGINT, "Bytes of the largest command through the block layer"},
+          {"volatile_write_cache", LogicalType::BOOLEAN,
+           "Whether what was written needs a flush to be durable; true when unknown"},
+          {"read_only", LogicalType::BOOLEAN, "Whether the kernel refuses writes"},
+          {"nvme", NvmeType(),
+           "What the NVMe namespace says of itself; NULL for other devices, and without the right to ask"},
+          {"in_use", LogicalType::LIST(LogicalType::VARCHAR),
+           "What stands against formatting it: mounts, partitions, file systems"},
+          {"error", LogicalType::VARCHAR, "Why it could not be looked at; NULL when it could"}},
+         DeviceRows});
 }
 
 } // namespace rawduck

@@ -68,23 +68,25 @@ Rows FdpRows(duckdb::ClientContext &context, const Arguments &arguments) {
 } // namespace
 
 void RegisterFdpFunction(duckdb::ExtensionLoader &loader) {
-    RegisterRowFunction(loader,
-                        {"nvme_fdp",
-                         "Flexible data placement of an NVMe namespace: its placement identifiers, what "
-                         "is placed where, and the device's own statistics",
-                         "SELECT placement, classes, written, write_amplification FROM "
-                         "nvme_fdp('/dev/ng0n1')",
-                         TargetSignature(),
-                         {{"placement", LogicalType::UBIGINT},
-                          {"reclaim_unit_handle", LogicalType::UBIGINT},
-                          {"classes", LogicalType::LIST(LogicalType::VARCHAR)},
-                          {"written", LogicalType::UBIGINT},
-                          {"remaining", LogicalType::UBIGINT},
-                          {"device_host_bytes", LogicalType::UBIGINT},
-                          {"device_media_bytes", LogicalType::UBIGINT},
-                          {"device_erased_bytes", LogicalType::UBIGINT},
-                          {"write_amplification", LogicalType::DOUBLE}},
-                         FdpRows});
+    RegisterRowFunction(
+        loader,
+        {"nvme_fdp",
+         "Flexible data placement of an NVMe namespace: its placement identifiers, what "
+         "is placed where, and the device's own statistics",
+         "SELECT placement, classes, written, write_amplification FROM "
+         "nvme_fdp('/dev/ng0n1')",
+         TargetSignature(),
+         {{"placement", LogicalType::UBIGINT, "The placement identifier"},
+          {"reclaim_unit_handle", LogicalType::UBIGINT, "The device's name for it"},
+          {"classes", LogicalType::LIST(LogicalType::VARCHAR),
+           "Classes of data that the volume places there"},
+          {"written", LogicalType::UBIGINT, "Bytes that this process has written there"},
+          {"remaining", LogicalType::UBIGINT, "Bytes until the device begins its next reclaim unit"},
+          {"device_host_bytes", LogicalType::UBIGINT, "Bytes that hosts have written to the endurance group"},
+          {"device_media_bytes", LogicalType::UBIGINT, "Bytes that the device has written to its media"},
+          {"device_erased_bytes", LogicalType::UBIGINT, "Bytes that it has erased"},
+          {"write_amplification", LogicalType::DOUBLE, "Media bytes for each host byte"}},
+         FdpRows});
 }
 
 } // namespace rawduck

@@ -65,25 +65,26 @@ Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
 } // namespace
 
 void RegisterFileFunctions(duckdb::ExtensionLoader &loader) {
-    RegisterRowFunction(loader, {"nvme_files",
-                                 "The files of a volume and where they lie",
-                                 "SELECT name, size FROM nvme_files('/dev/nvme0n1')",
-                                 TargetSignature(),
-                                 {{"name", LogicalType::VARCHAR},
-                                  {"kind", LogicalType::VARCHAR},
-                                  {"size", LogicalType::UBIGINT},
-                                  {"allocated", LogicalType::UBIGINT},
-                                  {"modified", LogicalType::TIMESTAMP},
-                                  {"extents", LogicalType::INTEGER},
-                                  {"extent_list", LogicalType::LIST(ExtentType())}},
-                                 FileRows});
+    RegisterRowFunction(
+        loader, {"nvme_files",
+                 "The files of a volume and where they lie",
+                 "SELECT name, size FROM nvme_files('/dev/nvme0n1')",
+                 TargetSignature(),
+                 {{"name", LogicalType::VARCHAR, "Without the target"},
+                  {"kind", LogicalType::VARCHAR, "database, wal, temp or other"},
+                  {"size", LogicalType::UBIGINT, "Bytes of the file"},
+                  {"allocated", LogicalType::UBIGINT, "Bytes that it takes on the target"},
+                  {"modified", LogicalType::TIMESTAMP, "When it was written last, in UTC"},
+                  {"extents", LogicalType::INTEGER, "How many pieces it lies in"},
+                  {"extent_list", LogicalType::LIST(ExtentType()), "These, by their place in the file"}},
+                 FileRows});
     duckdb::FunctionSignature signature;
     signature.AddParameter("path", LogicalType::VARCHAR);
     RegisterRowFunction(loader, {"nvme_remove",
                                  "Removes a file from a volume, at once and for good",
                                  "CALL nvme_remove('nvme:///dev/nvme0n1/old.duckdb')",
                                  signature,
-                                 {{"removed", LogicalType::VARCHAR}},
+                                 {{"removed", LogicalType::VARCHAR, "The path"}},
                                  RemoveRow});
 }
 

@@ -45,13 +45,15 @@ void RegisterFormatFunction(duckdb::ExtensionLoader &loader) {
     RegisterRowFunction(loader,
                         {"nvme_format",
                          "Writes an empty volume to a device, or to a file of the given size. Refuses a "
-                         "target that holds something, unless forced",
+                         "target that holds something. size: such as '8G', of a file or a volume in memory; "
+                         "NULL: as it is. lba_size: 512 or 4096; NULL: the device's, 4096 for files. force: "
+                         "destroy what is there, but nothing that is mounted. label: at most 63 bytes.",
                          "CALL nvme_format('/data/store.rawduck', size := '8G')",
                          signature,
-                         {{"target", LogicalType::VARCHAR},
-                          {"uuid", LogicalType::VARCHAR},
-                          {"capacity", LogicalType::UBIGINT},
-                          {"lba_size", LogicalType::UBIGINT}},
+                         {{"target", LogicalType::VARCHAR, "The target"},
+                          {"uuid", LogicalType::VARCHAR, "Of the new volume"},
+                          {"capacity", LogicalType::UBIGINT, "Its bytes"},
+                          {"lba_size", LogicalType::UBIGINT, "Bytes of one of its LBAs"}},
                          FormatRow});
 }
 

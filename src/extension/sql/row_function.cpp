@@ -2,6 +2,7 @@
 
 #include "extension/file_systems/errors.hpp"
 
+#include "duckdb/catalog/catalog_entry/table_function_catalog_entry.hpp"
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/parser/parsed_data/create_table_function_info.hpp"
 
@@ -89,26 +90,40 @@ bool Arguments::NamedFlag(const char *name) const {
 }
 
 void RegisterDescribed(duckdb::ExtensionLoader &loader, duckdb::TableFunction function,
-                       const char *description, const char *example) {
+                       const char *description, const char *example, const std::vector<Column> &columns) {
     duckdb::FunctionDescription text;
+    duckdb::InsertionOrderPreservingMap<std::string> tags;
     for (auto &parameter : function.GetSignature().GetParameters()) {
-        text.parameter_names.push_back(parameter.GetName().GetIdentifierName());
+        const std::string name = parameter.GetName().GetIdentifierName();
+        text.parameter_names.push_back(name);
         text.parameter_types.push_back(parameter.GetType());
+        if (parameter.HasDefaultValue()) {
+            const Value &value = *parameter.GetDefaultValue();
+            tags["default." + name] = value.IsNull() ? "NULL" : value.ToSQLString();
+        }
+    }
+    for (auto &column : columns) {
+        if (*column.description != '\0') {
+            tags[std::string("column.") + column.name] = column.description;
+        }
     }
     text.description = description;
     text.examples.emplace_back(example);
     text.categories.emplace_back("rawduck");
+    const Identifier name = function.name;
     duckdb::CreateTableFunctionInfo info(std::move(function));
     info.descriptions.push_back(std::move(text));
     loader.RegisterFunction(std::move(info));
+    // DuckDB does not take them over from the info of a function.
+    loader.GetTableFunction(name).tags = std::move(tags);
 }
 
 void RegisterRowFunction(duckdb::ExtensionLoader &loader, RowFunction function) {
     duckdb::TableFunction table_function(Identifier(function.name), function.signature, Emit, Bind, Start);
-    auto description = function.description;
-    auto example = function.example;
+    const char *description = function.description, *example = function.example;
+    const std::vector<Column> columns = function.columns;
     table_function.function_info = duckdb::make_shared_ptr<RowFunctionInfo>(std::move(function));
-    RegisterDescribed(loader, std::move(table_function), description, example);
+    RegisterDescribed(loader, std::move(table_function), description, example, columns);
 }
 
 Value TextOrNull(const std::string &text) {

@@ -33,6 +33,7 @@ class Arguments {
 struct Column {
     const char *name;
     duckdb::LogicalType type;
+    const char *description = "";
 };
 
 struct RowFunction {
@@ -47,9 +48,10 @@ struct RowFunction {
 
 void RegisterRowFunction(duckdb::ExtensionLoader &loader, RowFunction function);
 
-//! Registers any table function with a description and an example.
+//! Registers any table function with a description and an example. What DuckDB has no place for are tags of
+//! duckdb_functions(): "column.<name>" describes a column, "default.<name>" is the default of a parameter.
 void RegisterDescribed(duckdb::ExtensionLoader &loader, duckdb::TableFunction function,
-                       const char *description, const char *example);
+                       const char *description, const char *example, const std::vector<Column> &columns);
 
 //! NULL for an empty text: nothing to warn of, no label.
 duckdb::Value TextOrNull(const std::string &text);

@@ -62,30 +62,31 @@ Rows ResetRow(duckdb::ClientContext &context, const Arguments &) {
 } // namespace
 
 void RegisterStatsFunctions(duckdb::ExtensionLoader &loader) {
-    RegisterRowFunction(loader,
-                        {"nvme_stats",
-                         "Requests, commands, bytes and latencies of every target this process has used",
-                         "SELECT * FROM nvme_stats() WHERE operation = 'read'",
-                         duckdb::FunctionSignature(),
-                         {{"target", LogicalType::VARCHAR},
-                          {"operation", LogicalType::VARCHAR},
-                          {"requests", LogicalType::UBIGINT},
-                          {"errors", LogicalType::UBIGINT},
-                          {"commands", LogicalType::UBIGINT},
-                          {"fua_commands", LogicalType::UBIGINT},
-                          {"bytes", LogicalType::UBIGINT},
-                          {"bounce_bytes", LogicalType::UBIGINT},
-                          {"depth_mean", LogicalType::DOUBLE},
-                          {"depth_max", LogicalType::UBIGINT},
-                          {"latency_p50_us", LogicalType::DOUBLE},
-                          {"latency_p99_us", LogicalType::DOUBLE},
-                          {"latency_max_us", LogicalType::DOUBLE}},
-                         StatsRows});
+    RegisterRowFunction(
+        loader,
+        {"nvme_stats",
+         "Requests, commands, bytes and latencies of every target this process has used",
+         "SELECT * FROM nvme_stats() WHERE operation = 'read'",
+         duckdb::FunctionSignature(),
+         {{"target", LogicalType::VARCHAR, "The target"},
+          {"operation", LogicalType::VARCHAR, "read, write, flush or deallocate"},
+          {"requests", LogicalType::UBIGINT, "Calls from above"},
+          {"errors", LogicalType::UBIGINT, "Of those, failed"},
+          {"commands", LogicalType::UBIGINT, "Commands to the device, retries included"},
+          {"fua_commands", LogicalType::UBIGINT, "Of those, writes with Force Unit Access"},
+          {"bytes", LogicalType::UBIGINT, "Bytes transferred"},
+          {"bounce_bytes", LogicalType::UBIGINT, "Of those, copied through an aligned buffer"},
+          {"depth_mean", LogicalType::DOUBLE, "Commands in flight on a queue, on average when one was added"},
+          {"depth_max", LogicalType::UBIGINT, "The most of them"},
+          {"latency_p50_us", LogicalType::DOUBLE, "Median of a command's time, in microseconds"},
+          {"latency_p99_us", LogicalType::DOUBLE, "Its 99th percentile"},
+          {"latency_max_us", LogicalType::DOUBLE, "Its maximum"}},
+         StatsRows});
     RegisterRowFunction(loader, {"nvme_reset_stats",
                                  "Sets the counters of nvme_stats() to zero",
                                  "CALL nvme_reset_stats()",
                                  duckdb::FunctionSignature(),
-                                 {{"reset", LogicalType::BOOLEAN}},
+                                 {{"reset", LogicalType::BOOLEAN, "true"}},
                                  ResetRow});
 }
 

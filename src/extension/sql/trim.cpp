@@ -29,7 +29,8 @@ void RegisterTrimFunction(duckdb::ExtensionLoader &loader) {
                          "Tells the device which space of a volume is free, so that it need not keep it",
                          "CALL nvme_trim('/dev/nvme0n1')",
                          TargetSignature(),
-                         {{"target", LogicalType::VARCHAR}, {"trimmed", LogicalType::UBIGINT}},
+                         {{"target", LogicalType::VARCHAR, "The target"},
+                          {"trimmed", LogicalType::UBIGINT, "Bytes that the device was told of"}},
                          TrimRow});
 }
 

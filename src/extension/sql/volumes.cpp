@@ -18,53 +18,66 @@ using duckdb::Value;
 struct Cell {
     const char *name;
     Value value;
+    const char *description;
 };
 
 std::vector<Cell> Cells(const VolumeInfo &info) {
-    return {{"target", Value(info.target)},
-            {"uuid", Value(info.uuid)},
-            {"label", Value(info.label)},
-            {"engine", Value(info.engine)},
-            {"engine_reason", Value(info.engine_reason)},
-            {"queue_mode", Value(info.queue_mode)},
-            {"queue_depth", Value::UBIGINT(info.queue_depth)},
-            {"lba_size", Value::UBIGINT(info.lba_size)},
-            {"memory_alignment", Value::UBIGINT(info.memory_alignment)},
-            {"capacity", Value::UBIGINT(info.capacity_bytes)},
-            {"used", Value::UBIGINT(info.used_bytes)},
-            {"free", Value::UBIGINT(info.free_bytes)},
-            {"largest_free_extent", Value::UBIGINT(info.largest_free_extent_bytes)},
-            {"metadata_bytes", Value::UBIGINT(info.metadata_bytes)},
-            {"files", Value::UBIGINT(info.files)},
-            {"extents", Value::UBIGINT(info.extents)},
-            {"open_handles", Value::UBIGINT(info.open_handles)},
-            {"writable", Value::BOOLEAN(info.writable)},
-            {"volatile_write_cache", Value::BOOLEAN(info.volatile_write_cache)},
-            {"placement", Value(info.placement)},
-            {"polling", Value(info.polling)},
-            {"deallocate", Value(info.deallocate)},
-            {"epoch", Value::UBIGINT(info.epoch)},
-            {"log_bytes", Value::UBIGINT(info.log_bytes)},
-            {"log_records", Value::UBIGINT(info.log_records)},
-            {"mount_ms", Value::DOUBLE(info.mount_ms)},
-            {"bounce_buffer_bytes", Value::UBIGINT(info.bounce_bytes)},
-            {"reread_buffer_bytes", Value::UBIGINT(info.reread_buffer_bytes)},
-            {"rereads", Value::UBIGINT(info.rereads.reads)},
-            {"rereads_from_memory", Value::UBIGINT(info.rereads.hits)},
-            {"spill_buffer_bytes", Value::UBIGINT(info.spill_buffer_bytes)},
-            {"spill_reads", Value::UBIGINT(info.spill.reads)},
-            {"spill_reads_from_memory", Value::UBIGINT(info.spill.hits)},
-            {"spill_blocks_read_ahead", Value::UBIGINT(info.spill.ahead)},
-            {"spill_blocks_read_in_vain", Value::UBIGINT(info.spill.unused)},
-            {"warning", TextOrNull(info.warning)},
-            {"poisoned", TextOrNull(info.poisoned)}};
+    return {
+        {"target", Value(info.target), "The target"},
+        {"uuid", Value(info.uuid), "Given to the volume when it was formatted"},
+        {"label", Value(info.label), "Given to it by nvme_format()"},
+        {"engine", Value(info.engine), "How commands reach the device"},
+        {"engine_reason", Value(info.engine_reason),
+         "Why this engine, and whether threads have had to share queues"},
+        {"queue_mode", Value(info.queue_mode), "How threads share the device's queues (nvme_queues)"},
+        {"queue_depth", Value::UBIGINT(info.queue_depth), "Commands in flight per queue, at most"},
+        {"lba_size", Value::UBIGINT(info.lba_size), "Bytes of an LBA of the volume"},
+        {"memory_alignment", Value::UBIGINT(info.memory_alignment),
+         "Of memory that the device reads and writes without a copy, in bytes"},
+        {"capacity", Value::UBIGINT(info.capacity_bytes), "Bytes of the volume"},
+        {"used", Value::UBIGINT(info.used_bytes), "Bytes that files have, or have reserved"},
+        {"free", Value::UBIGINT(info.free_bytes), "Bytes that no file has"},
+        {"largest_free_extent", Value::UBIGINT(info.largest_free_extent_bytes),
+         "Bytes of the largest piece of it"},
+        {"metadata_bytes", Value::UBIGINT(info.metadata_bytes),
+         "Bytes set aside for superblocks, snapshots and log"},
+        {"files", Value::UBIGINT(info.files), "Files, temporary ones included"},
+        {"extents", Value::UBIGINT(info.extents), "Pieces in which they lie"},
+        {"open_handles", Value::UBIGINT(info.open_handles), "Open files, each as often as it is open"},
+        {"writable", Value::BOOLEAN(info.writable), "Whether this process has locked the volume for writing"},
+        {"volatile_write_cache", Value::BOOLEAN(info.volatile_write_cache),
+         "Whether the device has to be flushed for durability"},
+        {"placement", Value(info.placement),
+         "The placement identifier of each class of data, or why there are none"},
+        {"polling", Value(info.polling), "on, or off and why"},
+        {"deallocate", Value(info.deallocate),
+         "on, or off and why: whether the device is told of freed space"},
+        {"epoch", Value::UBIGINT(info.epoch), "How often the log has begun anew"},
+        {"log_bytes", Value::UBIGINT(info.log_bytes), "Bytes in the metadata log"},
+        {"log_records", Value::UBIGINT(info.log_records), "Records in it"},
+        {"mount_ms", Value::DOUBLE(info.mount_ms), "Milliseconds that mounting took"},
+        {"bounce_buffer_bytes", Value::UBIGINT(info.bounce_bytes),
+         "Memory for data whose own address the device cannot take"},
+        {"reread_buffer_bytes", Value::UBIGINT(info.reread_buffer_bytes),
+         "Memory that nvme_reread_buffer has taken"},
+        {"rereads", Value::UBIGINT(info.rereads.reads), "Reads of blocks that had been read shortly before"},
+        {"rereads_from_memory", Value::UBIGINT(info.rereads.hits), "Of those, answered from memory"},
+        {"spill_buffer_bytes", Value::UBIGINT(info.spill_buffer_bytes),
+         "Memory that nvme_spill_buffer has taken"},
+        {"spill_reads", Value::UBIGINT(info.spill.reads), "Reads of spilled blocks"},
+        {"spill_reads_from_memory", Value::UBIGINT(info.spill.hits), "Of those, answered from memory"},
+        {"spill_blocks_read_ahead", Value::UBIGINT(info.spill.ahead), "Spilled blocks that were prefetched"},
+        {"spill_blocks_read_in_vain", Value::UBIGINT(info.spill.unused),
+         "Of those, evicted without having been read"},
+        {"warning", TextOrNull(info.warning), "Such as a damaged superblock; NULL without one"},
+        {"poisoned", TextOrNull(info.poisoned), "Why the volume refuses writes; NULL when it takes them"}};
 }
 
-//! The names and types of the same cells.
+//! The names, types and descriptions of the same cells.
 std::vector<Column> VolumeColumns() {
     std::vector<Column> columns;
     for (auto &cell : Cells(VolumeInfo())) {
-        columns.push_back({cell.name, cell.value.type()});
+        columns.push_back({cell.name, cell.value.type(), cell.description});
     }
     return columns;
 }

@@ -35,13 +35,18 @@ class CopyTask final : public duckdb::AsyncTask {
     CopyState &state_;
 };
 
+std::vector<Column> CopyColumns() {
+    return {{"destination", LogicalType::VARCHAR, "The path"},
+            {"bytes", LogicalType::UBIGINT, "Bytes copied"}};
+}
+
 duckdb::unique_ptr<duckdb::FunctionData> BindCopy(ClientContext &, duckdb::TableFunctionBindInput &input,
                                                   duckdb::vector<LogicalType> &types,
                                                   duckdb::vector<duckdb::Identifier> &names) {
-    names.emplace_back("destination");
-    types.push_back(LogicalType::VARCHAR);
-    names.emplace_back("bytes");
-    types.push_back(LogicalType::UBIGINT);
+    for (auto &column : CopyColumns()) {
+        names.emplace_back(column.name);
+        types.push_back(column.type);
+    }
     return duckdb::make_uniq<CopyBindData>(Arguments(input.inputs, input.named_parameters));
 }
 
@@ -91,9 +96,9 @@ void RegisterCopyFunction(duckdb::ExtensionLoader &loader) {
     function.table_scan_progress = CopyProgress;
     RegisterDescribed(
         loader, std::move(function),
-        "Copies a file between volumes and ordinary paths, in either direction; it appears under its "
-        "name only when it is complete and durable",
-        "CALL nvme_copy('sales.duckdb', 'nvme:///dev/nvme0n1/sales.duckdb')");
+        "Copies a file between volumes and ordinary paths, in either direction. It appears under its "
+        "name only when it is complete and durable. overwrite: replace what has that name.",
+        "CALL nvme_copy('sales.duckdb', 'nvme:///dev/nvme0n1/sales.duckdb')", CopyColumns());
 }
 
 } // namespace rawduck
