@@ -6,9 +6,8 @@ if(NOT RAWDUCK_RADOS_INCLUDE OR NOT RAWDUCK_RADOS_LIBRARY)
   return()
 endif()
 
-file(GLOB RAWDUCK_CEPH_SOURCES CONFIGURE_DEPENDS ceph/extension.cpp ceph/protocol/*.cpp ceph/query/*.cpp
-     ceph/rados/*.cpp ceph/files/*.cpp ceph/parquet/*.cpp ceph/pushdown/*.cpp
-     ceph/sql/*.cpp)
+file(GLOB_RECURSE RAWDUCK_CEPH_SOURCES CONFIGURE_DEPENDS ceph/*.cpp)
+list(FILTER RAWDUCK_CEPH_SOURCES EXCLUDE REGEX "/ceph/osd/")
 # Of the main extension, what knows nothing of volumes.
 list(APPEND RAWDUCK_CEPH_SOURCES src/common/error.cpp src/extension/file_systems/errors.cpp src/common/text/pattern.cpp
      src/extension/sql/row_function.cpp src/common/crc32c.cpp)

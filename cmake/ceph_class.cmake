@@ -2,10 +2,10 @@
 # builds in a minute: an OSD that loads it has that package's module inside, but never runs Python.
 find_path(RAWDUCK_OBJCLASS_DIR rados/objclass.h)
 
-file(GLOB RAWDUCK_ENGINE_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/parquet/*.cpp ceph/query/*.cpp
+file(GLOB RAWDUCK_CLASS_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/parquet/*.cpp ceph/query/*.cpp
      ceph/osd/*.cpp)
-list(FILTER RAWDUCK_ENGINE_SOURCES EXCLUDE REGEX "cls_rawduck\\.cpp$")
-list(APPEND RAWDUCK_ENGINE_SOURCES src/common/crc32c.cpp)
+list(FILTER RAWDUCK_CLASS_SOURCES EXCLUDE REGEX "cls_rawduck\\.cpp$")
+list(APPEND RAWDUCK_CLASS_SOURCES src/common/crc32c.cpp)
 
 # DuckDB's Python module, and the library whose symbols it takes for granted.
 execute_process(
@@ -18,7 +18,7 @@ if(RAWDUCK_MODULE_INFO)
   find_library(RAWDUCK_LIBPYTHON libpython${RAWDUCK_PYTHON_MAJOR}.${RAWDUCK_PYTHON_MINOR}.so.1.0)
 endif()
 
-function(rawduck_engine_options target)
+function(rawduck_class_options target)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR} src)
   target_include_directories(${target} SYSTEM PRIVATE ${RAWDUCK_DUCKDB_DIR}/src/include
                              ${RAWDUCK_DUCKDB_DIR}/third_party/lz4)
@@ -38,7 +38,7 @@ endfunction()
 
 function(rawduck_class_target target directory)
   add_library(${target} MODULE ceph/osd/cls_rawduck.cpp ${ARGN})
-  rawduck_engine_options(${target})
+  rawduck_class_options(${target})
   target_include_directories(${target} SYSTEM PRIVATE ${RAWDUCK_OBJCLASS_DIR})
   # The OSD knows the class by a few symbols; everything else, DuckDB's own above all, stays inside.
   target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/class_exports.map)
@@ -51,11 +51,11 @@ if(NOT RAWDUCK_DUCKDB_MODULE OR NOT RAWDUCK_LIBPYTHON)
                  "for it (scripts/bootstrap_ceph.sh)")
   return()
 endif()
-add_library(rawduck_engine OBJECT EXCLUDE_FROM_ALL ${RAWDUCK_ENGINE_SOURCES})
-rawduck_engine_options(rawduck_engine)
+add_library(rawduck_class_objects OBJECT EXCLUDE_FROM_ALL ${RAWDUCK_CLASS_SOURCES})
+rawduck_class_options(rawduck_class_objects)
 
 if(RAWDUCK_OBJCLASS_DIR)
-  rawduck_class_target(rawduck_class ${CMAKE_BINARY_DIR}/class $<TARGET_OBJECTS:rawduck_engine>)
+  rawduck_class_target(rawduck_class ${CMAKE_BINARY_DIR}/class $<TARGET_OBJECTS:rawduck_class_objects>)
   rawduck_link_module(rawduck_class)
   # Lies in the Python package too. An OSD loads it through a link, so that $ORIGIN would lead nowhere.
   add_dependencies(rawduck_extensions rawduck_class)
@@ -65,12 +65,13 @@ else()
 endif()
 if(RAWDUCK_TESTS)
   find_package(GTest REQUIRED)
-  file(GLOB RAWDUCK_ENGINE_TEST_SOURCES CONFIGURE_DEPENDS test/ceph_engine/*.cpp)
+  file(GLOB RAWDUCK_CEPH_TEST_SOURCES CONFIGURE_DEPENDS test/ceph_duckdb/*.cpp)
   # Of the client, what needs DuckDB but no Ceph.
-  add_executable(rawduck_engine_tests EXCLUDE_FROM_ALL ${RAWDUCK_ENGINE_TEST_SOURCES}
-                 ceph/pushdown/offload_decision.cpp ceph/rados/rados_stats.cpp $<TARGET_OBJECTS:rawduck_engine>)
-  rawduck_engine_options(rawduck_engine_tests)
-  set_target_properties(rawduck_engine_tests PROPERTIES UNITY_BUILD OFF)
-  rawduck_link_module(rawduck_engine_tests)
-  target_link_libraries(rawduck_engine_tests PRIVATE GTest::gtest GTest::gtest_main Threads::Threads)
+  add_executable(rawduck_ceph_tests EXCLUDE_FROM_ALL ${RAWDUCK_CEPH_TEST_SOURCES}
+                 ceph/pushdown/decision/offload_decision.cpp ceph/rados/pool/rados_stats.cpp
+                 $<TARGET_OBJECTS:rawduck_class_objects>)
+  rawduck_class_options(rawduck_ceph_tests)
+  set_target_properties(rawduck_ceph_tests PROPERTIES UNITY_BUILD OFF)
+  rawduck_link_module(rawduck_ceph_tests)
+  target_link_libraries(rawduck_ceph_tests PRIVATE GTest::gtest GTest::gtest_main Threads::Threads)
 endif()

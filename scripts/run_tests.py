@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 REPORTS = BUILD / "reports"
 UNIT_TESTS = "rawduck_unit_tests"
-# The object class's engine, over objects in memory: needs DuckDB but no Ceph.
-ENGINE_TESTS = "rawduck_engine_tests"
+# Tests of Ceph's object class and of pushdown decisions that need DuckDB but no Ceph.
+CEPH_TESTS = "rawduck_ceph_tests"
 SKIPPED = 77  # exit status of a script that lacks something
 # Whether a stage of which nothing can be run, because its tools cannot be installed, is a failure.
 EVERY_STAGE = os.environ.get("RAWDUCK_EVERY_STAGE", "") not in ("", "0")
@@ -161,7 +161,7 @@ def odr() -> Counts:
     if not shutil.which("g++"):
         print("odr: skipped: no g++, which alone compares types when it links")
         return Counts(skipped=1)
-    programs = f"{UNIT_TESTS} {ENGINE_TESTS} rawduck_nvme_tests rawduck_extensions"
+    programs = f"{UNIT_TESTS} {CEPH_TESTS} rawduck_nvme_tests rawduck_extensions"
     definitions = ["RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", f"Python_EXECUTABLE={sys.executable}"]
     # Not optimized: what is linked is not run.
     definitions += [
@@ -211,8 +211,8 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "asan": lambda: unit_tests("asan", "RAWDUCK_SANITIZE=address,undefined"),
         "tsan": lambda: unit_tests("tsan", "RAWDUCK_SANITIZE=thread", **tsan),
         # DuckDB comes from the Python package of the environment that runs this.
-        "engine": lambda: unit_tests(
-            "host", "RAWDUCK_EXTENSION=ON", f"Python_EXECUTABLE={sys.executable}", target=ENGINE_TESTS
+        "ceph-unit": lambda: unit_tests(
+            "host", "RAWDUCK_EXTENSION=ON", f"Python_EXECUTABLE={sys.executable}", target=CEPH_TESTS
         ),
         "odr": odr,
         "fuzz": fuzz,

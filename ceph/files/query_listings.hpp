@@ -1,7 +1,7 @@
 //! A pool is listed once for a query, however many patterns it has.
 #pragma once
 
-#include "ceph/rados/rados_pool.hpp"
+#include "ceph/rados/pool/rados_pool.hpp"
 
 #include "duckdb/common/file_opener.hpp"
 

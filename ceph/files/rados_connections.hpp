@@ -1,8 +1,8 @@
 //! From a path to the pool that it names, with the credentials of DuckDB's secrets.
 #pragma once
 
+#include "ceph/rados/connection/rados_path.hpp"
 #include "ceph/rados/rados_cluster.hpp"
-#include "ceph/rados/rados_path.hpp"
 
 #include "duckdb/common/file_opener.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "ceph/parquet/footer_checksum.hpp"
 
-#include "ceph/rados/rados_path.hpp"
+#include "ceph/rados/connection/rados_path.hpp"
 #include "common/error.hpp"
 
 #include <algorithm>

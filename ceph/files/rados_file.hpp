@@ -1,7 +1,7 @@
 //! Open objects.
 #pragma once
 
-#include "ceph/rados/rados_pool.hpp"
+#include "ceph/rados/pool/rados_pool.hpp"
 
 #include "duckdb/common/file_system.hpp"
 

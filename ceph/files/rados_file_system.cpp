@@ -3,7 +3,7 @@
 #include "ceph/files/query_listings.hpp"
 #include "ceph/files/rados_connections.hpp"
 #include "ceph/files/rados_file.hpp"
-#include "ceph/rados/rados_path.hpp"
+#include "ceph/rados/connection/rados_path.hpp"
 #include "common/text/pattern.hpp"
 #include "extension/file_systems/errors.hpp"
 

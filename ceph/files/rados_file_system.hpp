@@ -1,7 +1,7 @@
 //! rados://<pool>/<object> as files of DuckDB: read in ranges, written whole, listed by pattern.
 #pragma once
 
-#include "ceph/rados/rados_pool.hpp"
+#include "ceph/rados/pool/rados_pool.hpp"
 
 #include "duckdb/common/file_system.hpp"
 

@@ -3,7 +3,7 @@
 //!   query     a request (ceph/protocol/messages.hpp) in, a reply out
 //! Whatever goes wrong is in the reply; a negative return code means that there is none. Nothing thrown here
 //! may reach the OSD, which would end it.
-#include "ceph/osd/engine.hpp"
+#include "ceph/osd/query_runner.hpp"
 #include "ceph/parquet/footer_checksum.hpp"
 
 #include <rados/objclass.h>
@@ -56,15 +56,15 @@ uint64_t FromEnvironment(const char *name, uint64_t otherwise) {
 }
 
 //! Made by the first request, never destroyed: the OSD ends without unloading its classes.
-Engine &TheEngine() {
-    static Engine *const engine = [] {
-        EngineLimits limits;
+QueryRunner &ProcessRunner() {
+    static QueryRunner *const runner = [] {
+        RunnerLimits limits;
         limits.memory_bytes = FromEnvironment("RAWDUCK_CLASS_MEMORY_MB", limits.memory_bytes >> 20) << 20;
         limits.running_max =
             static_cast<uint32_t>(FromEnvironment("RAWDUCK_CLASS_RUNNING", limits.running_max));
-        return new Engine(limits);
+        return new QueryRunner(limits);
     }();
-    return *engine;
+    return *runner;
 }
 
 //! What the object class API declares as an opaque return code, with everything thrown turned into one.
@@ -84,7 +84,7 @@ template <class BODY> int Guard(const char *method, BODY body) {
 
 int Version(cls_method_context_t, ceph::bufferlist *, ceph::bufferlist *out) {
     return Guard("version", [&] {
-        out->append(Engine::Version());
+        out->append(QueryRunner::Version());
         return 0;
     });
 }
@@ -100,7 +100,7 @@ int Query(cls_method_context_t context, ceph::bufferlist *in, ceph::bufferlist *
             return -E2BIG;
         }
         ClsObject object(context, size);
-        out->append(EncodeReply(TheEngine().Answer(in->c_str(), in->length(), object)));
+        out->append(EncodeReply(ProcessRunner().Answer(in->c_str(), in->length(), object)));
         return 0;
     });
 }

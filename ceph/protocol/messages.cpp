@@ -106,7 +106,7 @@ const char *ReplyStatusName(ReplyStatus status) {
 
 std::string EncodeRequest(const Request &request) {
     ByteWriter writer;
-    writer.String(request.engine);
+    writer.String(request.duckdb_version);
     writer.Integer(static_cast<uint32_t>(request.columns.size()));
     for (const RequestColumn &column : request.columns) {
         writer.String(column.name);
@@ -141,7 +141,7 @@ Request DecodeRequest(const char *data, size_t length, uint16_t &version) {
     if (version != PROTOCOL_VERSION) {
         return request;
     }
-    request.engine = reader.String();
+    request.duckdb_version = reader.String();
     for (uint32_t left = LimitedCount(reader); left > 0; left--) {
         std::string name = reader.String();
         request.columns.push_back({name, reader.String()});
@@ -180,7 +180,7 @@ std::string EncodeReply(const Reply &reply) {
     ByteWriter writer;
     writer.Integer(static_cast<uint16_t>(reply.status));
     writer.String(reply.text);
-    writer.String(reply.engine);
+    writer.String(reply.duckdb_version);
     writer.Integer(static_cast<uint8_t>(reply.format));
     writer.Integer(reply.row_count);
     writer.Integer(reply.raw_bytes);
@@ -202,7 +202,7 @@ Reply DecodeReply(const char *data, size_t length, uint16_t &version) {
     }
     reply.status = static_cast<ReplyStatus>(status);
     reply.text = reader.String();
-    reply.engine = reader.String();
+    reply.duckdb_version = reader.String();
     reply.format = Format(reader);
     reply.row_count = reader.Integer<uint64_t>();
     reply.raw_bytes = reader.Integer<uint64_t>();

@@ -55,7 +55,7 @@ struct RequestOrder {
 struct Request {
     static constexpr uint64_t NO_LIMIT = UINT64_MAX;
 
-    std::string engine; //!< DuckDB's version, such as v2.0.0
+    std::string duckdb_version; //!< of the client, such as v2.0.0
     std::vector<RequestColumn> columns;
     std::string filter; //!< empty: every row
     std::vector<std::string> outputs;
@@ -85,8 +85,8 @@ const char *ReplyStatusName(ReplyStatus status);
 
 struct Reply {
     ReplyStatus status = ReplyStatus::OK;
-    std::string text;   //!< what is wrong, for people; empty when status is OK
-    std::string engine; //!< DuckDB's version in the class
+    std::string text;           //!< what is wrong, for people; empty when status is OK
+    std::string duckdb_version; //!< of the object class
     ReplyFormat format = ReplyFormat::CHUNKS;
     uint64_t row_count = 0;
     uint64_t raw_bytes = 0;  //!< of the payload before compression

@@ -1,8 +1,8 @@
 #include "ceph/rados/rados_cluster.hpp"
 
-#include "ceph/rados/rados_error.hpp"
-#include "ceph/rados/rados_handle.hpp"
-#include "ceph/rados/rados_path.hpp"
+#include "ceph/rados/connection/rados_error.hpp"
+#include "ceph/rados/connection/rados_handle.hpp"
+#include "ceph/rados/connection/rados_path.hpp"
 
 #include <cerrno>
 #include <cstring>

@@ -1,8 +1,8 @@
 //! A connection to a Ceph cluster, shared by everything in the process that uses the same credentials.
 #pragma once
 
-#include "ceph/rados/rados_credentials.hpp"
-#include "ceph/rados/rados_pool.hpp"
+#include "ceph/rados/connection/rados_credentials.hpp"
+#include "ceph/rados/pool/rados_pool.hpp"
 
 #include <map>
 #include <memory>

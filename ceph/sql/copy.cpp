@@ -2,7 +2,7 @@
 //! objects of a good size, each a Parquet file by itself.
 #include "ceph/sql/functions.hpp"
 
-#include "ceph/rados/rados_path.hpp"
+#include "ceph/rados/connection/rados_path.hpp"
 #include "common/text/text.hpp"
 
 #include "duckdb/main/config.hpp"

@@ -2,7 +2,7 @@
 #include "ceph/sql/functions.hpp"
 #include "ceph/sql/visible.hpp"
 
-#include "ceph/pushdown/offload_log.hpp"
+#include "ceph/pushdown/scan/scan_log.hpp"
 #include "extension/sql/row_function.hpp"
 
 namespace rawduck_ceph {

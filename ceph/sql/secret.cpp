@@ -2,7 +2,7 @@
 #include "ceph/sql/functions.hpp"
 
 #include "ceph/files/rados_connections.hpp"
-#include "ceph/rados/rados_path.hpp"
+#include "ceph/rados/connection/rados_path.hpp"
 
 #include "duckdb/common/file_system.hpp"
 #include "duckdb/common/string_util.hpp"

@@ -2,8 +2,8 @@
 #include "ceph/sql/functions.hpp"
 #include "ceph/sql/visible.hpp"
 
-#include "ceph/rados/rados_path.hpp"
-#include "ceph/rados/rados_stats.hpp"
+#include "ceph/rados/connection/rados_path.hpp"
+#include "ceph/rados/pool/rados_stats.hpp"
 #include "extension/sql/row_function.hpp"
 
 #include <algorithm>

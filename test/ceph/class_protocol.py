@@ -9,7 +9,7 @@ from pathlib import Path
 
 PROTOCOL_VERSION = 1
 FRAME_BYTES = 16  #: before the body of a request or a reply
-ENGINE = "v2.0.0"
+DUCKDB_VERSION = "v2.0.0"
 STATUS = ("ok", "version", "bad request", "too large", "too slow", "busy", "corrupt", "failed", "cannot read")
 NO_LIMIT = 2**64 - 1
 
@@ -50,11 +50,11 @@ class Request:
     lz4: bool = False
     reply_bytes_max: int = 64 << 20
     time_ms_max: int = 10000
-    engine: str = ENGINE
+    duckdb_version: str = DUCKDB_VERSION
     version: int = PROTOCOL_VERSION
 
     def encode(self) -> bytes:
-        body = _text(self.engine) + struct.pack("<I", len(self.columns))
+        body = _text(self.duckdb_version) + struct.pack("<I", len(self.columns))
         body += b"".join(_text(name) + _text(type_name) for name, type_name in self.columns)
         body += _text(self.filter) + struct.pack("<I", len(self.outputs))
         body += b"".join(_text(output) for output in self.outputs)
@@ -74,7 +74,7 @@ def seal(body: bytes, version: int = PROTOCOL_VERSION) -> bytes:
 class Reply:
     status: str
     text: str
-    engine: str
+    duckdb_version: str
     lz4: bool
     rows: int
     raw_bytes: int
@@ -103,8 +103,10 @@ class Reply:
             return data[position - size : position]
 
         status = STATUS[take("H")]
-        text, engine = take_bytes().decode(), take_bytes().decode()
-        reply = Reply(status, text, engine, bool(take("B")), *(take("Q") for _ in range(4)), take_bytes())
+        text, duckdb_version = take_bytes().decode(), take_bytes().decode()
+        reply = Reply(
+            status, text, duckdb_version, bool(take("B")), *(take("Q") for _ in range(4)), take_bytes()
+        )
         assert position == len(data)
         return reply
 

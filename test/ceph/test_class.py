@@ -65,7 +65,7 @@ def test_it_answers_from_the_object(pool, parquet):
 
 
 def test_refusals_reach_the_client(pool):
-    assert pool.query("class/rows", replace(GROUPED, engine="v1.4.0")).status == "version"
+    assert pool.query("class/rows", replace(GROUPED, duckdb_version="v1.4.0")).status == "version"
     assert pool.query("class/rows", replace(GROUPED, version=2)).status == "version"
     assert (
         pool.query("class/rows", replace(GROUPED, filter="read_text('/etc/passwd') IS NULL")).status

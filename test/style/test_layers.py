@@ -202,9 +202,26 @@ def test_what_is_destroyed_is_recognised(text, is_found):
     assert bool(destroyed_at_exit(text)) is is_found
 
 
-CEPH_LAYERS = ["protocol", "parquet", "query", "osd", "rados", "files", "pushdown", "sql", ""]
+CEPH_LAYERS = [
+    "protocol",
+    "parquet",
+    "query",
+    "osd",
+    "settings",
+    "pushdown/feedback",
+    "rados/connection",
+    "rados/pool",
+    "rados",
+    "files",
+    "pushdown/scan",
+    "pushdown/plan",
+    "pushdown/decision",
+    "pushdown",
+    "sql",
+    "",
+]
 CEPH_BORROWS = re.compile(r"^(common|extension/file_systems|extension/sql)/")
-DUCKDB_FREE = ("rados", "parquet", "protocol")
+DUCKDB_FREE = ("protocol", "parquet", "pushdown/feedback", "rados", "rados/connection", "rados/pool")
 
 
 def test_ceph_stands_beside_the_rest():

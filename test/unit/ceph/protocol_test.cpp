@@ -12,7 +12,7 @@ namespace {
 
 Request SomeRequest() {
     Request request;
-    request.engine = "v2.0.0";
+    request.duckdb_version = "v2.0.0";
     request.columns = {{"a", "INTEGER"}, {"b c", "DECIMAL(15,2)"}};
     request.filter = "a > 5";
     request.outputs = {"a", "sum(\"b c\")"};
@@ -48,7 +48,7 @@ std::string Resealed(std::string bytes) {
 TEST(CephProtocolTest, ARequestArrivesAsItWasSent) {
     const Request sent = SomeRequest();
     const Request got = Decoded(EncodeRequest(sent));
-    EXPECT_EQ(got.engine, sent.engine);
+    EXPECT_EQ(got.duckdb_version, sent.duckdb_version);
     ASSERT_EQ(got.columns.size(), 2u);
     EXPECT_EQ(got.columns[1].name, "b c");
     EXPECT_EQ(got.columns[1].type, "DECIMAL(15,2)");
@@ -71,7 +71,7 @@ TEST(CephProtocolTest, AReplyArrivesAsItWasSent) {
     Reply sent;
     sent.status = ReplyStatus::TOO_LARGE;
     sent.text = "why";
-    sent.engine = "v2.0.0";
+    sent.duckdb_version = "v2.0.0";
     sent.row_count = 3;
     sent.raw_bytes = 4;
     sent.read_bytes = 5;

@@ -1,6 +1,6 @@
 //! How fast reads and calls went lately, with a clock that the test moves; how many calls are out at a time.
-#include "ceph/rados/call_window.hpp"
-#include "ceph/rados/running_rate.hpp"
+#include "ceph/pushdown/feedback/call_window.hpp"
+#include "ceph/pushdown/feedback/running_rate.hpp"
 
 #include <gtest/gtest.h>
 

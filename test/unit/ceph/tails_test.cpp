@@ -1,4 +1,4 @@
-#include "ceph/rados/object_tails.hpp"
+#include "ceph/rados/pool/object_tails.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,225 @@
+#include "ceph/osd/query_runner.hpp"
+
+#include "ceph/parquet/footer.hpp"
+#include "ceph/protocol/bytes.hpp"
+#include "ceph/query/chunks.hpp"
+
+#include "duckdb/common/virtual_file_system.hpp"
+#include "duckdb/main/connection.hpp"
+#include "duckdb/main/query_result_stream.hpp"
+#include "duckdb/main/valid_checker.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <new>
+
+namespace rawduck_ceph {
+
+namespace {
+
+//! Of parsed statements: so many are kept, of requests up to this length.
+constexpr size_t PARSED_MAX = 64;
+constexpr size_t PARSED_REQUEST_BYTES_MAX = 16 * 1024;
+
+//! Ends a request with this status; caught by QueryRunner::Answer.
+struct Refusal {
+    ReplyStatus status;
+    std::string text;
+};
+
+uint64_t ThreadCpuUs() {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1000000 + static_cast<uint64_t>(time.tv_nsec) / 1000;
+}
+
+//! Counts a running request for as long as it lives.
+class Running {
+  public:
+    Running(std::atomic<uint32_t> &count, uint32_t most) : count_(count), admitted_(++count <= most) {}
+    ~Running() { --count_; }
+    Running(const Running &) = delete;
+    bool Admitted() const { return admitted_; }
+
+  private:
+    std::atomic<uint32_t> &count_;
+    const bool admitted_;
+};
+
+//! Takes everything away from a configuration that a request
+//! does not need. Returns the database's only files.
+ObjectFileSystem *LockDown(const RunnerLimits &limits, duckdb::DBConfig &config) {
+    auto object_files = duckdb::make_uniq<ObjectFileSystem>();
+    ObjectFileSystem *files = object_files.get();
+    config.file_system = duckdb::make_uniq<duckdb::VirtualFileSystem>(std::move(object_files));
+    config.options.use_temporary_directory = false;
+    // No background threads at all: whoever asks does the work, and only there may the object be read.
+    config.SetOptionByName("threads", duckdb::Value::BIGINT(1));
+    config.SetOptionByName("async_threads", duckdb::Value::BIGINT(0));
+    config.SetOptionByName("memory_limit", duckdb::Value(std::to_string(limits.memory_bytes) + "B"));
+    config.SetOptionByName("enable_external_file_cache", duckdb::Value::BOOLEAN(false));
+    config.SetOptionByName("autoload_known_extensions", duckdb::Value::BOOLEAN(false));
+    config.SetOptionByName("autoinstall_known_extensions", duckdb::Value::BOOLEAN(false));
+    config.SetOptionByName("allow_community_extensions", duckdb::Value::BOOLEAN(false));
+    return files;
+}
+
+//! The last settings: those that the start of the database itself would trip over.
+void LockConfiguration(duckdb::DuckDB &database) {
+    duckdb::Connection connection(database);
+    for (const char *sql :
+         {"SET disabled_filesystems = 'LocalFileSystem'", "SET lock_configuration = true"}) {
+        connection.Query(sql)->ThrowIfError();
+    }
+}
+
+ReplyStatus StatusOf(const duckdb::ErrorData &error) {
+    switch (error.Type()) {
+    case duckdb::ExceptionType::PERMISSION:
+    case duckdb::ExceptionType::PARSER:
+    case duckdb::ExceptionType::SYNTAX:
+        return ReplyStatus::BAD_REQUEST;
+    default:
+        return ReplyStatus::FAILED;
+    }
+}
+
+} // namespace
+
+QueryRunner::QueryRunner(const RunnerLimits &limits) : limits_(limits) {
+    Current();
+}
+
+std::shared_ptr<QueryRunner::Instance> QueryRunner::Current() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!instance_ || duckdb::ValidChecker::IsInvalidated(*instance_->database->instance)) {
+        auto fresh = std::make_shared<Instance>();
+        duckdb::DBConfig config;
+        fresh->files = LockDown(limits_, config);
+        fresh->database = std::make_unique<duckdb::DuckDB>(nullptr, &config);
+        LockConfiguration(*fresh->database);
+        instance_ = std::move(fresh);
+    }
+    return instance_;
+}
+
+std::string QueryRunner::Version() {
+    return "rawduck object class, protocol " + std::to_string(PROTOCOL_VERSION) + ", DuckDB " +
+           duckdb::DuckDB::LibraryVersion();
+}
+
+Reply QueryRunner::Answer(const char *request, size_t length, ObjectSource &object) {
+    const uint64_t start_us = ThreadCpuUs();
+    Reply reply;
+    ObjectWithTail counted(object);
+    try {
+        reply = Guarded(request, length, counted);
+    } catch (const Refusal &refusal) {
+        reply.status = refusal.status;
+        reply.text = refusal.text;
+    } catch (const ProtocolError &error) {
+        reply.status = ReplyStatus::BAD_REQUEST;
+        reply.text = error.what();
+    } catch (const CannotReadHere &error) {
+        reply.status = ReplyStatus::CANNOT_READ;
+        reply.text = error.what();
+    } catch (const std::bad_alloc &) {
+        reply.status = ReplyStatus::FAILED;
+        reply.text = "out of memory";
+    } catch (const std::exception &error) {
+        duckdb::ErrorData data(error);
+        reply.status = StatusOf(data);
+        reply.text = data.Message();
+    }
+    reply.read_bytes = counted.ReadBytes();
+    reply.duckdb_version = duckdb::DuckDB::LibraryVersion();
+    reply.cpu_us = ThreadCpuUs() - start_us;
+    return reply;
+}
+
+Reply QueryRunner::Guarded(const char *data, size_t length, ObjectWithTail &object) {
+    Running running(running_, limits_.running_max);
+    if (!running.Admitted()) {
+        throw Refusal{ReplyStatus::BUSY,
+                      std::to_string(limits_.running_max) + " requests are running on this OSD"};
+    }
+    uint16_t version = 0;
+    Request request = DecodeRequest(data, length, version);
+    if (version != PROTOCOL_VERSION || request.duckdb_version != duckdb::DuckDB::LibraryVersion()) {
+        throw Refusal{ReplyStatus::VERSION, "the class is: " + Version()};
+    }
+    if (object.Size() > limits_.object_bytes_max) {
+        throw Refusal{ReplyStatus::TOO_LARGE,
+                      "the object is larger than " + std::to_string(limits_.object_bytes_max) + " bytes"};
+    }
+    std::string problem = CheckFooter(object);
+    if (!problem.empty()) {
+        throw Refusal{ReplyStatus::CORRUPT, problem};
+    }
+    Reply reply;
+    Execute(request, *Parsed(std::string(data, length), request), object, reply);
+    return reply;
+}
+
+std::shared_ptr<const PushedStatement> QueryRunner::Parsed(const std::string &encoded,
+                                                           const Request &request) {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        auto found = parsed_.find(encoded);
+        if (found != parsed_.end()) {
+            return found->second;
+        }
+    }
+    auto statement = std::make_shared<const PushedStatement>(request);
+    if (encoded.size() <= PARSED_REQUEST_BYTES_MAX) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (parsed_.size() >= PARSED_MAX) {
+            parsed_.clear();
+        }
+        parsed_[encoded] = statement;
+    }
+    return statement;
+}
+
+void QueryRunner::Execute(const Request &request, const PushedStatement &statement, ObjectWithTail &object,
+                          Reply &reply) {
+    using Clock = std::chrono::steady_clock;
+    const auto deadline =
+        Clock::now() + std::chrono::milliseconds(std::min(request.time_ms_max, limits_.time_ms_max));
+    const uint64_t bytes_max = std::min(request.reply_bytes_max, REPLY_BYTES_MAX);
+
+    const std::shared_ptr<Instance> instance = Current();
+    ObjectFileSystem::Mount mount(*instance->files, object);
+    duckdb::Connection connection(*instance->database);
+    duckdb::QueryResultStream<> stream(connection.Submit(statement.Over(mount.Path())));
+    ChunkWriter writer;
+    for (;;) {
+        duckdb::unique_ptr<duckdb::DataChunk> chunk;
+        auto state = stream.TryFetch(chunk);
+        if (chunk) {
+            writer.Add(*chunk);
+            if (writer.Bytes() > bytes_max) {
+                throw Refusal{ReplyStatus::TOO_LARGE,
+                              "the answer is longer than " + std::to_string(bytes_max) + " bytes"};
+            }
+            continue;
+        }
+        if (state == duckdb::QueryResultState::FINISHED) {
+            break;
+        }
+        if (state != duckdb::QueryResultState::EXECUTION_ERROR) {
+            // A task ends after a few dozen chunks, so this is as good as a watchdog and needs no thread.
+            if (Clock::now() > deadline) {
+                throw Refusal{ReplyStatus::TOO_SLOW, "the answer took longer than it may"};
+            }
+            state = stream.ExecuteTask();
+        }
+        if (state == duckdb::QueryResultState::EXECUTION_ERROR) {
+            stream.GetErrorObject().Throw();
+        }
+    }
+    writer.Finish(request.format, reply);
+}
+
+} // namespace rawduck_ceph

@@ -1,0 +1,92 @@
+#include "ceph/pushdown/plan/parquet_scan.hpp"
+
+#include "ceph/files/rados_connections.hpp"
+#include "ceph/pushdown/plan/pushed_query.hpp"
+#include "ceph/rados/connection/rados_path.hpp"
+
+#include "duckdb/common/multi_file/multi_file_states.hpp"
+#include "duckdb/main/client_data.hpp"
+
+namespace rawduck_ceph {
+
+namespace {
+
+struct ReadingReason final : duckdb::TableFunctionInfo {
+    std::string why;
+};
+
+} // namespace
+
+ScanChain::ScanChain(duckdb::unique_ptr<duckdb::LogicalOperator> &top) {
+    for (auto *place = &top;; place = &(*place)->children[0]) {
+        auto &op = **place;
+        switch (op.type) {
+        case duckdb::LogicalOperatorType::LOGICAL_PROJECTION:
+            projections.push_back(&op.Cast<duckdb::LogicalProjection>());
+            break;
+        case duckdb::LogicalOperatorType::LOGICAL_FILTER:
+            filters.push_back(&op.Cast<duckdb::LogicalFilter>());
+            break;
+        case duckdb::LogicalOperatorType::LOGICAL_GET:
+            if (op.children.empty()) {
+                get = &op.Cast<duckdb::LogicalGet>();
+                get_place = place;
+            }
+            return;
+        default:
+            return;
+        }
+    }
+}
+
+std::vector<std::string> RadosParquetPaths(const duckdb::LogicalGet &get) {
+    const auto &name = get.function.GetName();
+    auto *data = dynamic_cast<const duckdb::MultiFileBindData *>(get.bind_data.get());
+    if (!data || (name != "read_parquet" && name != "parquet_scan")) {
+        return {};
+    }
+    if (!IsRadosPath(data->file_list->GetFirstFile().path)) {
+        return {};
+    }
+    const duckdb::MultiFileOptions &options = data->file_options;
+    const bool plain = get.named_parameters.empty() && !options.filename && !options.hive_partitioning &&
+                       !options.union_by_name && !options.file_row_number && options.schema.empty() &&
+                       options.bound_schema.empty();
+    const bool whole = get.scan_partition_indices.empty() && !get.extra_info.sample_options &&
+                       !get.has_pushed_projection && !get.ordinality_idx.IsValid();
+    if (!plain || !whole) {
+        throw NotPushable{"the scan has options, samples or partitions"};
+    }
+    std::vector<std::string> paths;
+    for (const auto &file : data->file_list->GetAllFiles()) {
+        if (!IsRadosPath(file.path)) {
+            throw NotPushable{"not all files are rados:// objects"};
+        }
+        paths.push_back(file.path);
+    }
+    return paths;
+}
+
+void ExplainReading(duckdb::LogicalGet &get, const std::string &why) {
+    auto reason = duckdb::make_shared_ptr<ReadingReason>();
+    reason->why = why;
+    get.function.function_info = std::move(reason);
+    get.function.to_string = [](duckdb::TableFunctionToStringInput &input) {
+        auto &function = input.table_function;
+        duckdb::InsertionOrderPreservingMap<std::string> text;
+        text["Function"] = duckdb::StringUtil::Upper(function.GetName().GetIdentifierName());
+        text["Not pushed"] = function.function_info->Cast<ReadingReason>().why;
+        return text;
+    };
+}
+
+std::vector<CallTarget> TargetsOf(duckdb::ClientContext &context, const std::vector<std::string> &paths) {
+    std::vector<CallTarget> targets;
+    auto *opener = duckdb::ClientData::Get(context).file_opener.get();
+    for (const std::string &path : paths) {
+        targets.push_back({PoolOf(path, opener), RadosPath::ParseObject(path).object, path});
+    }
+    return targets;
+}
+
+} // namespace rawduck_ceph

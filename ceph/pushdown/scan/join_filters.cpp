@@ -1,0 +1,121 @@
+#include "ceph/pushdown/scan/join_filters.hpp"
+
+#include "ceph/query/statement.hpp"
+
+#include "duckdb/common/exception.hpp"
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/planner/bound_expression_sql_exporter.hpp"
+#include "duckdb/planner/expression/bound_columnref_expression.hpp"
+#include "duckdb/planner/expression/bound_conjunction_expression.hpp"
+#include "duckdb/planner/expression/bound_function_expression.hpp"
+#include "duckdb/planner/expression/bound_reference_expression.hpp"
+#include "duckdb/planner/expression_iterator.hpp"
+#include "duckdb/planner/filter/expression_filter.hpp"
+#include "duckdb/planner/filter/table_filter_functions.hpp"
+
+#include <algorithm>
+
+namespace rawduck_ceph {
+
+namespace {
+
+using duckdb::Expression;
+using duckdb::unique_ptr;
+
+//! A longer filter costs more to send and to test than it saves.
+constexpr size_t JOIN_FILTER_BYTES_MAX = 16 * 1024;
+
+//! What an optional filter wraps; null for everything else.
+const Expression *Unwrapped(const Expression &expression) {
+    if (expression.GetExpressionClass() != duckdb::ExpressionClass::BOUND_FUNCTION) {
+        return nullptr;
+    }
+    auto &function = expression.Cast<duckdb::BoundFunctionExpression>();
+    if (!duckdb::TableFilterFunctions::IsTableFilterFunction(function.Function()) || !function.BindInfo()) {
+        return nullptr;
+    }
+    if (auto *optional = dynamic_cast<duckdb::OptionalFilterFunctionData *>(function.BindInfo().get())) {
+        return optional->child_filter_expr.get();
+    }
+    if (auto *selective =
+            dynamic_cast<duckdb::SelectivityOptionalFilterFunctionData *>(function.BindInfo().get())) {
+        return selective->child_filter_expr.get();
+    }
+    return nullptr;
+}
+
+//! SQL over the column `name`; empty where there is none.
+std::string ColumnFilterSql(duckdb::ClientContext &context, const Expression &filter,
+                            const std::string &name) {
+    auto expression = filter.Copy();
+    duckdb::LogicalType type;
+    duckdb::ExpressionIterator::VisitExpressionMutable<duckdb::BoundReferenceExpression>(
+        expression, [&](duckdb::BoundReferenceExpression &reference, unique_ptr<Expression> &place) {
+            type = reference.GetReturnType();
+            place = duckdb::make_uniq<duckdb::BoundColumnRefExpression>(
+                type, duckdb::ColumnBinding(duckdb::TableIndex(0), duckdb::ProjectionIndex(0)));
+        });
+    duckdb::BoundExpressionSQLExportContext exporter;
+    exporter.client_context = context;
+    exporter.resolve_binding = [&](const duckdb::ColumnBinding &) {
+        duckdb::ResolvedSQLColumnReference reference;
+        reference.names = {duckdb::Identifier(name)};
+        reference.type = type;
+        return duckdb::optional<duckdb::ResolvedSQLColumnReference>(std::move(reference));
+    };
+    auto exported = duckdb::BoundExpressionSQLExporter::Export(*expression, exporter);
+    if (exported.HasError()) {
+        return {};
+    }
+    try {
+        CheckExpression(*exported.GetValue());
+    } catch (const duckdb::PermissionException &) {
+        return {};
+    }
+    return exported.GetValue()->ToString();
+}
+
+//! Calls `take` for every part of a conjunction that has a form in SQL.
+template <class TAKE>
+void CollectFilters(duckdb::ClientContext &context, const Expression &filter, const std::string &name,
+                    TAKE take) {
+    if (const Expression *inner = Unwrapped(filter)) {
+        CollectFilters(context, *inner, name, take);
+    } else if (filter.GetExpressionType() == duckdb::ExpressionType::CONJUNCTION_AND) {
+        duckdb::ExpressionIterator::EnumerateChildren(
+            filter, [&](const Expression &child) { CollectFilters(context, child, name, take); });
+    } else {
+        std::string sql = ColumnFilterSql(context, filter, name);
+        if (!sql.empty()) {
+            take(sql);
+        }
+    }
+}
+
+} // namespace
+
+void AddJoinFilters(duckdb::ClientContext &context, const duckdb::TableFilterSet &filters,
+                    const std::vector<RequestColumn> &columns, Request &request) {
+    for (auto &entry : filters) {
+        const size_t position = entry.GetIndex().GetIndex();
+        if (position >= columns.size() || columns[position].name.empty()) {
+            continue;
+        }
+        const RequestColumn &column = columns[position];
+        auto &filter = duckdb::ExpressionFilter::GetExpressionFilter(entry.Filter(), "pushdown");
+        CollectFilters(context, *filter.expr, column.name, [&](const std::string &sql) {
+            if (request.filter.size() + sql.size() > JOIN_FILTER_BYTES_MAX) {
+                return;
+            }
+            request.filter += (request.filter.empty() ? "(" : " AND (") + sql + ")";
+            const bool known =
+                std::any_of(request.columns.begin(), request.columns.end(),
+                            [&](const RequestColumn &other) { return other.name == column.name; });
+            if (!known) {
+                request.columns.push_back(column);
+            }
+        });
+    }
+}
+
+} // namespace rawduck_ceph

@@ -1,0 +1,232 @@
+#include "ceph/pushdown/scan/offload_scan.hpp"
+
+#include "ceph/pushdown/feedback/reply_sizes.hpp"
+#include "ceph/pushdown/scan/join_filters.hpp"
+#include "ceph/query/chunks.hpp"
+#include "ceph/query/statement.hpp"
+#include "ceph/settings/offload_setting.hpp"
+
+#include "duckdb/main/connection.hpp"
+#include "duckdb/main/database.hpp"
+#include "duckdb/main/query_result_stream.hpp"
+#include "duckdb/parallel/task_scheduler.hpp"
+
+namespace rawduck_ceph {
+
+namespace {
+
+//! How long to wait for an answer before looking whether the query was cancelled.
+constexpr uint32_t CANCEL_CHECK_MS = 100;
+
+struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
+    OffloadGlobalState(duckdb::ClientContext &context, const OffloadBindData &data,
+                       duckdb::TableFunctionInitInput &input)
+        : request(data.request) {
+        if (input.filters) {
+            AddJoinFilters(context, *input.filters, data.columns, request);
+        }
+        const size_t scanned = input.column_indexes.size();
+        for (size_t i = 0; i < (input.projection_ids.empty() ? scanned : input.projection_ids.size()); i++) {
+            const size_t position = input.projection_ids.empty() ? i : input.projection_ids[i];
+            outputs.push_back(data.outputs[input.column_indexes[position].GetPrimaryIndex()]);
+        }
+        threads = std::min<size_t>(
+            data.targets.size(),
+            static_cast<size_t>(duckdb::TaskScheduler::GetScheduler(context).NumberOfThreads()));
+        calls = std::make_unique<ObjectCalls>(data.targets, request, data.limits);
+    }
+
+    duckdb::idx_t MaxThreads() const override { return std::max<size_t>(threads, 1); }
+
+    //! The request, for objects that are read here instead.
+    const PushedStatement &Statement() {
+        std::call_once(parsed_, [this] { statement_ = std::make_unique<PushedStatement>(request); });
+        return *statement_;
+    }
+
+    Request request;
+    std::vector<size_t> outputs; //!< of the request, for each column of the result
+    size_t threads = 1;
+    std::unique_ptr<ObjectCalls> calls;
+    std::atomic<uint64_t> reply_bytes_most{0}; //!< of one object; UINT64_MAX - 1: too large
+    std::atomic<size_t> finished{0};           //!< objects
+    std::atomic<size_t> without_class{0};      //!< of these, because the class is not there for us
+
+  private:
+    std::once_flag parsed_;
+    std::unique_ptr<PushedStatement> statement_;
+};
+
+//! Runs the pushed query here, over one object, with DuckDB's own reader of Parquet.
+class LocalAnswer {
+  public:
+    LocalAnswer(duckdb::ClientContext &context, const PushedStatement &pushed, const CallTarget &target)
+        : path_(target.path), connection_(*context.db) {
+        connection_.Query(std::string("SET ") + SETTING_RADOS_OFFLOAD + " = 'never'")->ThrowIfError();
+        stream_ = std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(pushed.Over(target.path)));
+    }
+
+    bool Next(duckdb::DataChunk &chunk) {
+        auto fetched = stream_->Fetch();
+        if (stream_->HasError()) {
+            // DuckDB's errors about what is in a file do not name it.
+            const duckdb::ErrorData &error = stream_->GetErrorObject();
+            const bool named = error.RawMessage().find(path_) != std::string::npos;
+            error.Throw(named || error.Type() == duckdb::ExceptionType::INTERRUPT ? "" : path_ + ": ");
+        }
+        if (!fetched) {
+            return false;
+        }
+        chunk.Destroy();
+        chunk.Move(*fetched);
+        return true;
+    }
+
+  private:
+    const std::string path_;
+    duckdb::Connection connection_;
+    std::unique_ptr<duckdb::QueryResultStream<>> stream_;
+};
+
+struct OffloadLocalState final : duckdb::LocalTableFunctionState {
+    std::unique_ptr<ChunkReader> remote;
+    std::unique_ptr<LocalAnswer> local;
+    duckdb::DataChunk chunk;
+    size_t object = 0; //!< that the chunk is of
+};
+
+//! Remembers how large answers are, when the last one has arrived.
+void Learn(const OffloadBindData &data, OffloadGlobalState &global, const CallAnswer &answer) {
+    uint64_t bytes = answer.answered ? answer.reply.raw_bytes : 0;
+    if (answer.reply.status == ReplyStatus::TOO_LARGE) {
+        bytes = TOO_LARGE_TO_KNOW;
+    }
+    uint64_t most = global.reply_bytes_most;
+    while (bytes > most && !global.reply_bytes_most.compare_exchange_weak(most, bytes)) {
+    }
+    if (++global.finished == data.targets.size() && data.record->answered + (answer.answered ? 1 : 0) > 0) {
+        LearnReplyBytes(data.learn_as, global.reply_bytes_most);
+    } else if (bytes == TOO_LARGE_TO_KNOW) {
+        LearnReplyBytes(data.learn_as, bytes);
+    }
+}
+
+//! Remembers whether the OSDs of a pool answer at all. One
+//! that does not is no reason to leave the others alone.
+void LearnAvailability(const OffloadBindData &data, OffloadGlobalState &global, const CallTarget &target,
+                       const CallAnswer &answer) {
+    if (answer.answered) {
+        target.pool->classes.Answered();
+    }
+    global.without_class += answer.no_class ? 1 : 0;
+    if (answer.reply.status == ReplyStatus::CANNOT_READ || global.without_class == data.targets.size()) {
+        target.pool->classes.Refused(answer.why);
+    }
+}
+
+//! Starts on the next object's answer. False: there are no more.
+bool NextObject(duckdb::ClientContext &context, const OffloadBindData &data, OffloadGlobalState &global,
+                OffloadLocalState &local) {
+    if (!global.calls->Claim(local.object)) {
+        return false;
+    }
+    CallAnswer answer;
+    while (!global.calls->WaitFor(local.object, CANCEL_CHECK_MS, answer)) {
+        if (context.IsInterrupted()) {
+            throw duckdb::InterruptException();
+        }
+    }
+    const CallTarget &target = data.targets[answer.target];
+    if (answer.corrupt) {
+        throw duckdb::IOException("%s: %s. The object is damaged: write it again, or from a backup",
+                                  target.path, answer.reply.text);
+    }
+    ScanRecord &record = *data.record;
+    record.osd_cpu_us += answer.reply.cpu_us;
+    record.osd_read_bytes += answer.reply.read_bytes;
+    record.reply_bytes += answer.reply.payload.size();
+    Learn(data, global, answer);
+    LearnAvailability(data, global, target, answer);
+    if (answer.answered) {
+        record.answered++;
+        local.remote = std::make_unique<ChunkReader>(std::move(answer.reply), data.types);
+    } else {
+        record.CountFallback(answer.why);
+        local.local = std::make_unique<LocalAnswer>(context, global.Statement(), target);
+    }
+    return true;
+}
+
+bool NextChunk(duckdb::ClientContext &context, const OffloadBindData &data, OffloadGlobalState &global,
+               OffloadLocalState &local) {
+    for (;;) {
+        if (local.remote) {
+            if (local.remote->Next(local.chunk)) {
+                return true;
+            }
+            local.remote.reset();
+        }
+        if (local.local) {
+            if (local.local->Next(local.chunk)) {
+                return true;
+            }
+            local.local.reset();
+        }
+        if (!NextObject(context, data, global, local)) {
+            return false;
+        }
+    }
+}
+
+void Scan(duckdb::ClientContext &context, duckdb::TableFunctionInput &input, duckdb::DataChunk &output) {
+    auto &data = input.bind_data->Cast<OffloadBindData>();
+    auto &global = input.global_state->Cast<OffloadGlobalState>();
+    auto &local = input.local_state->Cast<OffloadLocalState>();
+    do {
+        if (!NextChunk(context, data, global, local)) {
+            output.SetChildCardinality(0);
+            return;
+        }
+    } while (local.chunk.size() == 0);
+    for (size_t i = 0; i < global.outputs.size(); i++) {
+        output.data[i].Reference(local.chunk.data[global.outputs[i]]);
+    }
+    output.CheckCardinality(local.chunk.size());
+}
+
+duckdb::InsertionOrderPreservingMap<std::string> Describe(duckdb::TableFunctionToStringInput &input) {
+    auto &data = input.bind_data->Cast<OffloadBindData>();
+    duckdb::InsertionOrderPreservingMap<std::string> text;
+    text["Objects"] = std::to_string(data.targets.size()) + ", " + data.targets.front().path + " first";
+    text["Pushed"] = data.record->what;
+    text["Why"] = data.record->why;
+    return text;
+}
+
+} // namespace
+
+duckdb::TableFunction OffloadScan() {
+    duckdb::TableFunction function(
+        duckdb::Identifier("rados_offload"), {}, Scan, nullptr,
+        [](duckdb::ClientContext &context, duckdb::TableFunctionInitInput &input) {
+            auto &data = input.bind_data->Cast<OffloadBindData>();
+            return duckdb::unique_ptr<duckdb::GlobalTableFunctionState>(
+                duckdb::make_uniq<OffloadGlobalState>(context, data, input));
+        },
+        [](duckdb::ExecutionContext &, duckdb::TableFunctionInitInput &, duckdb::GlobalTableFunctionState *) {
+            return duckdb::unique_ptr<duckdb::LocalTableFunctionState>(
+                duckdb::make_uniq<OffloadLocalState>());
+        });
+    function.to_string = Describe;
+    function.projection_pushdown = true;
+    function.filter_pushdown = true;
+    function.filter_prune = true;
+    function.verify_serialization = false;
+    // Rows come in the order of objects and of rows in them, as they do from read_parquet.
+    function.get_partition_data = [](duckdb::ClientContext &, duckdb::TableFunctionGetPartitionInput &input) {
+        return duckdb::OperatorPartitionData(input.local_state->Cast<OffloadLocalState>().object);
+    };
+    return function;
+}
+
+} // namespace rawduck_ceph

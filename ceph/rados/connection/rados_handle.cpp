@@ -1,0 +1,134 @@
+#include "ceph/rados/connection/rados_handle.hpp"
+
+#include "ceph/rados/connection/rados_error.hpp"
+
+#include <cerrno>
+#include <new>
+#include <unistd.h>
+
+namespace rawduck_ceph {
+namespace {
+
+std::string Monitors(rados_t cluster) {
+    char text[1024] = {};
+    return rados_conf_get(cluster, "mon_host", text, sizeof text) == 0 && *text ? text : "none named";
+}
+
+[[noreturn]] void ThrowConnectError(int code, rados_t cluster, const RadosCredentials &credentials) {
+    const std::string what =
+        "Ceph: cannot connect as " + credentials.ToString() + ": " + ErrnoText(-code) + "; ";
+    switch (-code) {
+    case ETIMEDOUT:
+        throw Error(ErrorCode::IO, what + "no monitor answered within " +
+                                       std::to_string(credentials.timeout_s) +
+                                       " s (mon_host: " + Monitors(cluster) +
+                                       "). Is the cluster up, and are these its monitors?");
+    case EACCES:
+    case EPERM:
+        throw Error(
+            ErrorCode::PERMISSION,
+            what + "the monitors refuse the key. Compare the user's key with `ceph auth get client.<user>`");
+    case ENOENT:
+        throw Error(
+            ErrorCode::PERMISSION,
+            what + "no key was found for the user. Name its keyring file: "
+                   "CREATE SECRET (TYPE rados, USER '...', KEYRING '/etc/ceph/ceph.client.<user>.keyring')");
+    default:
+        throw Error(ErrorCode::IO, what + "look at the configuration and the monitors (mon_host: " +
+                                       Monitors(cluster) + ")");
+    }
+}
+
+} // namespace
+
+RadosHandle::RadosHandle(const RadosCredentials &credentials) : process_(getpid()) {
+    const std::string cluster = credentials.cluster.empty() ? "ceph" : credentials.cluster;
+    const std::string user = "client." + (credentials.user.empty() ? "admin" : credentials.user);
+    int code = rados_create2(&cluster_, cluster.c_str(), user.c_str(), 0);
+    if (code < 0) {
+        throw Error(ErrorCode::INVALID, "Ceph: cannot be " + credentials.ToString() + ": " +
+                                            ErrnoText(-code) + "; look at USER and CLUSTER of the secret");
+    }
+    try {
+        Configure(credentials);
+        code = rados_connect(cluster_);
+        if (code < 0) {
+            ThrowConnectError(code, cluster_, credentials);
+        }
+    } catch (...) {
+        rados_shutdown(cluster_);
+        throw;
+    }
+}
+
+RadosHandle::~RadosHandle() {
+    // In a child of fork() the threads that a shutdown waits for are not there.
+    if (getpid() == process_) {
+        rados_shutdown(cluster_);
+    }
+}
+
+void RadosHandle::Configure(const RadosCredentials &credentials) {
+    const std::string who = credentials.ToString();
+    // With monitors named, a configuration file is welcome but not needed.
+    const int code =
+        rados_conf_read_file(cluster_, credentials.conf.empty() ? nullptr : credentials.conf.c_str());
+    if (code < 0 && (!credentials.conf.empty() || credentials.mon_host.empty())) {
+        throw Error(
+            ErrorCode::INVALID,
+            "Ceph: cannot read " +
+                (credentials.conf.empty() ? std::string("/etc/ceph/ceph.conf") : credentials.conf) + ": " +
+                ErrnoText(-code) +
+                "; name the cluster's configuration: CREATE SECRET (TYPE rados, CONF '/path/ceph.conf')");
+    }
+    const std::string timeout = std::to_string(credentials.timeout_s);
+    Set("client_mount_timeout", timeout, who);
+    Set("rados_mon_op_timeout", timeout, who);
+    Set("rados_osd_op_timeout", timeout, who);
+    // What goes wrong is in our messages; a library does not write to its program's standard error.
+    Set("log_to_stderr", "false", who);
+    Set("err_to_stderr", "false", who);
+    for (auto &option : {std::pair<const char *, const std::string &>{"keyring", credentials.keyring},
+                         {"key", credentials.key},
+                         {"mon_host", credentials.mon_host}}) {
+        if (!option.second.empty()) {
+            Set(option.first, option.second, who);
+        }
+    }
+}
+
+void RadosHandle::Set(const char *option, const std::string &value, const std::string &who) {
+    const int code = rados_conf_set(cluster_, option, value.c_str());
+    if (code < 0) {
+        throw Error(ErrorCode::INVALID, "Ceph: cannot be " + who + ": its " + option +
+                                            " is not what Ceph takes: " + ErrnoText(-code));
+    }
+}
+
+void RadosHandle::RequireSameProcess(const std::string &target) const {
+    if (getpid() != process_) {
+        throw Error(ErrorCode::INVALID,
+                    target + ": was opened before this process was forked, and a connection to "
+                             "Ceph does not survive that; open it again");
+    }
+}
+
+RadosCompletion::RadosCompletion(void *argument, rados_callback_t callback) {
+    if (rados_aio_create_completion2(argument, callback, &completion_) < 0) {
+        throw std::bad_alloc();
+    }
+}
+
+RadosCompletion::~RadosCompletion() {
+    if (started_) {
+        rados_aio_wait_for_complete_and_cb(completion_);
+    }
+    rados_aio_release(completion_);
+}
+
+int RadosCompletion::Wait() {
+    rados_aio_wait_for_complete_and_cb(completion_);
+    return rados_aio_get_return_value(completion_);
+}
+
+} // namespace rawduck_ceph

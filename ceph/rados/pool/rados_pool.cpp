@@ -1,0 +1,244 @@
+#include "ceph/rados/pool/rados_pool.hpp"
+
+#include "ceph/rados/connection/rados_error.hpp"
+#include "ceph/rados/connection/rados_handle.hpp"
+#include "ceph/rados/connection/rados_path.hpp"
+#include "ceph/rados/pool/object_listing.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace rawduck_ceph {
+namespace {
+
+//! A piece of a large read. Pieces of one object wait for one
+//! another on its OSD, but cross the network side by side.
+constexpr uint64_t READ_PIECE_BYTES = 4 << 20;
+
+struct ReleaseReadOp {
+    void operator()(rados_read_op_t op) const { rados_release_read_op(op); }
+};
+using ReadOp = std::unique_ptr<void, ReleaseReadOp>;
+
+struct ReleaseWriteOp {
+    void operator()(rados_write_op_t op) const { rados_release_write_op(op); }
+};
+using WriteOp = std::unique_ptr<void, ReleaseWriteOp>;
+
+//! One read in flight. It has entered the gate, and leaves it when librados calls back.
+class PieceRead {
+  public:
+    PieceRead(InFlightGate &gate, RunningRate &rate, uint64_t length)
+        : length(length), gate_(gate), rate_(rate), completion_(this, Finished) {}
+
+    //! Returns a negative errno when nothing was started.
+    int Start(rados_ioctx_t io, const std::string &object, uint64_t version, void *data, uint64_t offset) {
+        ReadOp op(rados_create_read_op());
+        rados_read_op_assert_version(op.get(), version);
+        rados_read_op_read(op.get(), offset, length, static_cast<char *>(data), &bytes_read_, &code_);
+        gate_.Enter();
+        rate_.Started();
+        const int code = rados_aio_read_op_operate(op.get(), io, completion_.Get(), object.c_str(), 0);
+        if (code < 0) {
+            rate_.Ended(0);
+            gate_.Leave();
+            return code;
+        }
+        completion_.Started();
+        return 0;
+    }
+
+    //! Returns a negative errno, -ENODATA when the object ended before the piece did.
+    int Wait() {
+        const int code = completion_.Wait();
+        return code < 0 ? code : bytes_read_ == length ? 0 : -ENODATA;
+    }
+
+    const uint64_t length;
+
+  private:
+    static void Finished(rados_completion_t, void *argument) {
+        auto *self = static_cast<PieceRead *>(argument);
+        self->rate_.Ended(self->length);
+        self->gate_.Leave();
+    }
+
+    InFlightGate &gate_;
+    RunningRate &rate_;
+    size_t bytes_read_ = 0;
+    int code_ = 0;
+    RadosCompletion completion_; //!< last, so that it is waited for before what librados writes to goes away
+};
+
+//! A class method in flight. Deletes itself when it has called back.
+struct ExecCall {
+    ExecCallback callback;
+    std::shared_ptr<RadosStats> stats;
+    char *data = nullptr;
+    size_t length = 0;
+    int method_code = 0;
+
+    static void Finished(rados_completion_t completion, void *self) {
+        std::unique_ptr<ExecCall> call(static_cast<ExecCall *>(self));
+        ExecReply reply;
+        const int code = rados_aio_get_return_value(completion);
+        reply.code = code < 0 ? code : call->method_code;
+        reply.data.reset(call->data);
+        reply.length = call->data ? call->length : 0;
+        reply.version = rados_aio_get_version(completion);
+        call->stats->Count(RadosOperation::EXEC, reply.code, reply.length);
+        rados_aio_release(completion);
+        call->callback(std::move(reply));
+    }
+};
+
+} // namespace
+
+RadosPool::RadosPool(std::shared_ptr<RadosHandle> handle, std::string name, int64_t id,
+                     const std::string &cluster_id)
+    : handle_(std::move(handle)), name_(std::move(name)), id_(id), stats_(RadosStatsFor(cluster_id, name_)) {
+    const int code = rados_ioctx_create2(handle_->Get(), id, &io_);
+    if (code < 0) {
+        ThrowRadosError(code, RADOS_SCHEME + name_, "open the pool");
+    }
+}
+
+RadosPool::~RadosPool() {
+    rados_ioctx_destroy(io_);
+}
+
+std::string RadosPool::PathOf(const std::string &object) const {
+    return RadosPath{name_, object}.ToString();
+}
+
+void RadosPool::RequireExistence() const {
+    char name[256];
+    if (rados_pool_reverse_lookup(handle_->Get(), id_, name, sizeof name) == -ENOENT) {
+        throw Error(ErrorCode::NOT_FOUND,
+                    RADOS_SCHEME + name_ + ": the pool was removed since it was opened");
+    }
+}
+
+bool RadosPool::TryStat(const std::string &object, ObjectStatus &status) {
+    handle_->RequireSameProcess(PathOf(object));
+    time_t modified = 0;
+    int stat_code = 0;
+    ReadOp op(rados_create_read_op());
+    rados_read_op_stat(op.get(), &status.size, &modified, &stat_code);
+    // Asynchronous, because only a completion tells the version of the object that was looked at.
+    RadosCompletion completion(nullptr, nullptr);
+    int code = rados_aio_read_op_operate(op.get(), io_, completion.Get(), object.c_str(), 0);
+    if (code == 0) {
+        completion.Started();
+        code = completion.Wait();
+    }
+    stats_->Count(RadosOperation::STAT, code == -ENOENT ? 0 : code, 0);
+    if (code == -ENOENT) {
+        RequireExistence();
+    } else if (code < 0) {
+        ThrowRadosError(code, PathOf(object), "look at the object");
+    }
+    status.modified_s = modified;
+    status.version = code == 0 ? completion.Version() : 0;
+    return code == 0;
+}
+
+void RadosPool::Read(const std::string &object, uint64_t version, void *data, uint64_t length,
+                     uint64_t offset) {
+    handle_->RequireSameProcess(PathOf(object));
+    std::vector<std::unique_ptr<PieceRead>> pieces;
+    int failure = 0;
+    for (uint64_t done = 0; done < length && failure == 0;) {
+        const uint64_t piece = std::min(READ_PIECE_BYTES, length - done);
+        pieces.push_back(std::make_unique<PieceRead>(handle_->reads, stats_->reads, piece));
+        failure = pieces.back()->Start(io_, object, version, static_cast<char *>(data) + done, offset + done);
+        if (failure < 0) {
+            stats_->Count(RadosOperation::READ, failure, 0);
+            pieces.pop_back();
+        }
+        done += piece;
+    }
+    for (auto &piece : pieces) {
+        const int code = piece->Wait();
+        stats_->Count(RadosOperation::READ, code, piece->length);
+        failure = failure == 0 ? code : failure;
+    }
+    if (failure < 0) {
+        ThrowRadosError(failure, PathOf(object),
+                        "read " + std::to_string(length) + " bytes at " + std::to_string(offset));
+    }
+}
+
+void RadosPool::Write(const std::string &object, const void *data, uint64_t length, bool must_create,
+                      const char *attribute_name, const std::string &attribute) {
+    handle_->RequireSameProcess(PathOf(object));
+    if (length > OBJECT_BYTES_MAX) {
+        ThrowRadosError(-EFBIG, PathOf(object), "write " + std::to_string(length) + " bytes");
+    }
+    WriteOp op(rados_create_write_op());
+    if (must_create) {
+        rados_write_op_create(op.get(), LIBRADOS_CREATE_EXCLUSIVE, nullptr);
+    }
+    rados_write_op_write_full(op.get(), static_cast<const char *>(data), length);
+    rados_write_op_setxattr(op.get(), attribute_name, attribute.data(), attribute.size());
+    const int code = rados_write_op_operate(op.get(), io_, object.c_str(), nullptr, 0);
+    stats_->Count(RadosOperation::WRITE, code, length);
+    if (code < 0) {
+        RequireExistence();
+        ThrowRadosError(code, PathOf(object), "write " + std::to_string(length) + " bytes");
+    }
+}
+
+bool RadosPool::Remove(const std::string &object) {
+    handle_->RequireSameProcess(PathOf(object));
+    const int code = rados_remove(io_, object.c_str());
+    stats_->Count(RadosOperation::REMOVE, code == -ENOENT ? 0 : code, 0);
+    if (code < 0 && code != -ENOENT) {
+        ThrowRadosError(code, PathOf(object), "remove the object");
+    }
+    return code == 0;
+}
+
+std::vector<std::string> RadosPool::List(const std::string &prefix, size_t most) {
+    handle_->RequireSameProcess(RADOS_SCHEME + name_);
+    std::vector<std::string> names;
+    const int code = ListObjects(io_, prefix, most, names);
+    stats_->Count(RadosOperation::LIST, code, 0);
+    if (code == -ENOENT || names.empty()) {
+        RequireExistence();
+    }
+    if (code < 0) {
+        ThrowRadosError(code, RADOS_SCHEME + name_, "list its objects");
+    }
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
+}
+
+void RadosPool::Exec(const std::string &object, uint64_t version, const std::string &class_name,
+                     const std::string &method, const std::string &input, ExecCallback callback) {
+    handle_->RequireSameProcess(PathOf(object));
+    auto call = std::make_unique<ExecCall>();
+    call->callback = std::move(callback);
+    call->stats = stats_;
+    ReadOp op(rados_create_read_op());
+    if (version != 0) {
+        rados_read_op_assert_version(op.get(), version);
+    }
+    rados_read_op_exec(op.get(), class_name.c_str(), method.c_str(), input.data(), input.size(), &call->data,
+                       &call->length, &call->method_code);
+    rados_completion_t completion = nullptr;
+    int code = rados_aio_create_completion2(call.get(), ExecCall::Finished, &completion);
+    if (code == 0) {
+        code = rados_aio_read_op_operate(op.get(), io_, completion, object.c_str(), 0);
+        if (code == 0) {
+            call.release(); // Finished deletes it
+            return;
+        }
+        rados_aio_release(completion);
+    }
+    stats_->Count(RadosOperation::EXEC, code, 0);
+    ThrowRadosError(code, PathOf(object), "call " + class_name + "." + method);
+}
+
+} // namespace rawduck_ceph

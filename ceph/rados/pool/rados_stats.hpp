@@ -1,0 +1,55 @@
+//! What this process has asked of Ceph, per pool and operation. Kept for the life of the process.
+#pragma once
+
+#include "ceph/pushdown/feedback/call_window.hpp"
+#include "ceph/pushdown/feedback/running_rate.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace rawduck_ceph {
+
+enum class RadosOperation { READ, WRITE, STAT, LIST, REMOVE, EXEC };
+constexpr int RADOS_OPERATION_COUNT = 6;
+
+const char *RadosOperationName(RadosOperation operation);
+
+//! Counters of one pool. Thread-safe.
+class RadosStats {
+  public:
+    struct Counters {
+        std::atomic<uint64_t> requests{0}; //!< sent to OSDs, those that failed included
+        std::atomic<uint64_t> bytes{0};    //!< read or written; for EXEC those of the replies
+        std::atomic<uint64_t> errors{0};
+    };
+
+    Counters &Of(RadosOperation operation) { return counters_[static_cast<size_t>(operation)]; }
+    //! One request that has ended with `code`, negative for an error.
+    void Count(RadosOperation operation, int code, uint64_t bytes);
+    void Reset();
+
+    //! Of reads, by what they moved.
+    RunningRate reads;
+    //! Of class methods, by what they worked through in the objects; kept by whoever calls them and knows.
+    RunningRate calls;
+    CallWindow call_window;
+
+  private:
+    std::array<Counters, RADOS_OPERATION_COUNT> counters_;
+};
+
+struct PoolStats {
+    std::string cluster; //!< its UUID
+    std::string pool;
+    std::shared_ptr<RadosStats> stats;
+};
+
+//! The counters of a pool, the same for every connection to it.
+std::shared_ptr<RadosStats> RadosStatsFor(const std::string &cluster, const std::string &pool);
+std::vector<PoolStats> AllRadosStats();
+
+} // namespace rawduck_ceph

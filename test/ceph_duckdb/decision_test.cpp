@@ -1,0 +1,123 @@
+//! When a query is pushed: by sizes as long as nothing was measured, by times afterwards.
+#include "ceph/pushdown/decision/offload_decision.hpp"
+
+#include <gtest/gtest.h>
+
+namespace rawduck_ceph {
+namespace {
+
+constexpr uint64_t KIB = 1024, MIB = 1024 * KIB;
+constexpr uint64_t NOTHING_LEARNED = UINT64_MAX;
+
+//! Ten objects with 5 MiB each in the columns that are needed. Answers of so many bytes each.
+ScanEstimate Ten(uint64_t answer_bytes) {
+    ScanEstimate estimate;
+    estimate.objects = 10;
+    estimate.column_bytes = 50 * MIB;
+    estimate.row_bytes = 16;
+    estimate.rows_out = answer_bytes / estimate.row_bytes * estimate.objects;
+    return estimate;
+}
+
+MeasuredSpeeds Link(double bytes_per_s) {
+    MeasuredSpeeds speeds;
+    speeds.reads_known = true;
+    speeds.read_s_per_byte = 1 / bytes_per_s;
+    speeds.osds_known = true;
+    speeds.osd_s_per_byte = 2e-9;
+    speeds.cpu_s_per_byte = 4e-9;
+    speeds.client_threads = 8;
+    return speeds;
+}
+
+const MeasuredSpeeds UNKNOWN;
+constexpr double GIGABIT = 120e6, LOOPBACK = 2e9;
+
+} // namespace
+
+TEST(DecisionTest, WithoutMeasurementsTheSizesDecide) {
+    EXPECT_TRUE(Decide(Ten(2 * MIB), UNKNOWN, NOTHING_LEARNED).offload);
+    EXPECT_FALSE(Decide(Ten(3 * MIB), UNKNOWN, NOTHING_LEARNED).offload);
+    EXPECT_TRUE(Decide(Ten(3 * MIB), UNKNOWN, 10 * KIB).offload) << "earlier answers were small";
+    EXPECT_FALSE(Decide(Ten(2 * MIB), UNKNOWN, TOO_LARGE_TO_KNOW).offload);
+}
+
+TEST(DecisionTest, WhatASlowLinkSavesIsWorthALargerAnswer) {
+    const Decision decision = Decide(Ten(3 * MIB), Link(GIGABIT), NOTHING_LEARNED);
+    EXPECT_TRUE(decision.offload);
+    EXPECT_NE(decision.why.find("reading would take about 0.437 s, pushing 0.132 s with compressed answers"),
+              std::string::npos)
+        << decision.why;
+    EXPECT_TRUE(decision.lz4);
+    EXPECT_NEAR(static_cast<double>(decision.reply_bytes_max), 10.0 * MIB, 1000) << "as long as reading";
+    EXPECT_FALSE(Decide(Ten(10 * MIB), Link(GIGABIT), NOTHING_LEARNED).offload);
+    EXPECT_FALSE(Decide(Ten(3 * MIB), Link(LOOPBACK), NOTHING_LEARNED).lz4);
+}
+
+TEST(DecisionTest, WhereOsdsAreSlowerThanTheLinkReadingIsBetter) {
+    MeasuredSpeeds speeds = Link(LOOPBACK);
+    speeds.osd_s_per_byte = 20e-9; // busy with others, say
+    EXPECT_FALSE(Decide(Ten(10 * KIB), speeds, NOTHING_LEARNED).offload);
+    speeds.osd_s_per_byte = 0.4e-9;
+    EXPECT_TRUE(Decide(Ten(10 * KIB), speeds, NOTHING_LEARNED).offload);
+}
+
+TEST(DecisionTest, WhereBothTakeAboutAsLongTheSizesDecide) {
+    EXPECT_TRUE(Decide(Ten(10 * KIB), Link(500e6), NOTHING_LEARNED).offload);
+    EXPECT_FALSE(Decide(Ten(4 * MIB), Link(500e6), NOTHING_LEARNED).offload);
+}
+
+TEST(DecisionTest, OsdsThatNobodyKnowsAreTakenForTwoProcessors) {
+    MeasuredSpeeds speeds = Link(GIGABIT);
+    speeds.osds_known = false;
+    speeds.osd_s_per_byte = 0;
+    speeds.cpu_s_per_byte = 6e-9;
+    speeds.client_threads = 2;
+    EXPECT_TRUE(Decide(Ten(8 * MIB), speeds, NOTHING_LEARNED).offload) << "compressed, it saves a fifth";
+    EXPECT_FALSE(Decide(Ten(9 * MIB), speeds, NOTHING_LEARNED).offload);
+    ScanEstimate one = Ten(16);
+    one.objects = 1;
+    EXPECT_NE(Decide(one, speeds, NOTHING_LEARNED).why.find("pushing 0.316 s"), std::string::npos)
+        << "one object is worked on by one";
+    speeds.read_s_per_byte = 1 / LOOPBACK;
+    EXPECT_FALSE(Decide(Ten(16), speeds, NOTHING_LEARNED).offload) << "as fast as the client, at best";
+    speeds.client_threads = 1;
+    EXPECT_TRUE(Decide(Ten(16), speeds, NOTHING_LEARNED).offload);
+}
+
+TEST(DecisionTest, AnUnknownNumberOfGroupsIsProbed) {
+    ScanEstimate estimate = Ten(MIB);
+    estimate.rows_known = false;
+    EXPECT_TRUE(Decide(estimate, UNKNOWN, NOTHING_LEARNED).probe);
+    EXPECT_FALSE(Decide(estimate, UNKNOWN, 10 * KIB).probe);
+}
+
+TEST(DecisionTest, NoObjectIsProbedWhereTheLinkIsFasterThanTheOsds) {
+    ScanEstimate estimate = Ten(MIB);
+    estimate.rows_known = false;
+    const Decision slow = Decide(estimate, Link(GIGABIT), NOTHING_LEARNED);
+    EXPECT_TRUE(slow.probe && slow.offload);
+    const Decision fast = Decide(estimate, Link(LOOPBACK), NOTHING_LEARNED);
+    EXPECT_FALSE(fast.probe || fast.offload);
+    EXPECT_NE(fast.why.find("reading would take about 0.0262 s, pushing 0.106 s"), std::string::npos)
+        << fast.why;
+}
+
+TEST(DecisionTest, LittleIsReadUnlessTheLinkIsKnownToBeSlow) {
+    ScanEstimate estimate = Ten(16);
+    estimate.column_bytes = MIB - 1;
+    const Decision unknown = Decide(estimate, UNKNOWN, NOTHING_LEARNED);
+    EXPECT_FALSE(unknown.offload || unknown.link_tells);
+    EXPECT_TRUE(Decide(estimate, Link(GIGABIT), NOTHING_LEARNED).offload);
+    estimate.column_bytes = 10 * KIB;
+    EXPECT_FALSE(Decide(estimate, Link(GIGABIT), NOTHING_LEARNED).offload) << "a request takes longer";
+}
+
+TEST(DecisionTest, TheLinkIsTriedWhereItsSpeedMayMatter) {
+    EXPECT_TRUE(Decide(Ten(10 * KIB), UNKNOWN, NOTHING_LEARNED).link_tells) << "pushed, unless it is fast";
+    EXPECT_TRUE(Decide(Ten(4 * MIB), UNKNOWN, NOTHING_LEARNED).link_tells) << "read, unless it is slow";
+    EXPECT_FALSE(Decide(Ten(10 * MIB), UNKNOWN, NOTHING_LEARNED).link_tells) << "read in any case";
+    EXPECT_FALSE(Decide(Ten(10 * KIB), Link(GIGABIT), NOTHING_LEARNED).link_tells) << "it is known";
+}
+
+} // namespace rawduck_ceph
