@@ -1,6 +1,7 @@
 #include "ceph/files/rados_connections.hpp"
 
-#include "common/error.hpp"
+#include "ceph/pushdown/feedback/pushdown_feedback.hpp"
+#include "ceph/settings/rados_settings.hpp"
 
 #include "duckdb/main/database.hpp"
 #include "duckdb/main/secret/secret.hpp"
@@ -9,9 +10,6 @@
 #include <set>
 
 namespace rawduck_ceph {
-
-using rawduck::Error;
-using rawduck::ErrorCode;
 
 namespace {
 
@@ -37,32 +35,18 @@ class OpenClusters final : public duckdb::ObjectCacheEntry {
     std::set<std::shared_ptr<RadosCluster>> clusters_;
 };
 
-uint32_t TimeoutOf(optional_ptr<FileOpener> opener) {
-    Value value;
-    if (!FileOpener::TryGetCurrentSetting(opener, Identifier(SETTING_RADOS_TIMEOUT), value) ||
-        value.IsNull()) {
-        return RADOS_TIMEOUT_DEFAULT_S;
-    }
-    return value.GetValue<uint32_t>();
-}
-
 RadosCredentials CredentialsOf(const std::string &path, optional_ptr<FileOpener> opener) {
     RadosCredentials credentials;
-    credentials.timeout_s = TimeoutOf(opener);
+    credentials.timeout_s = RadosTimeoutSeconds(opener);
     if (!opener) {
         return credentials;
     }
     duckdb::FileOpenerInfo info{path};
     duckdb::KeyValueSecretReader secret(*opener, &info, RADOS_SECRET);
-    for (auto &field : {std::pair<const char *, std::string &>{"conf", credentials.conf},
-                        {"cluster", credentials.cluster},
-                        {"user", credentials.user},
-                        {"keyring", credentials.keyring},
-                        {"key", credentials.key},
-                        {"mon_host", credentials.mon_host}}) {
+    for (const CredentialField &field : CREDENTIAL_FIELDS) {
         Value value;
-        if (secret.TryGetSecretKey(Identifier(field.first), value) && !value.IsNull()) {
-            field.second = value.ToString();
+        if (secret.TryGetSecretKey(Identifier(field.name), value) && !value.IsNull()) {
+            credentials.*field.member = value.ToString();
         }
     }
     return credentials;
@@ -77,7 +61,7 @@ std::shared_ptr<RadosPool> PoolOf(const std::string &path, optional_ptr<FileOpen
     if (database) {
         database->GetObjectCache().GetOrCreate<OpenClusters>(OpenClusters::ObjectType())->Keep(cluster);
     }
-    return cluster->Pool(pool);
+    return cluster->Pool(pool, PushdownFeedback::OfProcess().RatesOf(cluster->Id(), pool));
 }
 
 } // namespace rawduck_ceph

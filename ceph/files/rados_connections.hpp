@@ -8,9 +8,6 @@
 
 namespace rawduck_ceph {
 
-//! An extension setting: how many seconds to wait for the cluster.
-constexpr const char *SETTING_RADOS_TIMEOUT = "rados_timeout";
-constexpr uint32_t RADOS_TIMEOUT_DEFAULT_S = 30;
 //! The type of the secrets that hold credentials.
 constexpr const char *RADOS_SECRET = "rados";
 

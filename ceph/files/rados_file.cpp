@@ -1,7 +1,7 @@
 #include "ceph/files/rados_file.hpp"
 
 #include "ceph/parquet/footer_checksum.hpp"
-
+#include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/rados/connection/rados_path.hpp"
 #include "common/error.hpp"
 
@@ -20,7 +20,7 @@ RadosFileHandle::RadosFileHandle(FileSystem &file_system, std::string path, File
                                  std::shared_ptr<RadosPool> pool, std::string object,
                                  const ObjectStatus &status)
     : FileHandle(file_system, std::move(path), flags), pool_(std::move(pool)), object_(std::move(object)),
-      writing_(false), status_(status) {}
+      writing_(false), status_(status), feedback_(PushdownFeedback::OfProcess().Of(pool_)) {}
 
 RadosFileHandle::RadosFileHandle(FileSystem &file_system, std::string path, FileOpenFlags flags,
                                  std::shared_ptr<RadosPool> pool, std::string object, bool must_create)
@@ -43,7 +43,7 @@ uint64_t RadosFileHandle::ReadAt(void *data, uint64_t length, uint64_t offset) {
     }
     const uint64_t available = offset < status_.size ? std::min(length, status_.size - offset) : 0;
     pool_->Read(object_, status_.version, data, available, offset);
-    pool_->tails.Note(object_, status_, data, available, offset);
+    feedback_->tails.RecordRead(object_, status_, data, available, offset);
     return available;
 }
 

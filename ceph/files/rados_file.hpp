@@ -1,6 +1,7 @@
 //! Open objects.
 #pragma once
 
+#include "ceph/pushdown/feedback/pool_feedback.hpp"
 #include "ceph/rados/pool/rados_pool.hpp"
 
 #include "duckdb/common/file_system.hpp"
@@ -43,6 +44,7 @@ class RadosFileHandle final : public duckdb::FileHandle {
     const std::string object_;
     const bool writing_;
     const ObjectStatus status_;
+    const std::shared_ptr<PoolFeedback> feedback_; //!< null when writing
 
     mutable std::mutex mutex_; //!< guards what follows; DuckDB may write from several threads
     std::string written_;

@@ -1,21 +1,14 @@
 #include "ceph/pushdown/offload_optimizer.hpp"
 
-#include "ceph/pushdown/decision/object_estimate.hpp"
-#include "ceph/pushdown/decision/offload_decision.hpp"
-#include "ceph/pushdown/plan/merge_functions.hpp"
+#include "ceph/pushdown/offload_planner.hpp"
 #include "ceph/pushdown/plan/parquet_scan.hpp"
-#include "ceph/pushdown/plan/pushed_query.hpp"
-#include "ceph/pushdown/scan/offload_scan.hpp"
-#include "ceph/settings/offload_setting.hpp"
+#include "ceph/pushdown/plan/partial_aggregate.hpp"
+#include "ceph/settings/rados_settings.hpp"
 
-#include "duckdb/function/builtin_function_lookup.hpp"
-#include "duckdb/function/function_binder.hpp"
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/optimizer/optimizer.hpp"
 #include "duckdb/optimizer/optimizer_extension.hpp"
-#include "duckdb/parallel/task_scheduler.hpp"
 #include "duckdb/planner/binder.hpp"
-#include "duckdb/planner/expression/bound_columnref_expression.hpp"
 #include "duckdb/planner/operator/logical_limit.hpp"
 #include "duckdb/planner/operator/logical_top_n.hpp"
 
@@ -33,66 +26,40 @@ using duckdb::LogicalType;
 using duckdb::make_uniq;
 using duckdb::unique_ptr;
 
-//! More first rows than this are not worth sorting in every object.
+//! Sorting more first rows than this in every object is not worth it.
 constexpr uint64_t FIRST_ROWS_MAX = 100000;
 
-//! So many objects are asked first where nothing has been answered yet: perhaps nothing will be.
-constexpr size_t UNTRIED_FIRST = 2;
-
-std::string Setting(duckdb::ClientContext &context, const char *name) {
-    duckdb::Value value;
-    context.TryGetCurrentSetting(duckdb::Identifier(name), value);
-    return value.ToString();
-}
-
-std::string Join(const std::vector<std::string> &texts) {
-    std::string joined;
-    for (const std::string &text : texts) {
-        joined += (joined.empty() ? "" : ", ") + text;
-    }
-    return joined;
-}
-
-//! The pushed part as people read it.
-std::string Describe(const Request &request) {
-    std::string text = Join(request.outputs);
-    text += request.filter.empty() ? "" : " WHERE " + request.filter;
-    text += request.group_count > 0 ? " GROUP BY " + std::to_string(request.group_count) + " first" : "";
-    text += request.order.empty() ? "" : " ORDER BY " + std::to_string(request.order.size()) + " keys";
-    text += request.limit == Request::NO_LIMIT ? "" : " LIMIT " + std::to_string(request.limit);
-    return text;
-}
-
+//! Walks a plan from the top down and replaces what is pushed. An operator is tried before the scan below it: when
+//! the aggregate is not pushed, perhaps its filters are.
 class OffloadRewriter {
   public:
     explicit OffloadRewriter(duckdb::OptimizerExtensionInput &input)
-        : context_(input.context), binder_(input.optimizer.binder),
-          mode_(Setting(input.context, SETTING_RADOS_OFFLOAD)) {}
+        : context_(input.context), binder_(input.optimizer.binder), planner_(input.context) {}
 
     void Rewrite(unique_ptr<LogicalOperator> &op) {
-        if (mode_ == "never") {
+        if (planner_.Mode() == OFFLOAD_NEVER) {
             return;
         }
-        bool replaced = false;
-        const bool whole = mode_ != "filters";
+        bool finished = false;
+        const bool only_filters = planner_.Mode() == OFFLOAD_FILTERS;
         switch (op->type) {
         case LogicalOperatorType::LOGICAL_AGGREGATE_AND_GROUP_BY:
-            replaced = whole && Try(op, op->children[0], &OffloadRewriter::PushAggregate);
+            finished = !only_filters && TryPush(op, op->children[0], &OffloadRewriter::PushAggregate);
             break;
         case LogicalOperatorType::LOGICAL_TOP_N:
-            replaced = whole && Try(op, op->children[0], &OffloadRewriter::PushTopN);
+            finished = !only_filters && TryPush(op, op->children[0], &OffloadRewriter::PushTopN);
             break;
         case LogicalOperatorType::LOGICAL_LIMIT:
-            replaced = whole && Try(op, op->children[0], &OffloadRewriter::PushLimit);
+            finished = !only_filters && TryPush(op, op->children[0], &OffloadRewriter::PushLimit);
             break;
         case LogicalOperatorType::LOGICAL_FILTER:
         case LogicalOperatorType::LOGICAL_GET:
-            replaced = Try(op, op, &OffloadRewriter::PushScan);
+            finished = TryPush(op, op, &OffloadRewriter::PushScan);
             break;
         default:
             break;
         }
-        if (!replaced) {
+        if (!finished) {
             for (auto &child : op->children) {
                 Rewrite(child);
             }
@@ -100,16 +67,17 @@ class OffloadRewriter {
     }
 
   private:
-    //! One attempt at one scan.
+    //! One operator over one scan.
     struct Attempt {
         unique_ptr<LogicalOperator> &op;
         ScanChain chain;
         std::vector<CallTarget> targets;
     };
+    //! Returns true when the scan is settled, pushed or not; false to try what is below the operator.
     using Push = bool (OffloadRewriter::*)(Attempt &attempt);
 
-    //! Runs `push` when a scan of rados:// objects is below `below`. True when the plan was changed.
-    bool Try(unique_ptr<LogicalOperator> &op, unique_ptr<LogicalOperator> &below, Push push) {
+    //! Calls `push` when there is a scan of rados:// objects at or below `below`.
+    bool TryPush(unique_ptr<LogicalOperator> &op, unique_ptr<LogicalOperator> &below, Push push) {
         Attempt attempt{op, ScanChain(below), {}};
         if (!attempt.chain.get) {
             return false;
@@ -123,22 +91,26 @@ class OffloadRewriter {
             attempt.targets = TargetsOf(context_, paths);
             return (this->*push)(attempt);
         } catch (const NotPushable &reason) {
-            // The last word on a scan is said where nothing but the scan is tried.
+            // Other attempts at the same scan follow, except after the one at the scan alone.
             if (push == &OffloadRewriter::PushScan) {
-                Remember(paths, false, "", reason.why);
+                LogReading(paths, reason.why);
                 ExplainReading(*attempt.chain.get, reason.why);
             }
             return false;
         } catch (const duckdb::InterruptException &) {
             throw;
         } catch (const std::exception &error) {
-            // Nothing has changed in the plan yet: reading is always possible, and says itself what is wrong.
-            Remember(paths, false, "", duckdb::ErrorData(error).RawMessage());
+            // The plan is unchanged, and reading reports the error itself if it is one.
+            LogReading(paths, duckdb::ErrorData(error).RawMessage());
             return false;
         }
     }
 
-    PushedQuery Query(Attempt &attempt) {
+    static void LogReading(const std::vector<std::string> &paths, const std::string &why) {
+        LogScan({paths.empty() ? "" : paths.front(), paths.size(), false, "", why});
+    }
+
+    PushedQuery StartQuery(Attempt &attempt) {
         PushedQuery query(context_, *attempt.chain.get);
         for (auto *projection : attempt.chain.projections) {
             query.AddProjection(*projection);
@@ -151,32 +123,15 @@ class OffloadRewriter {
         return query;
     }
 
-    //! The same for all attempts at a scan: what an aggregate over it was estimated with, the scan is too.
-    const ObjectEstimate &EstimateOf(const Attempt &attempt) {
-        if (!estimate_ || !estimate_->IsOf(*attempt.chain.get)) {
-            estimate_.reset();
-            estimate_ =
-                std::make_unique<ObjectEstimate>(context_, *attempt.chain.get, attempt.targets.front());
-        }
-        return *estimate_;
+    unique_ptr<OffloadBindData> Plan(Attempt &attempt, const PushedQuery &query, uint64_t rows_out,
+                                     bool rows_known) {
+        return planner_.Plan({*attempt.chain.get, attempt.targets, query, rows_out, rows_known});
     }
 
-    std::shared_ptr<ScanRecord> Remember(const std::vector<std::string> &paths, bool offloaded,
-                                         const std::string &what, const std::string &why) {
-        auto record = NewScanRecord(paths.empty() ? "" : paths.front(), paths.size());
-        record->offloaded = offloaded;
-        record->what = what;
-        record->why = why;
-        return record;
-    }
-
-    //! Decides, and makes the scan's data when the decision is to push. Null: it is not.
-    unique_ptr<OffloadBindData> Decided(Attempt &attempt, PushedQuery &query, uint64_t rows_out,
-                                        bool rows_known);
-    //! Puts a scan of the pushed query in the place of `top`, the
-    //! scan or a filter above it; the columns keep their bindings.
-    void Replace(Attempt &attempt, unique_ptr<LogicalOperator> &top, unique_ptr<OffloadBindData> data);
-    //! The columns that `top`, the scan or a filter above it, hands on.
+    //! Puts a scan of the pushed query in the place of `top`, which is the scan or a filter above it. The columns
+    //! keep their bindings.
+    void ReplaceScan(Attempt &attempt, unique_ptr<LogicalOperator> &top, unique_ptr<OffloadBindData> data);
+    //! Adds the columns that `top`, the scan or a filter above it, returns.
     void AddScanOutputs(Attempt &attempt, LogicalOperator &top, PushedQuery &query,
                         std::vector<size_t> &outputs);
 
@@ -186,65 +141,15 @@ class OffloadRewriter {
     bool PushTopN(Attempt &attempt);
     bool PushLimit(Attempt &attempt);
     bool PushAggregate(Attempt &attempt);
-    unique_ptr<Expression> PushOneAggregate(PushedQuery &query, const BoundAggregateExpression &aggregate,
-                                            duckdb::TableIndex table);
+    //! Makes the aggregate merge the partial aggregates that `data`'s scan returns as columns of `table`.
+    void ReplaceAggregate(LogicalAggregate &aggregate, duckdb::TableIndex table,
+                          unique_ptr<OffloadBindData> data, duckdb::vector<unique_ptr<Expression>> groups,
+                          duckdb::vector<unique_ptr<Expression>> merged, uint64_t rows);
 
     duckdb::ClientContext &context_;
     duckdb::Binder &binder_;
-    const std::string mode_;
-    std::unique_ptr<ObjectEstimate> estimate_; //!< of the scan that was tried last
+    OffloadPlanner planner_;
 };
-
-unique_ptr<OffloadBindData> OffloadRewriter::Decided(Attempt &attempt, PushedQuery &query, uint64_t rows_out,
-                                                     bool rows_known) {
-    std::vector<std::string> paths;
-    for (const CallTarget &target : attempt.targets) {
-        paths.push_back(target.path);
-    }
-    const std::string what = Describe(query.request);
-    Decision decision;
-    decision.offload = true;
-    decision.why = std::string(SETTING_RADOS_OFFLOAD) + " = '" + mode_ + "'";
-    auto data = make_uniq<OffloadBindData>();
-    data->learn_as = paths.front() + ": " + what;
-    if (mode_ == "auto") {
-        const std::string no_class = attempt.targets.front().pool->classes.RefusedBecause();
-        if (!no_class.empty()) {
-            throw NotPushable{no_class};
-        }
-        const ObjectEstimate &object = EstimateOf(attempt);
-        const ScanEstimate estimate =
-            EstimateScan(object, attempt.targets.size(), query, rows_out, rows_known);
-        const auto threads = duckdb::TaskScheduler::GetScheduler(context_).NumberOfThreads();
-        auto speeds = [&] {
-            return SpeedsOf(attempt.targets.front().pool->Stats(), static_cast<size_t>(threads));
-        };
-        const uint64_t learned = LearnedReplyBytes(data->learn_as);
-        decision = Decide(estimate, speeds(), learned);
-        if (decision.link_tells) {
-            object.TryLink();
-            decision = Decide(estimate, speeds(), learned);
-        }
-    }
-    auto record = Remember(paths, decision.offload, what, decision.why);
-    if (!decision.offload) {
-        ExplainReading(*attempt.chain.get, decision.why);
-        return nullptr;
-    }
-    estimate_.reset(); // its scan will be replaced
-    query.request.reply_bytes_max = decision.reply_bytes_max;
-    const bool lz4 =
-        decision.lz4 || mode_ == "filters" || Setting(context_, SETTING_RADOS_OFFLOAD_LZ4) == "true";
-    query.request.format = lz4 ? ReplyFormat::CHUNKS_LZ4 : ReplyFormat::CHUNKS;
-    data->limits.most = std::stoul(Setting(context_, SETTING_RADOS_OFFLOAD_IN_FLIGHT));
-    const bool untried = !attempt.targets.front().pool->classes.HasAnswered();
-    data->limits.first = decision.probe ? 1 : untried ? UNTRIED_FIRST : data->limits.most;
-    data->targets = std::move(attempt.targets);
-    data->request = query.request;
-    data->types = query.types;
-    data->record = std::move(record);
-    return data;
-}
 
 void OffloadRewriter::AddScanOutputs(Attempt &attempt, LogicalOperator &top, PushedQuery &query,
                                      std::vector<size_t> &outputs) {
@@ -257,8 +162,8 @@ void OffloadRewriter::AddScanOutputs(Attempt &attempt, LogicalOperator &top, Pus
     }
 }
 
-void OffloadRewriter::Replace(Attempt &attempt, unique_ptr<LogicalOperator> &top,
-                              unique_ptr<OffloadBindData> data) {
+void OffloadRewriter::ReplaceScan(Attempt &attempt, unique_ptr<LogicalOperator> &top,
+                                  unique_ptr<OffloadBindData> data) {
     LogicalGet &old = *attempt.chain.get;
     duckdb::vector<LogicalType> types;
     duckdb::vector<duckdb::Identifier> names;
@@ -286,15 +191,13 @@ bool OffloadRewriter::PushScan(Attempt &attempt) {
     if (!attempt.chain.projections.empty() || attempt.chain.filters.size() > 1) {
         return false;
     }
-    PushedQuery query = Query(attempt);
+    PushedQuery query = StartQuery(attempt);
     std::vector<size_t> outputs;
     AddScanOutputs(attempt, *attempt.op, query, outputs);
-    auto data = Decided(attempt, query, attempt.op->estimated_cardinality, true);
-    if (!data) {
-        return true; // decided: nothing below is looked at again
+    if (auto data = Plan(attempt, query, attempt.op->estimated_cardinality, true)) {
+        data->outputs = std::move(outputs);
+        ReplaceScan(attempt, attempt.op, std::move(data));
     }
-    data->outputs = std::move(outputs);
-    Replace(attempt, attempt.op, std::move(data));
     return true;
 }
 
@@ -303,7 +206,7 @@ bool OffloadRewriter::PushFirstRows(Attempt &attempt, uint64_t rows,
     if (rows > FIRST_ROWS_MAX) {
         return false;
     }
-    PushedQuery query = Query(attempt);
+    PushedQuery query = StartQuery(attempt);
     std::vector<size_t> outputs;
     AddScanOutputs(attempt, **attempt.chain.get_place, query, outputs);
     for (size_t i = 0; orders && i < orders->size(); i++) {
@@ -315,22 +218,20 @@ bool OffloadRewriter::PushFirstRows(Attempt &attempt, uint64_t rows,
         query.request.order.push_back(key);
     }
     query.request.limit = rows;
-    auto data = Decided(attempt, query, rows * attempt.targets.size(), true);
-    if (!data) {
-        return true;
+    if (auto data = Plan(attempt, query, rows * attempt.targets.size(), true)) {
+        data->outputs = std::move(outputs);
+        ReplaceScan(attempt, *attempt.chain.get_place, std::move(data));
     }
-    data->outputs = std::move(outputs);
-    Replace(attempt, *attempt.chain.get_place, std::move(data));
     return true;
 }
 
 bool OffloadRewriter::PushTopN(Attempt &attempt) {
     auto &top = attempt.op->Cast<duckdb::LogicalTopN>();
-    if (mode_ == "auto") {
-        // Reading skips what cannot be among the first rows any more, in every object after the first, and
-        // fetches other columns for these rows only. An OSD knows its own object alone.
+    if (planner_.Mode() == OFFLOAD_AUTO) {
+        // DuckDB skips rows that cannot be among the first ones any more, in every object after the first one, and
+        // fetches the other columns of the first rows only. An OSD has one object and cannot do either.
         const std::string why = "the first rows of an order are found faster by reading";
-        Remember({attempt.targets.front().path}, false, "", why);
+        LogReading({attempt.targets.front().path}, why);
         ExplainReading(*attempt.chain.get, why);
         return true;
     }
@@ -339,60 +240,14 @@ bool OffloadRewriter::PushTopN(Attempt &attempt) {
 
 bool OffloadRewriter::PushLimit(Attempt &attempt) {
     auto &limit = attempt.op->Cast<duckdb::LogicalLimit>();
+    const bool has_offset = limit.offset_val.Type() == duckdb::LimitNodeType::CONSTANT_VALUE;
     const bool constant = limit.limit_val.Type() == duckdb::LimitNodeType::CONSTANT_VALUE &&
-                          (limit.offset_val.Type() == duckdb::LimitNodeType::UNSET ||
-                           limit.offset_val.Type() == duckdb::LimitNodeType::CONSTANT_VALUE);
+                          (has_offset || limit.offset_val.Type() == duckdb::LimitNodeType::UNSET);
     if (!constant) {
         return false;
     }
-    const bool has_offset = limit.offset_val.Type() == duckdb::LimitNodeType::CONSTANT_VALUE;
-    return PushFirstRows(
-        attempt, limit.limit_val.GetConstantValue() + (has_offset ? limit.offset_val.GetConstantValue() : 0),
-        nullptr);
-}
-
-unique_ptr<Expression> OffloadRewriter::PushOneAggregate(PushedQuery &query,
-                                                         const BoundAggregateExpression &aggregate,
-                                                         duckdb::TableIndex table) {
-    const std::string name = aggregate.Function().GetName().GetIdentifierName();
-    if (aggregate.IsDistinct() || aggregate.GetOrderBys() || aggregate.GetChildren().size() > 1) {
-        throw NotPushable{"an aggregate is DISTINCT, ordered or has several arguments"};
-    }
-    const LogicalType type = aggregate.GetReturnType();
-    auto column = [&](size_t output) {
-        return unique_ptr<Expression>(make_uniq<duckdb::BoundColumnRefExpression>(
-            query.types[output], duckdb::ColumnBinding(table, duckdb::ProjectionIndex(output))));
-    };
-    duckdb::FunctionBinder binder(context_);
-    duckdb::vector<unique_ptr<Expression>> arguments;
-    unique_ptr<BoundAggregateExpression> merged;
-    if (name == "count" || name == "count_star") {
-        arguments.push_back(column(query.AddAggregate("count", aggregate, LogicalType::BIGINT)));
-        merged = binder.BindAggregateFunction(MergeCounts(), std::move(arguments));
-    } else if (name == "sum" || name == "sum_no_overflow" || name == "min" || name == "max") {
-        const std::string function = name == "sum_no_overflow" ? "sum" : name;
-        arguments.push_back(column(query.AddAggregate(function, aggregate, type)));
-        merged = binder.BindAggregateFunction(
-            duckdb::GetBuiltinAggregateFunction(context_, duckdb::Identifier(function), {type}),
-            std::move(arguments));
-    } else if (name == "avg" && type == LogicalType::DOUBLE) {
-        const LogicalType &argument = aggregate.GetChildren()[0]->GetReturnType();
-        const bool exact = argument.IsIntegral() || argument.id() == duckdb::LogicalTypeId::DECIMAL;
-        const LogicalType sum_type = argument.id() == duckdb::LogicalTypeId::DECIMAL
-                                         ? LogicalType::DECIMAL(38, duckdb::DecimalType::GetScale(argument))
-                                     : exact ? LogicalType::HUGEINT
-                                             : LogicalType::DOUBLE;
-        const bool narrow = exact && duckdb::GetTypeIdSize(argument.InternalType()) <= 2;
-        arguments.push_back(column(query.AddAggregate("sum", aggregate, sum_type)));
-        arguments.push_back(column(query.AddAggregate("count", aggregate, LogicalType::BIGINT)));
-        merged = binder.BindAggregateFunction(MergeAverages(sum_type, narrow), std::move(arguments));
-    } else {
-        throw NotPushable{"aggregate " + name + " has no partial form here"};
-    }
-    if (merged->GetReturnType() != type) {
-        throw NotPushable{"the parts of " + name + " do not add up to " + type.ToString()};
-    }
-    return std::move(merged);
+    const uint64_t offset = has_offset ? limit.offset_val.GetConstantValue() : 0;
+    return PushFirstRows(attempt, limit.limit_val.GetConstantValue() + offset, nullptr);
 }
 
 bool OffloadRewriter::PushAggregate(Attempt &attempt) {
@@ -400,34 +255,43 @@ bool OffloadRewriter::PushAggregate(Attempt &attempt) {
     if (aggregate.grouping_sets.size() > 1 || !aggregate.grouping_functions.empty()) {
         return false;
     }
-    PushedQuery query = Query(attempt);
+    PushedQuery query = StartQuery(attempt);
     query.request.aggregate = true;
     const duckdb::TableIndex table = binder_.GenerateTableIndex();
     duckdb::vector<unique_ptr<Expression>> groups;
     for (auto &group : aggregate.groups) {
-        const size_t output = query.AddGroup(*group);
-        groups.push_back(make_uniq<duckdb::BoundColumnRefExpression>(
-            query.types[output], duckdb::ColumnBinding(table, duckdb::ProjectionIndex(output))));
+        groups.push_back(OutputReference(query, query.AddGroup(*group), table));
     }
     query.request.group_count = static_cast<uint32_t>(groups.size());
     duckdb::vector<unique_ptr<Expression>> merged;
     for (auto &expression : aggregate.expressions) {
-        merged.push_back(PushOneAggregate(query, expression->Cast<BoundAggregateExpression>(), table));
+        merged.push_back(
+            AddPartialAggregate(context_, query, expression->Cast<BoundAggregateExpression>(), table));
     }
-    const uint64_t rows = groups.empty() ? attempt.targets.size() : aggregate.estimated_cardinality;
-    auto data = Decided(attempt, query, rows, groups.empty());
+    const bool one_group = groups.empty();
+    const uint64_t rows = one_group ? attempt.targets.size() : aggregate.estimated_cardinality;
+    auto data = Plan(attempt, query, rows, one_group);
     if (!data) {
-        return groups.empty(); // of many groups, perhaps the rows below are worth pushing
+        return one_group; // with many groups, perhaps the rows below are worth pushing
     }
+    ReplaceAggregate(aggregate, table, std::move(data), std::move(groups), std::move(merged), rows);
+    return true;
+}
+
+void OffloadRewriter::ReplaceAggregate(LogicalAggregate &aggregate, duckdb::TableIndex table,
+                                       unique_ptr<OffloadBindData> data,
+                                       duckdb::vector<unique_ptr<Expression>> groups,
+                                       duckdb::vector<unique_ptr<Expression>> merged, uint64_t rows) {
     duckdb::vector<duckdb::Identifier> names;
     duckdb::vector<duckdb::ColumnIndex> columns;
-    for (size_t i = 0; i < query.types.size(); i++) {
+    duckdb::vector<LogicalType> types = data->types;
+    for (size_t i = 0; i < types.size(); i++) {
         data->outputs.push_back(i);
         names.emplace_back("partial" + std::to_string(i));
         columns.emplace_back(i);
     }
     auto scan = make_uniq<LogicalGet>(table, duckdb::BoundTableFunction(OffloadScan()), std::move(data),
-                                      query.types, std::move(names));
+                                      std::move(types), std::move(names));
     scan->SetColumnIds(std::move(columns));
     scan->SetEstimatedCardinality(rows);
     scan->ResolveOperatorTypes();
@@ -437,12 +301,11 @@ bool OffloadRewriter::PushAggregate(Attempt &attempt) {
     aggregate.group_stats.resize(aggregate.groups.size());
     aggregate.distinct_validity = duckdb::TupleDataValidityType::CAN_HAVE_NULL_VALUES;
     aggregate.children[0] = std::move(scan);
-    return true;
 }
 
-//! DuckDB would read the order's columns first and join the other columns of the first rows to them; the OSDs
-//! are asked for the first rows themselves.
-void KeepFirstRowsWhole(LogicalOperator &op) {
+//! DuckDB would read the columns of the order first and join the other columns of the first rows to them. The OSDs
+//! return the first rows with all columns.
+void DisableLateMaterialization(LogicalOperator &op) {
     if (op.type == LogicalOperatorType::LOGICAL_GET) {
         auto &get = op.Cast<LogicalGet>();
         try {
@@ -450,31 +313,30 @@ void KeepFirstRowsWhole(LogicalOperator &op) {
                 get.function.late_materialization = false;
             }
         } catch (const NotPushable &) {
-            return; // nothing of it will be pushed
+            return; // it will be read
         }
     }
     for (auto &child : op.children) {
-        KeepFirstRowsWhole(*child);
+        DisableLateMaterialization(*child);
     }
 }
 
 } // namespace
 
-void RegisterOffload(duckdb::ExtensionLoader &loader) {
-    auto &config = duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance());
-    AddOffloadSettings(config);
+void RegisterOffloadOptimizer(duckdb::ExtensionLoader &loader) {
     duckdb::OptimizerExtension extension;
     extension.pre_optimize_function = [](duckdb::OptimizerExtensionInput &input,
                                          unique_ptr<LogicalOperator> &plan) {
-        if (Setting(input.context, SETTING_RADOS_OFFLOAD) == "always") {
-            KeepFirstRowsWhole(*plan);
+        if (RadosOffload(input.context) == OFFLOAD_ALWAYS) {
+            DisableLateMaterialization(*plan);
         }
     };
     extension.optimize_function = [](duckdb::OptimizerExtensionInput &input,
                                      unique_ptr<LogicalOperator> &plan) {
         OffloadRewriter(input).Rewrite(plan);
     };
-    duckdb::OptimizerExtension::Register(config, std::move(extension));
+    duckdb::OptimizerExtension::Register(duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance()),
+                                         std::move(extension));
 }
 
 } // namespace rawduck_ceph

@@ -90,7 +90,8 @@ int64_t RadosCluster::LookUp(const std::string &pool) {
     return id;
 }
 
-std::shared_ptr<RadosPool> RadosCluster::Pool(const std::string &name) {
+std::shared_ptr<RadosPool> RadosCluster::Pool(const std::string &name,
+                                              std::shared_ptr<ReadObserver> observer) {
     handle_->RequireSameProcess(RADOS_SCHEME + name);
     const int64_t id = LookUp(name);
     if (id == -ENOENT) {
@@ -104,7 +105,7 @@ std::shared_ptr<RadosPool> RadosCluster::Pool(const std::string &name) {
     std::lock_guard<std::mutex> guard(mutex_);
     auto &pool = pools_[name];
     if (!pool || pool->Id() != id) { // made anew under the same name
-        pool = std::make_shared<RadosPool>(handle_, name, id, id_);
+        pool = std::make_shared<RadosPool>(handle_, name, id, id_, std::move(observer));
     }
     return pool;
 }

@@ -23,8 +23,9 @@ class RadosCluster {
     RadosCluster(const RadosCluster &) = delete;
     RadosCluster &operator=(const RadosCluster &) = delete;
 
-    //! Stays usable without the cluster. Throws Error NOT_FOUND, naming the pools that there are.
-    std::shared_ptr<RadosPool> Pool(const std::string &name);
+    //! Stays usable without the cluster. `observer` is told of its reads; give the same one each time. Throws
+    //! Error NOT_FOUND, naming the pools that there are.
+    std::shared_ptr<RadosPool> Pool(const std::string &name, std::shared_ptr<ReadObserver> observer);
     std::vector<std::string> PoolNames();
     //! The cluster's UUID.
     const std::string &Id() const { return id_; }

@@ -5,7 +5,7 @@
 
 namespace rawduck_ceph {
 
-//! CREATE SECRET (TYPE rados, ...), and the settings.
+//! CREATE SECRET (TYPE rados, ...).
 void RegisterRadosSecret(duckdb::ExtensionLoader &loader);
 //! COPY ... TO 'rados://<pool>/<prefix>' writes objects of a good size.
 void RegisterRadosCopy(duckdb::ExtensionLoader &loader);

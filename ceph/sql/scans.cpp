@@ -20,8 +20,8 @@ using duckdb::Value;
 
 Rows ScanRows(duckdb::ClientContext &context, const Arguments &) {
     Rows rows;
-    for (auto &scan : ScanRecords()) {
-        if (!IsVisible(context, scan->path, duckdb::FileType::FILE_TYPE_REGULAR)) {
+    for (auto &scan : LoggedScans()) {
+        if (!IsVisible(context, scan->outcome.first_path, duckdb::FileType::FILE_TYPE_REGULAR)) {
             continue;
         }
         std::string fallbacks;
@@ -29,8 +29,9 @@ Rows ScanRows(duckdb::ClientContext &context, const Arguments &) {
             fallbacks +=
                 (fallbacks.empty() ? "" : "; ") + std::to_string(reason.second) + " x " + reason.first;
         }
-        rows.push_back({Value::UBIGINT(scan->number), Value(scan->path), Value::UBIGINT(scan->objects),
-                        Value::BOOLEAN(scan->offloaded), TextOrNull(scan->what), Value(scan->why),
+        rows.push_back({Value::UBIGINT(scan->number), Value(scan->outcome.first_path),
+                        Value::UBIGINT(scan->outcome.objects), Value::BOOLEAN(scan->outcome.offloaded),
+                        TextOrNull(scan->outcome.pushed), Value(scan->outcome.why),
                         Value::UBIGINT(scan->answered), Value::UBIGINT(scan->fell_back),
                         TextOrNull(fallbacks), Value::UBIGINT(scan->reply_bytes),
                         Value::UBIGINT(scan->osd_read_bytes), Value::UBIGINT(scan->osd_cpu_us)});

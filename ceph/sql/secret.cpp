@@ -6,7 +6,6 @@
 
 #include "duckdb/common/file_system.hpp"
 #include "duckdb/common/string_util.hpp"
-#include "duckdb/main/config.hpp"
 #include "duckdb/main/database.hpp"
 #include "duckdb/main/secret/secret.hpp"
 
@@ -15,9 +14,6 @@ namespace {
 
 using duckdb::Identifier;
 using duckdb::LogicalType;
-using duckdb::Value;
-
-constexpr const char *PARAMETERS[] = {"conf", "cluster", "user", "keyring", "key", "mon_host"};
 
 //! librados reads these files by itself. Asking whether they are
 //! there makes DuckDB refuse those that its settings forbid.
@@ -48,17 +44,11 @@ duckdb::unique_ptr<duckdb::BaseSecret> CreateRadosSecret(duckdb::ClientContext &
         }
     }
     auto secret = duckdb::make_uniq<duckdb::KeyValueSecret>(scope, input.type, input.provider, input.name);
-    for (auto *parameter : PARAMETERS) {
-        secret->TrySetValue(Identifier(parameter), input);
+    for (const CredentialField &field : CREDENTIAL_FIELDS) {
+        secret->TrySetValue(Identifier(field.name), input);
     }
     secret->redact_keys.insert(Identifier("key"));
     return std::move(secret);
-}
-
-void CheckTimeout(duckdb::ClientContext &, duckdb::SetScope, Value &value) {
-    if (value.IsNull() || value.GetValue<uint32_t>() == 0) {
-        throw duckdb::InvalidInputException("%s: name a number of seconds, 1 or more", SETTING_RADOS_TIMEOUT);
-    }
 }
 
 } // namespace
@@ -75,16 +65,10 @@ void RegisterRadosSecret(duckdb::ExtensionLoader &loader) {
     function.secret_type = RADOS_SECRET;
     function.provider = Identifier("config");
     function.function = CreateRadosSecret;
-    for (auto *parameter : PARAMETERS) {
-        function.named_parameters[Identifier(parameter)] = LogicalType::VARCHAR;
+    for (const CredentialField &field : CREDENTIAL_FIELDS) {
+        function.named_parameters[Identifier(field.name)] = LogicalType::VARCHAR;
     }
     loader.RegisterFunction(function);
-
-    auto &config = duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance());
-    config.AddExtensionOption(SETTING_RADOS_TIMEOUT,
-                              "Seconds to wait for a Ceph cluster, when connecting and for every operation",
-                              LogicalType::UINTEGER, Value::UINTEGER(RADOS_TIMEOUT_DEFAULT_S), CheckTimeout,
-                              duckdb::SetScope::GLOBAL);
 }
 
 } // namespace rawduck_ceph

@@ -2,6 +2,7 @@
 #include "ceph/sql/functions.hpp"
 #include "ceph/sql/visible.hpp"
 
+#include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/rados/connection/rados_path.hpp"
 #include "ceph/rados/pool/rados_stats.hpp"
 #include "extension/sql/row_function.hpp"
@@ -20,10 +21,10 @@ using duckdb::LogicalType;
 using duckdb::Value;
 
 //! Null where it is not measured.
-Value BytesPerSecond(RadosStats &stats, RadosOperation operation) {
+Value BytesPerSecond(PoolRates &rates, RadosOperation operation) {
     RunningRate::Cost cost;
-    const bool known = operation == RadosOperation::READ   ? stats.reads.Known(cost)
-                       : operation == RadosOperation::EXEC ? stats.calls.Known(cost)
+    const bool known = operation == RadosOperation::READ   ? rates.reads.TryGet(cost)
+                       : operation == RadosOperation::EXEC ? rates.calls.TryGet(cost)
                                                            : false;
     return known && cost.wall_s_per_byte > 0 ? Value::UBIGINT(static_cast<uint64_t>(1 / cost.wall_s_per_byte))
                                              : Value(LogicalType::UBIGINT);
@@ -41,12 +42,13 @@ auto VisibleStats(duckdb::ClientContext &context) {
 Rows StatsRows(duckdb::ClientContext &context, const Arguments &) {
     Rows rows;
     for (auto &pool : VisibleStats(context)) {
+        const auto rates = PushdownFeedback::OfProcess().RatesOf(pool.cluster, pool.pool);
         for (int i = 0; i < RADOS_OPERATION_COUNT; i++) {
             const auto operation = static_cast<RadosOperation>(i);
             auto &counters = pool.stats->Of(operation);
             rows.push_back({Value::UUID(pool.cluster), Value(pool.pool), Value(RadosOperationName(operation)),
                             Value::UBIGINT(counters.requests), Value::UBIGINT(counters.bytes),
-                            Value::UBIGINT(counters.errors), BytesPerSecond(*pool.stats, operation)});
+                            Value::UBIGINT(counters.errors), BytesPerSecond(*rates, operation)});
         }
     }
     return rows;

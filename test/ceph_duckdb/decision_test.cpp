@@ -7,7 +7,6 @@ namespace rawduck_ceph {
 namespace {
 
 constexpr uint64_t KIB = 1024, MIB = 1024 * KIB;
-constexpr uint64_t NOTHING_LEARNED = UINT64_MAX;
 
 //! Ten objects with 5 MiB each in the columns that are needed. Answers of so many bytes each.
 ScanEstimate Ten(uint64_t answer_bytes) {
@@ -36,35 +35,35 @@ constexpr double GIGABIT = 120e6, LOOPBACK = 2e9;
 } // namespace
 
 TEST(DecisionTest, WithoutMeasurementsTheSizesDecide) {
-    EXPECT_TRUE(Decide(Ten(2 * MIB), UNKNOWN, NOTHING_LEARNED).offload);
-    EXPECT_FALSE(Decide(Ten(3 * MIB), UNKNOWN, NOTHING_LEARNED).offload);
-    EXPECT_TRUE(Decide(Ten(3 * MIB), UNKNOWN, 10 * KIB).offload) << "earlier answers were small";
-    EXPECT_FALSE(Decide(Ten(2 * MIB), UNKNOWN, TOO_LARGE_TO_KNOW).offload);
+    EXPECT_TRUE(Decide({Ten(2 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN}).offload);
+    EXPECT_FALSE(Decide({Ten(3 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN}).offload);
+    EXPECT_TRUE(Decide({Ten(3 * MIB), UNKNOWN, 10 * KIB}).offload) << "earlier answers were small";
+    EXPECT_FALSE(Decide({Ten(2 * MIB), UNKNOWN, REPLY_TOO_LARGE}).offload);
 }
 
 TEST(DecisionTest, WhatASlowLinkSavesIsWorthALargerAnswer) {
-    const Decision decision = Decide(Ten(3 * MIB), Link(GIGABIT), NOTHING_LEARNED);
+    const Decision decision = Decide({Ten(3 * MIB), Link(GIGABIT), REPLY_SIZE_UNKNOWN});
     EXPECT_TRUE(decision.offload);
     EXPECT_NE(decision.why.find("reading would take about 0.437 s, pushing 0.132 s with compressed answers"),
               std::string::npos)
         << decision.why;
     EXPECT_TRUE(decision.lz4);
     EXPECT_NEAR(static_cast<double>(decision.reply_bytes_max), 10.0 * MIB, 1000) << "as long as reading";
-    EXPECT_FALSE(Decide(Ten(10 * MIB), Link(GIGABIT), NOTHING_LEARNED).offload);
-    EXPECT_FALSE(Decide(Ten(3 * MIB), Link(LOOPBACK), NOTHING_LEARNED).lz4);
+    EXPECT_FALSE(Decide({Ten(10 * MIB), Link(GIGABIT), REPLY_SIZE_UNKNOWN}).offload);
+    EXPECT_FALSE(Decide({Ten(3 * MIB), Link(LOOPBACK), REPLY_SIZE_UNKNOWN}).lz4);
 }
 
 TEST(DecisionTest, WhereOsdsAreSlowerThanTheLinkReadingIsBetter) {
     MeasuredSpeeds speeds = Link(LOOPBACK);
     speeds.osd_s_per_byte = 20e-9; // busy with others, say
-    EXPECT_FALSE(Decide(Ten(10 * KIB), speeds, NOTHING_LEARNED).offload);
+    EXPECT_FALSE(Decide({Ten(10 * KIB), speeds, REPLY_SIZE_UNKNOWN}).offload);
     speeds.osd_s_per_byte = 0.4e-9;
-    EXPECT_TRUE(Decide(Ten(10 * KIB), speeds, NOTHING_LEARNED).offload);
+    EXPECT_TRUE(Decide({Ten(10 * KIB), speeds, REPLY_SIZE_UNKNOWN}).offload);
 }
 
 TEST(DecisionTest, WhereBothTakeAboutAsLongTheSizesDecide) {
-    EXPECT_TRUE(Decide(Ten(10 * KIB), Link(500e6), NOTHING_LEARNED).offload);
-    EXPECT_FALSE(Decide(Ten(4 * MIB), Link(500e6), NOTHING_LEARNED).offload);
+    EXPECT_TRUE(Decide({Ten(10 * KIB), Link(500e6), REPLY_SIZE_UNKNOWN}).offload);
+    EXPECT_FALSE(Decide({Ten(4 * MIB), Link(500e6), REPLY_SIZE_UNKNOWN}).offload);
 }
 
 TEST(DecisionTest, OsdsThatNobodyKnowsAreTakenForTwoProcessors) {
@@ -73,31 +72,31 @@ TEST(DecisionTest, OsdsThatNobodyKnowsAreTakenForTwoProcessors) {
     speeds.osd_s_per_byte = 0;
     speeds.cpu_s_per_byte = 6e-9;
     speeds.client_threads = 2;
-    EXPECT_TRUE(Decide(Ten(8 * MIB), speeds, NOTHING_LEARNED).offload) << "compressed, it saves a fifth";
-    EXPECT_FALSE(Decide(Ten(9 * MIB), speeds, NOTHING_LEARNED).offload);
+    EXPECT_TRUE(Decide({Ten(8 * MIB), speeds, REPLY_SIZE_UNKNOWN}).offload) << "compressed, it saves a fifth";
+    EXPECT_FALSE(Decide({Ten(9 * MIB), speeds, REPLY_SIZE_UNKNOWN}).offload);
     ScanEstimate one = Ten(16);
     one.objects = 1;
-    EXPECT_NE(Decide(one, speeds, NOTHING_LEARNED).why.find("pushing 0.316 s"), std::string::npos)
+    EXPECT_NE(Decide({one, speeds, REPLY_SIZE_UNKNOWN}).why.find("pushing 0.316 s"), std::string::npos)
         << "one object is worked on by one";
     speeds.read_s_per_byte = 1 / LOOPBACK;
-    EXPECT_FALSE(Decide(Ten(16), speeds, NOTHING_LEARNED).offload) << "as fast as the client, at best";
+    EXPECT_FALSE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN}).offload) << "as fast as the client, at best";
     speeds.client_threads = 1;
-    EXPECT_TRUE(Decide(Ten(16), speeds, NOTHING_LEARNED).offload);
+    EXPECT_TRUE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN}).offload);
 }
 
 TEST(DecisionTest, AnUnknownNumberOfGroupsIsProbed) {
     ScanEstimate estimate = Ten(MIB);
     estimate.rows_known = false;
-    EXPECT_TRUE(Decide(estimate, UNKNOWN, NOTHING_LEARNED).probe);
-    EXPECT_FALSE(Decide(estimate, UNKNOWN, 10 * KIB).probe);
+    EXPECT_TRUE(Decide({estimate, UNKNOWN, REPLY_SIZE_UNKNOWN}).probe);
+    EXPECT_FALSE(Decide({estimate, UNKNOWN, 10 * KIB}).probe);
 }
 
 TEST(DecisionTest, NoObjectIsProbedWhereTheLinkIsFasterThanTheOsds) {
     ScanEstimate estimate = Ten(MIB);
     estimate.rows_known = false;
-    const Decision slow = Decide(estimate, Link(GIGABIT), NOTHING_LEARNED);
+    const Decision slow = Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN});
     EXPECT_TRUE(slow.probe && slow.offload);
-    const Decision fast = Decide(estimate, Link(LOOPBACK), NOTHING_LEARNED);
+    const Decision fast = Decide({estimate, Link(LOOPBACK), REPLY_SIZE_UNKNOWN});
     EXPECT_FALSE(fast.probe || fast.offload);
     EXPECT_NE(fast.why.find("reading would take about 0.0262 s, pushing 0.106 s"), std::string::npos)
         << fast.why;
@@ -106,18 +105,19 @@ TEST(DecisionTest, NoObjectIsProbedWhereTheLinkIsFasterThanTheOsds) {
 TEST(DecisionTest, LittleIsReadUnlessTheLinkIsKnownToBeSlow) {
     ScanEstimate estimate = Ten(16);
     estimate.column_bytes = MIB - 1;
-    const Decision unknown = Decide(estimate, UNKNOWN, NOTHING_LEARNED);
-    EXPECT_FALSE(unknown.offload || unknown.link_tells);
-    EXPECT_TRUE(Decide(estimate, Link(GIGABIT), NOTHING_LEARNED).offload);
+    const DecisionInputs unknown{estimate, UNKNOWN, REPLY_SIZE_UNKNOWN};
+    EXPECT_FALSE(Decide(unknown).offload || LinkSpeedMatters(unknown));
+    EXPECT_TRUE(Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN}).offload);
     estimate.column_bytes = 10 * KIB;
-    EXPECT_FALSE(Decide(estimate, Link(GIGABIT), NOTHING_LEARNED).offload) << "a request takes longer";
+    EXPECT_FALSE(Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN}).offload) << "a request takes longer";
 }
 
 TEST(DecisionTest, TheLinkIsTriedWhereItsSpeedMayMatter) {
-    EXPECT_TRUE(Decide(Ten(10 * KIB), UNKNOWN, NOTHING_LEARNED).link_tells) << "pushed, unless it is fast";
-    EXPECT_TRUE(Decide(Ten(4 * MIB), UNKNOWN, NOTHING_LEARNED).link_tells) << "read, unless it is slow";
-    EXPECT_FALSE(Decide(Ten(10 * MIB), UNKNOWN, NOTHING_LEARNED).link_tells) << "read in any case";
-    EXPECT_FALSE(Decide(Ten(10 * KIB), Link(GIGABIT), NOTHING_LEARNED).link_tells) << "it is known";
+    EXPECT_TRUE(LinkSpeedMatters({Ten(10 * KIB), UNKNOWN, REPLY_SIZE_UNKNOWN}))
+        << "pushed, unless it is fast";
+    EXPECT_TRUE(LinkSpeedMatters({Ten(4 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN})) << "read, unless it is slow";
+    EXPECT_FALSE(LinkSpeedMatters({Ten(10 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN})) << "read in any case";
+    EXPECT_FALSE(LinkSpeedMatters({Ten(10 * KIB), Link(GIGABIT), REPLY_SIZE_UNKNOWN})) << "it is known";
 }
 
 } // namespace rawduck_ceph

@@ -1,12 +1,12 @@
-//! Whether a query is worth pushing. An OSD reads and decodes the same bytes as the client would, so what is
-//! gained is what does not travel. As long as nobody has measured, a query is pushed when its answer is
-//! clearly smaller than the columns that it needs; once reads have shown how fast they are, when it is
-//! expected to be done sooner.
+//! Whether a query is worth pushing. Pure: everything that is measured or fetched is in DecisionInputs.
+//!
+//! An OSD reads and decodes the same bytes as the client would; what pushing saves is their transfer. Where the
+//! speed of the link is not known, a query is pushed when its replies are expected to be at most half as large
+//! as the columns that it needs. Where the speed is known, the way that is expected to be clearly faster is taken.
 #pragma once
 
 #include "ceph/protocol/messages.hpp"
-#include "ceph/pushdown/feedback/reply_sizes.hpp"
-#include "ceph/rados/pool/rados_stats.hpp"
+#include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 
 #include "duckdb/common/types.hpp"
 
@@ -14,43 +14,51 @@
 
 namespace rawduck_ceph {
 
-//! What is known before a scan starts. All sizes in bytes.
+//! What is expected of a scan before it starts. All sizes in bytes.
 struct ScanEstimate {
     uint64_t objects = 0;
-    uint64_t column_bytes = 0; //!< of all objects together, in the columns that the query needs
-    uint64_t rows_out = 0;     //!< of all answers together
-    bool rows_known = true;    //!< false: rows_out is a guess that is not worth much
-    uint64_t row_bytes = 0;    //!< of an answer
+    uint64_t column_bytes = 0; //!< stored in the columns that the query needs, all objects together
+    uint64_t rows_out = 0;     //!< of all replies together
+    bool rows_known = true;    //!< false: rows_out is a guess
+    uint64_t row_bytes = 0;    //!< of a row of a reply
 };
 
-//! What was measured lately.
+//! What was measured in the last minute.
 struct MeasuredSpeeds {
     bool reads_known = false;
-    double read_s_per_byte = 0; //!< moved
+    double read_s_per_byte = 0; //!< transferred
     bool osds_known = false;
-    //! Of the columns, by all OSDs that work on a scan side by side. Waiting for busy ones is in it.
+    //! Elapsed time by bytes of the columns, of all OSDs together; includes waiting for busy ones.
     double osd_s_per_byte = 0;
-    double cpu_s_per_byte = 0; //!< for the same, of one processor; assumed as long as OSDs are not known
+    double cpu_s_per_byte = 0; //!< processor time of the same; assumed where osds_known is false
     double client_threads = 1;
 };
 
 //! `threads`: of the client.
-MeasuredSpeeds SpeedsOf(RadosStats &stats, size_t threads);
+MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads);
+
+struct DecisionInputs {
+    ScanEstimate estimate;
+    MeasuredSpeeds speeds;
+    //! Of one object, when the query ran before; else REPLY_SIZE_UNKNOWN or REPLY_TOO_LARGE.
+    uint64_t earlier_reply_bytes = REPLY_SIZE_UNKNOWN;
+};
 
 struct Decision {
     bool offload = false;
-    bool probe = false;      //!< the first object's answer tells the rest
-    bool lz4 = false;        //!< the link is so slow that answers shall be compressed
-    bool link_tells = false; //!< the speed of the link is not known, and knowing it may change the decision
+    bool probe = false; //!< ask one object first: its reply decides about the others
+    bool lz4 = false;   //!< the link is slow enough that compressed replies arrive sooner
     std::string why;
-    //! No answer about one object shall be longer: more than this and reading the columns is cheaper.
+    //! Above this size of one object's reply, reading its columns is cheaper.
     uint64_t reply_bytes_max = REPLY_BYTES_MAX;
 };
 
+Decision Decide(const DecisionInputs &inputs);
+
+//! Whether the speed of the link is not known and may change the decision.
+bool LinkSpeedMatters(const DecisionInputs &inputs);
+
 //! Estimated bytes of a value, in memory.
 uint64_t ValueBytes(const duckdb::LogicalType &type);
-
-//! `learned`: bytes of an answer per object when this query ran before; UINT64_MAX when it was not known.
-Decision Decide(const ScanEstimate &estimate, const MeasuredSpeeds &speeds, uint64_t learned);
 
 } // namespace rawduck_ceph

@@ -1,4 +1,4 @@
-//! Whether the OSDs of a pool answer the calls of object classes that a user makes.
+//! Whether the OSDs of a pool execute the calls of the object class that a user makes.
 #pragma once
 
 #include <atomic>
@@ -11,30 +11,30 @@ namespace rawduck_ceph {
 //! Of one pool and one connection. Thread-safe.
 class ClassAvailability {
   public:
-    //! How long a pool that has refused is left alone: a class may be installed, a user be allowed.
-    static constexpr std::chrono::seconds REFUSED_FOR{60};
+    //! An unavailable class is tried again after this time: it may have been installed, or the user allowed.
+    static constexpr std::chrono::seconds RETRY_AFTER{60};
 
-    void Answered() { answered_ = true; }
-    //! One answer suffices to know that the others can be asked side by side.
-    bool HasAnswered() const { return answered_; }
+    void SetAvailable() { confirmed_ = true; }
+    //! Whether a call has ever succeeded.
+    bool IsConfirmed() const { return confirmed_; }
 
-    //! No OSD answers, or none will.
-    void Refused(const std::string &why) {
+    //! No OSD of the pool executes calls.
+    void SetUnavailable(const std::string &reason) {
         std::lock_guard<std::mutex> lock(mutex_);
-        refused_until_ = std::chrono::steady_clock::now() + REFUSED_FOR;
-        why_ = why;
+        unavailable_until_ = std::chrono::steady_clock::now() + RETRY_AFTER;
+        reason_ = reason;
     }
-    //! Empty when nothing is known against asking.
-    std::string RefusedBecause() const {
+    //! Empty when the class may be called.
+    std::string UnavailableReason() const {
         std::lock_guard<std::mutex> lock(mutex_);
-        return std::chrono::steady_clock::now() < refused_until_ ? why_ : "";
+        return std::chrono::steady_clock::now() < unavailable_until_ ? reason_ : "";
     }
 
   private:
-    std::atomic<bool> answered_{false};
-    mutable std::mutex mutex_;
-    std::chrono::steady_clock::time_point refused_until_;
-    std::string why_;
+    std::atomic<bool> confirmed_{false};
+    mutable std::mutex mutex_; //!< guards what follows; no other lock is taken while it is held
+    std::chrono::steady_clock::time_point unavailable_until_;
+    std::string reason_;
 };
 
 } // namespace rawduck_ceph

@@ -1,4 +1,4 @@
-//! How fast something goes lately, from what is counted while it happens.
+//! How fast operations were in the last minute, measured while they run.
 #pragma once
 
 #include <chrono>
@@ -7,26 +7,26 @@
 
 namespace rawduck_ceph {
 
-//! Bytes per second of time in which at least one operation was in flight: of operations side by side, the
-//! speed of all of them together. What is older than a minute does not count, so that a link or an OSD that
-//! was slow once is tried again. Thread-safe.
+//! Bytes by the time in which at least one operation was in flight: of concurrent operations, the rate of all of
+//! them together. What is older than two periods does not count, so that a link or an OSD that was slow once is
+//! tried again. Thread-safe.
 class RunningRate {
   public:
     using Clock = std::chrono::steady_clock;
-    //! Of a period; the last one and the one before it count.
+    //! The current period and the one before it count.
     static constexpr std::chrono::seconds PERIOD{30};
-    //! With less, the time is that of single small operations, and says nothing about the speed of many.
-    static constexpr uint64_t KNOWN_BYTES = 4 << 20;
+    //! With fewer bytes, the time is that of single small operations, which says nothing about throughput.
+    static constexpr uint64_t MEASURED_BYTES_MIN = 4 << 20;
 
     void Started(Clock::time_point now = Clock::now()) {
         std::lock_guard<std::mutex> lock(mutex_);
-        TakeTime(now);
+        Advance(now);
         in_flight_++;
     }
-    //! `cpu_us`: of whoever did the work, where that is known.
+    //! `cpu_us`: processor time that the operation took in the OSD, where it is known.
     void Ended(uint64_t bytes, uint64_t cpu_us = 0, Clock::time_point now = Clock::now()) {
         std::lock_guard<std::mutex> lock(mutex_);
-        TakeTime(now);
+        Advance(now);
         in_flight_--;
         current_.bytes += bytes;
         current_.cpu_us += cpu_us;
@@ -36,27 +36,27 @@ class RunningRate {
         double wall_s_per_byte = 0;
         double cpu_s_per_byte = 0;
     };
-    //! What a trial has shown; counts for a period, or until more is known.
-    void Suppose(double wall_s_per_byte, Clock::time_point now = Clock::now()) {
+    //! The result of a trial; holds for a period, or until enough was measured.
+    void SetTrial(double wall_s_per_byte, Clock::time_point now = Clock::now()) {
         std::lock_guard<std::mutex> lock(mutex_);
-        supposed_s_per_byte_ = wall_s_per_byte;
-        supposed_until_ = now + PERIOD;
+        trial_s_per_byte_ = wall_s_per_byte;
+        trial_valid_until_ = now + PERIOD;
     }
-    //! False: not enough is known.
-    bool Known(Cost &cost, Clock::time_point now = Clock::now()) {
+    //! False, and `cost` unchanged, when too little was measured.
+    bool TryGet(Cost &cost, Clock::time_point now = Clock::now()) {
         std::lock_guard<std::mutex> lock(mutex_);
-        TakeTime(now);
-        const auto bytes = static_cast<double>(current_.bytes + last_.bytes);
-        if (bytes < static_cast<double>(KNOWN_BYTES)) {
-            if (now < supposed_until_) {
-                cost = {supposed_s_per_byte_, 0};
+        Advance(now);
+        const auto bytes = static_cast<double>(current_.bytes + previous_.bytes);
+        if (bytes < static_cast<double>(MEASURED_BYTES_MIN)) {
+            if (now < trial_valid_until_) {
+                cost = {trial_s_per_byte_, 0};
                 return true;
             }
             return false;
         }
-        const std::chrono::duration<double> busy = current_.busy + last_.busy;
+        const std::chrono::duration<double> busy = current_.busy + previous_.busy;
         cost.wall_s_per_byte = busy.count() / bytes;
-        cost.cpu_s_per_byte = static_cast<double>(current_.cpu_us + last_.cpu_us) / 1e6 / bytes;
+        cost.cpu_s_per_byte = static_cast<double>(current_.cpu_us + previous_.cpu_us) / 1e6 / bytes;
         return true;
     }
 
@@ -67,23 +67,24 @@ class RunningRate {
         Clock::duration busy{0};
     };
 
-    void TakeTime(Clock::time_point now) {
+    //! Adds the time since the last call if operations were in flight; starts a new period when it is time.
+    void Advance(Clock::time_point now) {
         if (in_flight_ > 0) {
-            current_.busy += now - seen_;
+            current_.busy += now - advanced_to_;
         }
-        seen_ = now;
-        if (now - began_ > PERIOD) {
-            last_ = now - began_ > 2 * PERIOD ? Sums() : current_;
+        advanced_to_ = now;
+        if (now - period_start_ > PERIOD) {
+            previous_ = now - period_start_ > 2 * PERIOD ? Sums() : current_;
             current_ = Sums();
-            began_ = now;
+            period_start_ = now;
         }
     }
 
-    std::mutex mutex_;
+    std::mutex mutex_; //!< guards what follows; no other lock is taken while it is held
     uint64_t in_flight_ = 0;
-    Clock::time_point seen_, began_, supposed_until_;
-    double supposed_s_per_byte_ = 0;
-    Sums current_, last_;
+    Clock::time_point advanced_to_, period_start_, trial_valid_until_;
+    double trial_s_per_byte_ = 0;
+    Sums current_, previous_;
 };
 
 } // namespace rawduck_ceph

@@ -1,6 +1,7 @@
 #include "ceph/pushdown/plan/parquet_scan.hpp"
 
 #include "ceph/files/rados_connections.hpp"
+#include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/pushdown/plan/pushed_query.hpp"
 #include "ceph/rados/connection/rados_path.hpp"
 
@@ -84,7 +85,9 @@ std::vector<CallTarget> TargetsOf(duckdb::ClientContext &context, const std::vec
     std::vector<CallTarget> targets;
     auto *opener = duckdb::ClientData::Get(context).file_opener.get();
     for (const std::string &path : paths) {
-        targets.push_back({PoolOf(path, opener), RadosPath::ParseObject(path).object, path});
+        auto pool = PoolOf(path, opener);
+        auto feedback = PushdownFeedback::OfProcess().Of(pool);
+        targets.push_back({std::move(pool), std::move(feedback), RadosPath::ParseObject(path).object, path});
     }
     return targets;
 }

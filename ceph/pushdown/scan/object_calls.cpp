@@ -64,15 +64,16 @@ std::map<size_t, ObjectCalls::Clock::time_point>::iterator ObjectCalls::NextToSe
     }
     // Answers that wait to be fetched count too: they take memory. But what somebody waits for must go out
     // even when answers behind it fill the room.
-    const bool room = in_flight_ + answers_.size() < (first_came_ ? limits_.most : limits_.first);
+    const bool room =
+        in_flight_ + answers_.size() < (first_came_ ? limits_.in_flight_max : limits_.before_first_reply);
     return room || (in_flight_ == 0 && next->first < claimed_) ? next : waiting_.end();
 }
 
 void ObjectCalls::Send(std::unique_lock<std::mutex> &lock) {
     for (auto next = NextToSend(); next != waiting_.end(); next = NextToSend()) {
         const size_t number = next->first;
-        RadosStats &stats = targets_[number].pool->Stats();
-        if (!stats.call_window.TryEnter(limits_.most)) {
+        PoolRates &rates = *targets_[number].feedback->rates;
+        if (!rates.call_window.TryEnter(limits_.in_flight_max)) {
             return; // other scans are at it; whoever waits for this one tries again
         }
         waiting_.erase(next);
@@ -80,7 +81,7 @@ void ObjectCalls::Send(std::unique_lock<std::mutex> &lock) {
         in_flight_++;
         lock.unlock();
         auto callback = [this, number](const ExecReply &reply) { Arrived(number, reply); };
-        stats.calls.Started();
+        rates.calls.Started();
         try {
             targets_[number].pool->Exec(targets_[number].object, 0, "rawduck", "query", request_, callback);
         } catch (const Error &) {
@@ -94,9 +95,9 @@ void ObjectCalls::Send(std::unique_lock<std::mutex> &lock) {
 
 void ObjectCalls::Arrived(size_t target, const ExecReply &reply) {
     CallAnswer answer = Examine(target, reply);
-    RadosStats &stats = targets_[target].pool->Stats();
-    stats.calls.Ended(answer.reply.read_bytes, answer.reply.cpu_us);
-    stats.call_window.Leave(answer.reply.status == ReplyStatus::BUSY);
+    PoolRates &rates = *targets_[target].feedback->rates;
+    rates.calls.Ended(answer.reply.read_bytes, answer.reply.cpu_us);
+    rates.call_window.Leave(answer.reply.status == ReplyStatus::BUSY);
     // Notified under the lock: whoever waits for the last one may be the destructor.
     std::lock_guard<std::mutex> lock(mutex_);
     in_flight_--;
@@ -106,7 +107,7 @@ void ObjectCalls::Arrived(size_t target, const ExecReply &reply) {
         return;
     }
     too_large_ += answer.reply.status == ReplyStatus::TOO_LARGE ? 1 : 0;
-    const bool asked_alone = !first_came_ && limits_.first == 1;
+    const bool asked_alone = !first_came_ && limits_.before_first_reply == 1;
     if (too_large_ > TOO_LARGE_MAX || (asked_alone && too_large_ > 0)) {
         GiveUp("not asked, because the answers about other objects are too large", nullptr);
     }

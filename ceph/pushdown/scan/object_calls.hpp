@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ceph/protocol/messages.hpp"
+#include "ceph/pushdown/feedback/pool_feedback.hpp"
 #include "ceph/rados/pool/rados_pool.hpp"
 
 #include <chrono>
@@ -16,16 +17,17 @@ namespace rawduck_ceph {
 
 struct CallTarget {
     std::shared_ptr<RadosPool> pool;
+    std::shared_ptr<PoolFeedback> feedback; //!< of this pool
     std::string object;
     std::string path; //!< rados://pool/object
 };
 
 //! How many calls are out at a time; fewer when the pool's CallWindow is narrower.
 struct CallLimits {
-    size_t most = 1;
+    size_t in_flight_max = 1;
     //! Until the first answer: what one object tells may spare asking the others. With 1, an answer that is
     //! too large means that no more are asked.
-    size_t first = 1;
+    size_t before_first_reply = 1;
 };
 
 //! The answer about one object, or why there is none.

@@ -1,10 +1,10 @@
 #include "ceph/pushdown/scan/offload_scan.hpp"
 
-#include "ceph/pushdown/feedback/reply_sizes.hpp"
+#include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/pushdown/scan/join_filters.hpp"
 #include "ceph/query/chunks.hpp"
 #include "ceph/query/statement.hpp"
-#include "ceph/settings/offload_setting.hpp"
+#include "ceph/settings/rados_settings.hpp"
 
 #include "duckdb/main/connection.hpp"
 #include "duckdb/main/database.hpp"
@@ -48,7 +48,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     std::vector<size_t> outputs; //!< of the request, for each column of the result
     size_t threads = 1;
     std::unique_ptr<ObjectCalls> calls;
-    std::atomic<uint64_t> reply_bytes_most{0}; //!< of one object; UINT64_MAX - 1: too large
+    std::atomic<uint64_t> reply_bytes_most{0}; //!< of one object; or REPLY_TOO_LARGE
     std::atomic<size_t> finished{0};           //!< objects
     std::atomic<size_t> without_class{0};      //!< of these, because the class is not there for us
 
@@ -62,7 +62,7 @@ class LocalAnswer {
   public:
     LocalAnswer(duckdb::ClientContext &context, const PushedStatement &pushed, const CallTarget &target)
         : path_(target.path), connection_(*context.db) {
-        connection_.Query(std::string("SET ") + SETTING_RADOS_OFFLOAD + " = 'never'")->ThrowIfError();
+        connection_.Query(std::string("SET ") + RADOS_OFFLOAD + " = '" + OFFLOAD_NEVER + "'")->ThrowIfError();
         stream_ = std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(pushed.Over(target.path)));
     }
 
@@ -99,15 +99,15 @@ struct OffloadLocalState final : duckdb::LocalTableFunctionState {
 void Learn(const OffloadBindData &data, OffloadGlobalState &global, const CallAnswer &answer) {
     uint64_t bytes = answer.answered ? answer.reply.raw_bytes : 0;
     if (answer.reply.status == ReplyStatus::TOO_LARGE) {
-        bytes = TOO_LARGE_TO_KNOW;
+        bytes = REPLY_TOO_LARGE;
     }
     uint64_t most = global.reply_bytes_most;
     while (bytes > most && !global.reply_bytes_most.compare_exchange_weak(most, bytes)) {
     }
     if (++global.finished == data.targets.size() && data.record->answered + (answer.answered ? 1 : 0) > 0) {
-        LearnReplyBytes(data.learn_as, global.reply_bytes_most);
-    } else if (bytes == TOO_LARGE_TO_KNOW) {
-        LearnReplyBytes(data.learn_as, bytes);
+        PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, global.reply_bytes_most);
+    } else if (bytes == REPLY_TOO_LARGE) {
+        PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, bytes);
     }
 }
 
@@ -116,11 +116,11 @@ void Learn(const OffloadBindData &data, OffloadGlobalState &global, const CallAn
 void LearnAvailability(const OffloadBindData &data, OffloadGlobalState &global, const CallTarget &target,
                        const CallAnswer &answer) {
     if (answer.answered) {
-        target.pool->classes.Answered();
+        target.feedback->classes.SetAvailable();
     }
     global.without_class += answer.no_class ? 1 : 0;
     if (answer.reply.status == ReplyStatus::CANNOT_READ || global.without_class == data.targets.size()) {
-        target.pool->classes.Refused(answer.why);
+        target.feedback->classes.SetUnavailable(answer.why);
     }
 }
 
@@ -198,8 +198,8 @@ duckdb::InsertionOrderPreservingMap<std::string> Describe(duckdb::TableFunctionT
     auto &data = input.bind_data->Cast<OffloadBindData>();
     duckdb::InsertionOrderPreservingMap<std::string> text;
     text["Objects"] = std::to_string(data.targets.size()) + ", " + data.targets.front().path + " first";
-    text["Pushed"] = data.record->what;
-    text["Why"] = data.record->why;
+    text["Pushed"] = data.record->outcome.pushed;
+    text["Why"] = data.record->outcome.why;
     return text;
 }
 

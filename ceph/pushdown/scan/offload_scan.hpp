@@ -23,7 +23,7 @@ struct OffloadBindData final : duckdb::TableFunctionData {
     std::vector<RequestColumn> columns;
     CallLimits limits;
     std::shared_ptr<ScanRecord> record;
-    std::string learn_as; //!< what the size of the answers is remembered by
+    std::string reply_key; //!< of PushdownFeedback::reply_bytes
 };
 
 //! Not in the catalog: the optimizer puts it into plans.

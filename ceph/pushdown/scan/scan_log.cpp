@@ -6,16 +6,16 @@ namespace rawduck_ceph {
 
 namespace {
 
-constexpr size_t RECORDS_MAX = 200;
+constexpr size_t LOGGED_SCANS_MAX = 200;
 
-struct Log {
-    std::mutex mutex;
-    uint64_t next = 1;
+struct ScanLog {
+    std::mutex mutex; //!< guards what follows; no other lock is taken while it is held
+    uint64_t next_number = 1;
     std::deque<std::shared_ptr<ScanRecord>> records;
 };
 
-Log &TheLog() {
-    static auto &log = *new Log;
+ScanLog &ScanLogOfProcess() {
+    static auto &log = *new ScanLog;
     return log;
 }
 
@@ -32,22 +32,19 @@ std::map<std::string, uint64_t> ScanRecord::Fallbacks() const {
     return fallbacks_;
 }
 
-std::shared_ptr<ScanRecord> NewScanRecord(std::string path, uint64_t objects) {
-    auto record = std::make_shared<ScanRecord>();
-    record->path = std::move(path);
-    record->objects = objects;
-    Log &log = TheLog();
+std::shared_ptr<ScanRecord> LogScan(ScanOutcome outcome) {
+    ScanLog &log = ScanLogOfProcess();
     std::lock_guard<std::mutex> lock(log.mutex);
-    record->number = log.next++;
+    auto record = std::make_shared<ScanRecord>(log.next_number++, std::move(outcome));
     log.records.push_back(record);
-    if (log.records.size() > RECORDS_MAX) {
+    if (log.records.size() > LOGGED_SCANS_MAX) {
         log.records.pop_front();
     }
     return record;
 }
 
-std::vector<std::shared_ptr<ScanRecord>> ScanRecords() {
-    Log &log = TheLog();
+std::vector<std::shared_ptr<ScanRecord>> LoggedScans() {
+    ScanLog &log = ScanLogOfProcess();
     std::lock_guard<std::mutex> lock(log.mutex);
     return {log.records.begin(), log.records.end()};
 }

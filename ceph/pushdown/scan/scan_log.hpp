@@ -1,5 +1,5 @@
-//! What was decided for each scan of rados:// objects, and what came of it. Kept for the last scans of the
-//! process, and shown by rados_scans().
+//! What was decided for each scan of rados:// objects, and what came of it: the last scans of the process, as shown
+//! by rados_scans().
 #pragma once
 
 #include <atomic>
@@ -12,33 +12,41 @@
 
 namespace rawduck_ceph {
 
-//! Counters are written while the scan runs. Thread-safe where not const.
-struct ScanRecord {
-    uint64_t number = 0; //!< 1, 2, 3, … in this process
-    std::string path;    //!< of the first object
+//! What the optimizer decided for a scan.
+struct ScanOutcome {
+    std::string first_path;
     uint64_t objects = 0;
     bool offloaded = false;
-    std::string what; //!< is pushed, or would have been
-    std::string why;  //!< it was decided so
+    std::string pushed; //!< the part of the query that is pushed, or would have been
+    std::string why;
+};
 
-    std::atomic<uint64_t> answered{0};    //!< objects that the object class answered for
-    std::atomic<uint64_t> fell_back{0};   //!< objects that were read here instead
-    std::atomic<uint64_t> reply_bytes{0}; //!< on the wire
+//! Counters are updated while the scan runs. Thread-safe.
+struct ScanRecord {
+    ScanRecord(uint64_t scan_number, ScanOutcome decided)
+        : number(scan_number), outcome(std::move(decided)) {}
+
+    const uint64_t number; //!< 1, 2, 3, … in this process
+    const ScanOutcome outcome;
+
+    std::atomic<uint64_t> answered{0};    //!< objects for which the object class replied
+    std::atomic<uint64_t> fell_back{0};   //!< objects that were read by the client instead
+    std::atomic<uint64_t> reply_bytes{0}; //!< as transferred
     std::atomic<uint64_t> osd_read_bytes{0};
     std::atomic<uint64_t> osd_cpu_us{0};
 
     void CountFallback(const std::string &reason);
-    //! Each reason with the number of objects.
+    //! The number of objects by reason.
     std::map<std::string, uint64_t> Fallbacks() const;
 
   private:
-    mutable std::mutex mutex_;
+    mutable std::mutex mutex_; //!< guards fallbacks_; no other lock is taken while it is held
     std::map<std::string, uint64_t> fallbacks_;
 };
 
-//! Remembers a scan, in place of the oldest.
-std::shared_ptr<ScanRecord> NewScanRecord(std::string path, uint64_t objects);
+//! Adds a scan to the log, which drops the oldest one when it is full.
+std::shared_ptr<ScanRecord> LogScan(ScanOutcome outcome);
 //! The oldest first.
-std::vector<std::shared_ptr<ScanRecord>> ScanRecords();
+std::vector<std::shared_ptr<ScanRecord>> LoggedScans();
 
 } // namespace rawduck_ceph

@@ -10,7 +10,11 @@ std::string RadosCredentials::ToString() const {
 }
 
 std::vector<std::string> RadosCredentials::Key() const {
-    return {conf, cluster, user, keyring, key, mon_host, std::to_string(timeout_s)};
+    std::vector<std::string> parts = {std::to_string(timeout_s)};
+    for (const CredentialField &field : CREDENTIAL_FIELDS) {
+        parts.push_back(this->*field.member);
+    }
+    return parts;
 }
 
 } // namespace rawduck_ceph

@@ -9,18 +9,30 @@ namespace rawduck_ceph {
 
 //! How to reach a cluster and as whom. What is empty is left to Ceph's own defaults.
 struct RadosCredentials {
-    std::string conf;        //!< a configuration file; by default those that every Ceph client reads
-    std::string cluster;     //!< name of the cluster, "ceph" by default
-    std::string user;        //!< without "client.", "admin" by default
-    std::string keyring;     //!< a file with the user's key
-    std::string key;         //!< the key itself
-    std::string mon_host;    //!< monitors, instead of or without a configuration file
-    uint32_t timeout_s = 30; //!< for connecting, and for every operation; 0: for ever
+    std::string conf;       //!< a configuration file; by default those that every Ceph client reads
+    std::string cluster;    //!< name of the cluster, "ceph" by default
+    std::string user;       //!< without "client.", "admin" by default
+    std::string keyring;    //!< a file with the user's key
+    std::string key;        //!< the key itself
+    std::string mon_host;   //!< monitors, instead of or without a configuration file
+    uint32_t timeout_s = 0; //!< for connecting, and for each operation; 0: none
 
     //! For messages, without the key: "client.admin (/etc/ceph/ceph.conf)".
     std::string ToString() const;
     //! Everything, as a key to find a connection by.
     std::vector<std::string> Key() const;
+};
+
+struct CredentialField {
+    const char *name; //!< of the secret's parameter
+    std::string RadosCredentials::*member;
+};
+
+//! What a secret may say.
+constexpr CredentialField CREDENTIAL_FIELDS[] = {
+    {"conf", &RadosCredentials::conf}, {"cluster", &RadosCredentials::cluster},
+    {"user", &RadosCredentials::user}, {"keyring", &RadosCredentials::keyring},
+    {"key", &RadosCredentials::key},   {"mon_host", &RadosCredentials::mon_host},
 };
 
 } // namespace rawduck_ceph

@@ -28,8 +28,8 @@ using WriteOp = std::unique_ptr<void, ReleaseWriteOp>;
 //! One read in flight. It has entered the gate, and leaves it when librados calls back.
 class PieceRead {
   public:
-    PieceRead(InFlightGate &gate, RunningRate &rate, uint64_t length)
-        : length(length), gate_(gate), rate_(rate), completion_(this, Finished) {}
+    PieceRead(InFlightGate &gate, ReadObserver &observer, uint64_t length)
+        : length(length), gate_(gate), observer_(observer), completion_(this, Finished) {}
 
     //! Returns a negative errno when nothing was started.
     int Start(rados_ioctx_t io, const std::string &object, uint64_t version, void *data, uint64_t offset) {
@@ -37,10 +37,10 @@ class PieceRead {
         rados_read_op_assert_version(op.get(), version);
         rados_read_op_read(op.get(), offset, length, static_cast<char *>(data), &bytes_read_, &code_);
         gate_.Enter();
-        rate_.Started();
+        observer_.ReadStarted();
         const int code = rados_aio_read_op_operate(op.get(), io, completion_.Get(), object.c_str(), 0);
         if (code < 0) {
-            rate_.Ended(0);
+            observer_.ReadEnded(0);
             gate_.Leave();
             return code;
         }
@@ -59,12 +59,12 @@ class PieceRead {
   private:
     static void Finished(rados_completion_t, void *argument) {
         auto *self = static_cast<PieceRead *>(argument);
-        self->rate_.Ended(self->length);
+        self->observer_.ReadEnded(self->length);
         self->gate_.Leave();
     }
 
     InFlightGate &gate_;
-    RunningRate &rate_;
+    ReadObserver &observer_;
     size_t bytes_read_ = 0;
     int code_ = 0;
     RadosCompletion completion_; //!< last, so that it is waited for before what librados writes to goes away
@@ -95,8 +95,9 @@ struct ExecCall {
 } // namespace
 
 RadosPool::RadosPool(std::shared_ptr<RadosHandle> handle, std::string name, int64_t id,
-                     const std::string &cluster_id)
-    : handle_(std::move(handle)), name_(std::move(name)), id_(id), stats_(RadosStatsFor(cluster_id, name_)) {
+                     std::string cluster_id, std::shared_ptr<ReadObserver> observer)
+    : handle_(std::move(handle)), name_(std::move(name)), id_(id), cluster_id_(std::move(cluster_id)),
+      observer_(std::move(observer)), stats_(RadosStatsFor(cluster_id_, name_)) {
     const int code = rados_ioctx_create2(handle_->Get(), id, &io_);
     if (code < 0) {
         ThrowRadosError(code, RADOS_SCHEME + name_, "open the pool");
@@ -150,7 +151,7 @@ void RadosPool::Read(const std::string &object, uint64_t version, void *data, ui
     int failure = 0;
     for (uint64_t done = 0; done < length && failure == 0;) {
         const uint64_t piece = std::min(READ_PIECE_BYTES, length - done);
-        pieces.push_back(std::make_unique<PieceRead>(handle_->reads, stats_->reads, piece));
+        pieces.push_back(std::make_unique<PieceRead>(handle_->reads, *observer_, piece));
         failure = pieces.back()->Start(io_, object, version, static_cast<char *>(data) + done, offset + done);
         if (failure < 0) {
             stats_->Count(RadosOperation::READ, failure, 0);

@@ -1,10 +1,9 @@
 //! Operations on the objects of one pool.
 #pragma once
 
-#include "ceph/pushdown/feedback/class_availability.hpp"
 #include "ceph/rados/pool/object_status.hpp"
-#include "ceph/rados/pool/object_tails.hpp"
 #include "ceph/rados/pool/rados_stats.hpp"
+#include "ceph/rados/pool/read_observer.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -41,16 +40,16 @@ class RadosPool {
     //! object appear whole or not at all.
     static constexpr uint64_t OBJECT_BYTES_MAX = 80 << 20;
 
-    RadosPool(std::shared_ptr<RadosHandle> handle, std::string name, int64_t id,
-              const std::string &cluster_id);
+    RadosPool(std::shared_ptr<RadosHandle> handle, std::string name, int64_t id, std::string cluster_id,
+              std::shared_ptr<ReadObserver> observer);
     ~RadosPool();
     RadosPool(const RadosPool &) = delete;
     RadosPool &operator=(const RadosPool &) = delete;
 
     const std::string &Name() const { return name_; }
     int64_t Id() const { return id_; }
-    //! The same for every connection to this pool.
-    RadosStats &Stats() const { return *stats_; }
+    //! The UUID of the cluster.
+    const std::string &ClusterId() const { return cluster_id_; }
 
     //! False when there is no such object.
     bool TryStat(const std::string &object, ObjectStatus &status);
@@ -79,11 +78,6 @@ class RadosPool {
     void Exec(const std::string &object, uint64_t version, const std::string &class_name,
               const std::string &method, const std::string &input, ExecCallback callback);
 
-    //! Whether calling classes is worth trying; kept by whoever calls them.
-    ClassAvailability classes;
-    //! Kept by whoever opens objects.
-    ObjectTails tails;
-
   private:
     std::string PathOf(const std::string &object) const;
     //! After an -ENOENT, which Ceph also returns when the pool itself is gone. Throws Error NOT_FOUND then.
@@ -92,8 +86,10 @@ class RadosPool {
     std::shared_ptr<RadosHandle> handle_;
     const std::string name_;
     const int64_t id_;
+    const std::string cluster_id_;
+    const std::shared_ptr<ReadObserver> observer_;
     rados_ioctx_t io_ = nullptr;
-    std::shared_ptr<RadosStats> stats_;
+    std::shared_ptr<RadosStats> stats_; //!< the same for every connection to this pool
 };
 
 } // namespace rawduck_ceph

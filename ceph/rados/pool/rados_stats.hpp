@@ -1,9 +1,6 @@
 //! What this process has asked of Ceph, per pool and operation. Kept for the life of the process.
 #pragma once
 
-#include "ceph/pushdown/feedback/call_window.hpp"
-#include "ceph/pushdown/feedback/running_rate.hpp"
-
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -31,12 +28,6 @@ class RadosStats {
     //! One request that has ended with `code`, negative for an error.
     void Count(RadosOperation operation, int code, uint64_t bytes);
     void Reset();
-
-    //! Of reads, by what they moved.
-    RunningRate reads;
-    //! Of class methods, by what they worked through in the objects; kept by whoever calls them and knows.
-    RunningRate calls;
-    CallWindow call_window;
 
   private:
     std::array<Counters, RADOS_OPERATION_COUNT> counters_;

@@ -1,4 +1,4 @@
-#include "ceph/rados/pool/object_tails.hpp"
+#include "ceph/pushdown/feedback/object_tails.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@ ObjectStatus Version(uint64_t version, uint64_t size = 100) {
     return status;
 }
 
-void NoteEnd(ObjectTails &tails, const std::string &object, const ObjectStatus &status,
-             const std::string &bytes) {
-    tails.Note(object, status, bytes.data(), bytes.size(), status.size - bytes.size());
+void RecordTail(ObjectTails &tails, const std::string &object, const ObjectStatus &status,
+                const std::string &bytes) {
+    tails.RecordRead(object, status, bytes.data(), bytes.size(), status.size - bytes.size());
 }
 
 TEST(ObjectTailsTest, TheLongestEndOfTheLastVersion) {
@@ -22,13 +22,13 @@ TEST(ObjectTailsTest, TheLongestEndOfTheLastVersion) {
     ObjectStatus status;
     std::string bytes;
     EXPECT_FALSE(tails.Find("a", status, bytes));
-    NoteEnd(tails, "a", Version(1), "twenty bytes at end!");
-    NoteEnd(tails, "a", Version(1), "at end!!");
-    NoteEnd(tails, "b", Version(9), "of another");
+    RecordTail(tails, "a", Version(1), "twenty bytes at end!");
+    RecordTail(tails, "a", Version(1), "at end!!");
+    RecordTail(tails, "b", Version(9), "of another");
     ASSERT_TRUE(tails.Find("a", status, bytes));
     EXPECT_EQ(bytes, "twenty bytes at end!");
     EXPECT_EQ(status.version, 1u);
-    NoteEnd(tails, "a", Version(2, 50), "newer one");
+    RecordTail(tails, "a", Version(2, 50), "newer one");
     ASSERT_TRUE(tails.Find("a", status, bytes));
     EXPECT_EQ(bytes, "newer one");
     EXPECT_EQ(status.version, 2u);
@@ -39,10 +39,10 @@ TEST(ObjectTailsTest, OnlyEndsOfASensibleLength) {
     ObjectTails tails;
     ObjectStatus status;
     std::string bytes;
-    tails.Note("a", Version(1), "0123456789", 10, 89);
-    NoteEnd(tails, "a", Version(1), "1234567");
+    tails.RecordRead("a", Version(1), "0123456789", 10, 89);
+    RecordTail(tails, "a", Version(1), "1234567");
     const uint64_t large = ObjectTails::BYTES_MAX + 1;
-    NoteEnd(tails, "a", Version(1, large), std::string(large, 'x'));
+    RecordTail(tails, "a", Version(1, large), std::string(large, 'x'));
     EXPECT_FALSE(tails.Find("a", status, bytes));
 }
 
@@ -51,7 +51,7 @@ TEST(ObjectTailsTest, TheOldestGivesWay) {
     ObjectStatus status;
     std::string bytes;
     for (size_t i = 0; i <= ObjectTails::OBJECTS_MAX; i++) {
-        NoteEnd(tails, std::to_string(i), Version(1), "the end.");
+        RecordTail(tails, std::to_string(i), Version(1), "the end.");
     }
     EXPECT_FALSE(tails.Find("0", status, bytes));
     EXPECT_TRUE(tails.Find("1", status, bytes));

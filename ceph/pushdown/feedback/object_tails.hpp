@@ -1,5 +1,5 @@
-//! The last bytes of objects that were read lately: whoever opens a Parquet file reads its footer first, and
-//! whoever plans a query over it needs the same bytes a moment later.
+//! The last bytes of objects that were read lately. Whoever opens a Parquet file reads its footer first, and the
+//! optimizer needs the same bytes a moment later.
 #pragma once
 
 #include "ceph/rados/pool/object_status.hpp"
@@ -10,17 +10,18 @@
 
 namespace rawduck_ceph {
 
-//! Says nothing about what an object is now. Thread-safe.
+//! What is found may be out of date: the object may have been replaced since. Thread-safe.
 class ObjectTails {
   public:
-    //! Of one object; longer footers are read again, and the last bytes of a Parquet file are their length.
+    //! Longer footers are read again. Shorter reads are of no use: a Parquet file ends with 8 bytes, the length of
+    //! its footer and the magic.
     static constexpr uint64_t BYTES_MAX = 32 * 1024;
     static constexpr uint64_t BYTES_MIN = 8;
     static constexpr size_t OBJECTS_MAX = 64;
 
-    //! To be called with every read of an object as it was at `status`; remembers those of its end.
-    void Note(const std::string &object, const ObjectStatus &status, const void *data, uint64_t length,
-              uint64_t offset) {
+    //! To be called with every read of an object of the version in `status`. Keeps those of the object's end.
+    void RecordRead(const std::string &object, const ObjectStatus &status, const void *data, uint64_t length,
+                    uint64_t offset) {
         if (length < BYTES_MIN || length > BYTES_MAX || offset + length != status.size) {
             return;
         }
@@ -36,7 +37,7 @@ class ObjectTails {
         }
     }
 
-    //! The longest that is known. False: none is.
+    //! The longest tail of the object. False: there is none.
     bool Find(const std::string &object, ObjectStatus &status, std::string &bytes) const {
         std::lock_guard<std::mutex> lock(mutex_);
         const Tail *longest = nullptr;
@@ -59,8 +60,8 @@ class ObjectTails {
         std::string bytes;
     };
 
-    mutable std::mutex mutex_;
-    std::list<Tail> tails_; //!< the latest first
+    mutable std::mutex mutex_; //!< guards tails_; no other lock is taken while it is held
+    std::list<Tail> tails_;    //!< most recently read first
 };
 
 } // namespace rawduck_ceph

@@ -21,7 +21,7 @@ class RunningRateTest : public testing::Test {
     //! 0: not known.
     double BytesPerSecond() {
         RunningRate::Cost cost;
-        return rate.Known(cost, now) ? 1 / cost.wall_s_per_byte : 0;
+        return rate.TryGet(cost, now) ? 1 / cost.wall_s_per_byte : 0;
     }
 
     RunningRate rate;
@@ -63,24 +63,24 @@ TEST_F(RunningRateTest, WhatIsOldIsForgotten) {
 
 TEST_F(RunningRateTest, ATrialCountsUntilMoreIsKnownAndNotForLong) {
     RunningRate::Cost cost{1, 2};
-    EXPECT_FALSE(rate.Known(cost, now));
+    EXPECT_FALSE(rate.TryGet(cost, now));
     EXPECT_EQ(cost.wall_s_per_byte, 1) << "left as it was";
-    rate.Suppose(1e-6, now);
-    ASSERT_TRUE(rate.Known(cost, now));
+    rate.SetTrial(1e-6, now);
+    ASSERT_TRUE(rate.TryGet(cost, now));
     EXPECT_DOUBLE_EQ(cost.wall_s_per_byte, 1e-6);
     EXPECT_EQ(cost.cpu_s_per_byte, 0);
     now += RunningRate::PERIOD;
-    EXPECT_FALSE(rate.Known(cost, now));
-    rate.Suppose(1e-6, now);
+    EXPECT_FALSE(rate.TryGet(cost, now));
+    rate.SetTrial(1e-6, now);
     Operation(10 * MIB, 1s);
-    ASSERT_TRUE(rate.Known(cost, now));
+    ASSERT_TRUE(rate.TryGet(cost, now));
     EXPECT_DOUBLE_EQ(cost.wall_s_per_byte * 10 * MIB, 1);
 }
 
 TEST_F(RunningRateTest, ProcessorTimeIsCountedBesides) {
     Operation(10 * MIB, 1s, 500000);
     RunningRate::Cost cost;
-    ASSERT_TRUE(rate.Known(cost, now));
+    ASSERT_TRUE(rate.TryGet(cost, now));
     EXPECT_DOUBLE_EQ(cost.cpu_s_per_byte * 10 * MIB, 0.5);
 }
 

@@ -1,0 +1,55 @@
+//! Everything that this process has observed and that decides whether a query is pushed into the OSDs or read:
+//!
+//!   per pool                    how fast reads and calls of the object class are, how many calls are in flight
+//!   per connection to a pool    whether the object class can be called; the ends of objects that were read
+//!   per object                  the summary of its Parquet footer
+//!   per query                   the size of its replies when it ran before
+//!
+//! Who fills it in: rados::pool (reads, through ReadObserver), files (ends of objects), pushdown/scan (calls,
+//! availability, reply sizes), pushdown/decision (summaries, a trial of the link). Who uses it:
+//! pushdown/decision and pushdown/scan; rados_stats() shows the rates.
+#pragma once
+
+#include "ceph/parquet/parquet_summary.hpp"
+#include "ceph/pushdown/feedback/bounded_cache.hpp"
+#include "ceph/pushdown/feedback/pool_feedback.hpp"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace rawduck_ceph {
+
+class RadosPool;
+
+//! Values of PushdownFeedback::reply_bytes that are no sizes.
+constexpr uint64_t REPLY_SIZE_UNKNOWN = UINT64_MAX;
+constexpr uint64_t REPLY_TOO_LARGE = UINT64_MAX - 1; //!< it was refused because of its size
+
+//! Thread-safe.
+class PushdownFeedback {
+  public:
+    //! Never destroyed: databases may be closed by exit handlers.
+    static PushdownFeedback &OfProcess();
+
+    //! `cluster`: its UUID. Never null; lives as long as the process.
+    std::shared_ptr<PoolRates> RatesOf(const std::string &cluster, const std::string &pool);
+    //! Dropped some time after the connection.
+    std::shared_ptr<PoolFeedback> Of(const std::shared_ptr<RadosPool> &pool);
+
+    //! Uncompressed bytes of the largest reply of one object, by the text of the pushed query.
+    BoundedCache<uint64_t> reply_bytes{1000};
+    //! By path and version; null for an object that is no Parquet file that we understand.
+    BoundedCache<std::shared_ptr<const ParquetSummary>> summaries{10000};
+
+  private:
+    PushdownFeedback() = default;
+
+    std::mutex mutex_; //!< guards what follows; no other lock is taken while it is held
+    std::map<std::pair<std::string, std::string>, std::shared_ptr<PoolRates>> rates_; //!< by cluster and pool
+    std::map<std::weak_ptr<RadosPool>, std::shared_ptr<PoolFeedback>, std::owner_less<>> pools_;
+};
+
+} // namespace rawduck_ceph

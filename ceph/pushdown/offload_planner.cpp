@@ -1,0 +1,113 @@
+#include "ceph/pushdown/offload_planner.hpp"
+
+#include "ceph/pushdown/decision/object_estimate.hpp"
+#include "ceph/pushdown/feedback/pushdown_feedback.hpp"
+#include "ceph/pushdown/plan/parquet_scan.hpp"
+#include "ceph/settings/rados_settings.hpp"
+
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/parallel/task_scheduler.hpp"
+
+namespace rawduck_ceph {
+
+namespace {
+
+//! Calls in flight until the first reply, where no call has succeeded yet: perhaps none will.
+constexpr size_t UNCONFIRMED_IN_FLIGHT = 2;
+
+//! The pushed part as people read it.
+std::string DescribeRequest(const Request &request) {
+    std::string text;
+    for (const std::string &output : request.outputs) {
+        text += (text.empty() ? "" : ", ") + output;
+    }
+    text += request.filter.empty() ? "" : " WHERE " + request.filter;
+    text += request.group_count > 0 ? " GROUP BY " + std::to_string(request.group_count) + " first" : "";
+    text += request.order.empty() ? "" : " ORDER BY " + std::to_string(request.order.size()) + " keys";
+    text += request.limit == Request::NO_LIMIT ? "" : " LIMIT " + std::to_string(request.limit);
+    return text;
+}
+
+void RequireClass(const CallTarget &target) {
+    const std::string reason = target.feedback->classes.UnavailableReason();
+    if (!reason.empty()) {
+        throw NotPushable{reason};
+    }
+}
+
+} // namespace
+
+OffloadPlanner::OffloadPlanner(duckdb::ClientContext &context)
+    : context_(context), mode_(RadosOffload(context)) {}
+
+duckdb::unique_ptr<OffloadBindData> OffloadPlanner::Plan(const OffloadCandidate &candidate) {
+    const std::string pushed = DescribeRequest(candidate.query.request);
+    const std::string reply_key = candidate.targets.front().path + ": " + pushed;
+    const Decision decision =
+        mode_ == OFFLOAD_AUTO ? Decide(FetchInputs(candidate, reply_key)) : UnconditionalDecision();
+    auto record = LogScan(
+        {candidate.targets.front().path, candidate.targets.size(), decision.offload, pushed, decision.why});
+    if (!decision.offload) {
+        ExplainReading(candidate.get, decision.why);
+        return nullptr;
+    }
+    fetched_for_ = nullptr; // the scan will be replaced, and another one may get its address
+    auto data = Bind(candidate, decision);
+    data->record = std::move(record);
+    data->reply_key = reply_key;
+    return data;
+}
+
+DecisionInputs OffloadPlanner::FetchInputs(const OffloadCandidate &candidate, const std::string &reply_key) {
+    const CallTarget &first = candidate.targets.front();
+    RequireClass(first);
+    const ObjectMetadata &metadata = MetadataOf(candidate);
+    const auto threads = static_cast<size_t>(duckdb::TaskScheduler::GetScheduler(context_).NumberOfThreads());
+    DecisionInputs inputs;
+    inputs.estimate =
+        EstimateScan(ObjectEstimate(context_, candidate.get, metadata), candidate.targets.size(),
+                     candidate.query, candidate.rows_out, candidate.rows_known);
+    inputs.speeds = SpeedsOf(*first.feedback->rates, threads);
+    inputs.earlier_reply_bytes =
+        PushdownFeedback::OfProcess().reply_bytes.Find(reply_key).value_or(REPLY_SIZE_UNKNOWN);
+    if (LinkSpeedMatters(inputs)) {
+        MeasureLink(first, metadata);
+        inputs.speeds = SpeedsOf(*first.feedback->rates, threads);
+    }
+    return inputs;
+}
+
+const ObjectMetadata &OffloadPlanner::MetadataOf(const OffloadCandidate &candidate) {
+    if (fetched_for_ != &candidate.get) {
+        fetched_for_ = nullptr;
+        metadata_ = FetchMetadata(candidate.targets.front());
+        fetched_for_ = &candidate.get;
+    }
+    return metadata_;
+}
+
+Decision OffloadPlanner::UnconditionalDecision() const {
+    Decision decision;
+    decision.offload = true;
+    decision.why = std::string(RADOS_OFFLOAD) + " = '" + mode_ + "'";
+    return decision;
+}
+
+duckdb::unique_ptr<OffloadBindData> OffloadPlanner::Bind(const OffloadCandidate &candidate,
+                                                         const Decision &decision) const {
+    auto data = duckdb::make_uniq<OffloadBindData>();
+    data->targets = candidate.targets;
+    data->types = candidate.query.types;
+    data->request = candidate.query.request;
+    data->request.reply_bytes_max = decision.reply_bytes_max;
+    const bool lz4 = decision.lz4 || mode_ == OFFLOAD_FILTERS || RadosOffloadLz4(context_);
+    data->request.format = lz4 ? ReplyFormat::CHUNKS_LZ4 : ReplyFormat::CHUNKS;
+    data->limits.in_flight_max = RadosOffloadInFlight(context_);
+    const bool confirmed = candidate.targets.front().feedback->classes.IsConfirmed();
+    data->limits.before_first_reply = decision.probe ? 1
+                                      : confirmed    ? data->limits.in_flight_max
+                                                     : UNCONFIRMED_IN_FLIGHT;
+    return data;
+}
+
+} // namespace rawduck_ceph
