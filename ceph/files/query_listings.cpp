@@ -11,37 +11,39 @@
 namespace rawduck_ceph {
 namespace {
 
-constexpr size_t REMEMBERED_MAX = 100000;
+//! Larger pools are not cached.
+constexpr size_t CACHED_NAMES_MAX = 100000;
 
 //! Of one connection.
 class QueryListings final : public duckdb::ClientContextState {
   public:
     using Names = std::shared_ptr<const std::vector<std::string>>;
 
-    //! All names, or null when there are too many.
-    Names All(const std::shared_ptr<RadosPool> &pool, duckdb::transaction_t query) {
+    //! Null when there are too many. Lists the pool under the lock: other threads of the query
+    //! wait for the result.
+    Names AllNames(const std::shared_ptr<RadosPool> &pool, duckdb::transaction_t query) {
         std::lock_guard<std::mutex> lock(mutex_);
         if (query_ != query) {
-            known_.clear();
+            listings_.clear();
             query_ = query;
         }
-        auto found = known_.find(pool);
-        if (found == known_.end()) {
-            auto names = std::make_shared<const std::vector<std::string>>(pool->List("", REMEMBERED_MAX));
-            found = known_.emplace(pool, names->size() < REMEMBERED_MAX ? names : nullptr).first;
+        auto found = listings_.find(pool);
+        if (found == listings_.end()) {
+            auto names = std::make_shared<const std::vector<std::string>>(pool->List("", CACHED_NAMES_MAX));
+            found = listings_.emplace(pool, names->size() < CACHED_NAMES_MAX ? names : nullptr).first;
         }
         return found->second;
     }
     void QueryEnd() override {
         std::lock_guard<std::mutex> lock(mutex_);
-        known_.clear();
+        listings_.clear();
         query_ = duckdb::MAXIMUM_QUERY_ID;
     }
 
   private:
-    std::mutex mutex_;
+    std::mutex mutex_; //!< guards what follows; held while listing a pool, which takes locks of rados/
     duckdb::transaction_t query_ = duckdb::MAXIMUM_QUERY_ID;
-    std::map<std::shared_ptr<RadosPool>, Names> known_;
+    std::map<std::shared_ptr<RadosPool>, Names> listings_;
 };
 
 } // namespace
@@ -52,7 +54,7 @@ std::vector<std::string> NamesForQuery(const std::shared_ptr<RadosPool> &pool, c
     if (context && context->transaction.HasActiveTransaction() &&
         context->transaction.GetActiveQuery() != duckdb::MAXIMUM_QUERY_ID) {
         auto listings = context->registered_state->GetOrCreate<QueryListings>("rawduck_ceph_listings");
-        if (auto all = listings->All(pool, context->transaction.GetActiveQuery())) {
+        if (auto all = listings->AllNames(pool, context->transaction.GetActiveQuery())) {
             auto first = std::lower_bound(all->begin(), all->end(), prefix);
             auto last = first;
             while (last != all->end() && last->compare(0, prefix.size(), prefix) == 0) {

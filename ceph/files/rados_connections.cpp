@@ -19,19 +19,19 @@ using duckdb::optional_ptr;
 using duckdb::Value;
 
 //! Keeps the clusters of a database connected until it is closed.
-class OpenClusters final : public duckdb::ObjectCacheEntry {
+class ConnectedClusters final : public duckdb::ObjectCacheEntry {
   public:
     static std::string ObjectType() { return "rawduck_ceph_clusters"; }
     std::string GetObjectType() override { return ObjectType(); }
     duckdb::optional_idx GetEstimatedCacheMemory() const override { return {}; } // not to be evicted
 
-    void Keep(std::shared_ptr<RadosCluster> cluster) {
+    void Add(std::shared_ptr<RadosCluster> cluster) {
         std::lock_guard<std::mutex> guard(mutex_);
         clusters_.insert(std::move(cluster));
     }
 
   private:
-    std::mutex mutex_;
+    std::mutex mutex_; //!< guards clusters_; no other lock is taken while it is held
     std::set<std::shared_ptr<RadosCluster>> clusters_;
 };
 
@@ -59,7 +59,9 @@ std::shared_ptr<RadosPool> PoolOf(const std::string &path, optional_ptr<FileOpen
     auto cluster = RadosCluster::Connect(CredentialsOf(path, opener));
     auto database = FileOpener::TryGetDatabase(opener);
     if (database) {
-        database->GetObjectCache().GetOrCreate<OpenClusters>(OpenClusters::ObjectType())->Keep(cluster);
+        database->GetObjectCache()
+            .GetOrCreate<ConnectedClusters>(ConnectedClusters::ObjectType())
+            ->Add(cluster);
     }
     return cluster->Pool(pool, PushdownFeedback::OfProcess().RatesOf(cluster->Id(), pool));
 }

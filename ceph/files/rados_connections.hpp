@@ -1,4 +1,4 @@
-//! From a path to the pool that it names, with the credentials of DuckDB's secrets.
+//! From a path to its pool, with the credentials of DuckDB's secrets.
 #pragma once
 
 #include "ceph/rados/connection/rados_path.hpp"
@@ -8,12 +8,11 @@
 
 namespace rawduck_ceph {
 
-//! The type of the secrets that hold credentials.
+//! The type of the secrets.
 constexpr const char *RADOS_SECRET = "rados";
 
-//! The pool of a rados:// path, for whoever runs the query behind `opener`: the credentials of the secret
-//! whose scope fits the path best, or Ceph's defaults. Clusters stay connected as long as the database is
-//! open. Throws Error.
+//! The pool of a rados:// path, with the credentials of the opener's secret whose scope matches the path
+//! best, or Ceph's defaults. The cluster stays connected until the opener's database is closed. Throws Error.
 std::shared_ptr<RadosPool> PoolOf(const std::string &path, duckdb::optional_ptr<duckdb::FileOpener> opener);
 
 } // namespace rawduck_ceph

@@ -88,7 +88,7 @@ void RadosFileHandle::Publish() {
     pool_->Write(object_, written_.data(), written_.size(), must_create_, FOOTER_ATTRIBUTE,
                  FooterAttributeOf(written_.data(), written_.size()));
     published_ = true;
-    must_create_ = false; // from now on it is our own that is replaced
+    must_create_ = false; // further calls replace the object that this one has created
 }
 
 void RadosFileHandle::Discard() {

@@ -1,4 +1,4 @@
-//! Open objects.
+//! DuckDB's file handle of an object.
 #pragma once
 
 #include "ceph/pushdown/feedback/pool_feedback.hpp"
@@ -11,28 +11,30 @@
 
 namespace rawduck_ceph {
 
-//! An object opened for reading or for writing, never for both. Reading is thread-safe and sees the object as
-//! it was when it was opened. What is written is collected, and becomes the object, whole, at Close or Sync:
-//! an object that was not closed never appears.
+//! An object opened either for reading or for writing. Reading is thread-safe and returns the version that
+//! was opened. Written data is buffered and published as a whole by Close or Sync; a handle that is destroyed
+//! without either leaves no object.
 class RadosFileHandle final : public duckdb::FileHandle {
   public:
     //! For reading.
     RadosFileHandle(duckdb::FileSystem &file_system, std::string path, duckdb::FileOpenFlags flags,
                     std::shared_ptr<RadosPool> pool, std::string object, const ObjectStatus &status);
-    //! For writing. `must_create`: an object that is there already when this one is published is an error.
+    //! For writing. `must_create`: Publish fails when the object exists.
     RadosFileHandle(duckdb::FileSystem &file_system, std::string path, duckdb::FileOpenFlags flags,
                     std::shared_ptr<RadosPool> pool, std::string object, bool must_create);
-    ~RadosFileHandle() override = default; //!< what was written and not closed is discarded
+    ~RadosFileHandle() override = default; //!< discards what was not published
 
     void Close() override;
 
-    //! Fewer bytes than asked for only at the end of the object. Returns bytes read.
+    //! Returns the bytes read: fewer than `length` only at the end of the object.
     uint64_t ReadAt(void *data, uint64_t length, uint64_t offset);
     void WriteAt(const void *data, uint64_t length, uint64_t offset);
     void Resize(uint64_t size);
+    //! Writes the buffered data as the object, unless nothing has changed since the last call.
     void Publish();
+    //! Closes the handle without publishing.
     void Discard();
-    //! Of an object that is being written: its size so far and no version.
+    //! When writing: the size of the buffered data and no version.
     ObjectStatus Status() const;
 
     duckdb::idx_t position = 0; //!< of sequential reads and writes
@@ -46,10 +48,12 @@ class RadosFileHandle final : public duckdb::FileHandle {
     const ObjectStatus status_;
     const std::shared_ptr<PoolFeedback> feedback_; //!< null when writing
 
-    mutable std::mutex mutex_; //!< guards what follows; DuckDB may write from several threads
+    //! Guards what follows: DuckDB may write from several threads. Held while publishing, which
+    //! takes locks of rados/.
+    mutable std::mutex mutex_;
     std::string written_;
     bool must_create_ = false;
-    bool published_ = false; //!< whether the object is what was written so far
+    bool published_ = false; //!< whether the object equals written_
 };
 
 } // namespace rawduck_ceph

@@ -26,18 +26,18 @@ using duckdb::FileHandle;
 using duckdb::FileOpenFlags;
 using duckdb::idx_t;
 using duckdb::OpenFileInfo;
-// For the macros of DuckDB's log.
+// Used by the macros of DuckDB's log.
 using duckdb::FileSystemLogType;
 using duckdb::Logger;
 
 namespace {
 
-//! A path and the pool that it leads to.
+//! A path and its pool.
 struct Location {
     Location(const std::string &path, RadosFileSystem::Opener opener)
         : path(RadosPath::Parse(path)), pool(PoolOf(path, opener)) {}
 
-    //! The prefix of the names of all objects in the directory that the path names; empty for the whole pool.
+    //! The prefix of the names of all objects in the path's directory; empty for the whole pool.
     std::string Prefix() const {
         return path.object.empty() || path.object.back() == '/' ? path.object : path.object + "/";
     }
@@ -55,7 +55,7 @@ duckdb::FileMetadata ToMetadata(const ObjectStatus &status) {
     metadata.file_size = static_cast<int64_t>(status.size);
     metadata.last_modification_time = duckdb::timestamp_t(status.modified_s * 1000000);
     metadata.file_type = duckdb::FileType::FILE_TYPE_REGULAR;
-    // An object that is removed and made again may get an earlier version in another pool of the same name.
+    // The version alone is not unique: a pool that is created again under the same name starts over.
     metadata.version_tag = std::to_string(status.version) + "-" + std::to_string(status.modified_s);
     return metadata;
 }
@@ -72,7 +72,7 @@ void RequireWritable(const std::string &path, FileOpenFlags flags) {
     }
 }
 
-bool AnyBelow(const Location &location) {
+bool HasObjectsBelow(const Location &location) {
     return !location.pool->List(location.Prefix(), 1).empty();
 }
 
@@ -80,16 +80,16 @@ bool MatchesComponent(const std::string &component, const std::string &pattern) 
     return duckdb::Glob(component.c_str(), component.size(), pattern.c_str(), pattern.size());
 }
 
-//! Says that nothing matches, and what is there instead.
+//! The message lists some of the existing objects.
 [[noreturn]] void ThrowNothingMatches(const std::string &pattern, RadosPool &pool) {
-    constexpr size_t SHOWN = 3;
+    constexpr size_t NAMES_SHOWN = 3;
     const auto names = pool.List("");
-    std::string there = std::to_string(names.size()) + " objects";
-    for (size_t i = 0; i < std::min(SHOWN, names.size()); i++) {
-        there += (i == 0 ? ", the first of them " : ", ") + names[i];
+    std::string existing = std::to_string(names.size()) + " objects";
+    for (size_t i = 0; i < std::min(NAMES_SHOWN, names.size()); i++) {
+        existing += (i == 0 ? ", the first of them " : ", ") + names[i];
     }
     throw Error(ErrorCode::NOT_FOUND, "No files found that match the pattern \"" + pattern + "\": pool " +
-                                          pool.Name() + " has " + there);
+                                          pool.Name() + " has " + existing);
 }
 
 } // namespace
@@ -206,7 +206,7 @@ duckdb::optional<duckdb::FileMetadata> RadosFileSystem::GetStatsIfExists(const O
         if (!location.path.object.empty() && location.pool->TryStat(location.path.object, status)) {
             return ToMetadata(status);
         }
-        if (!AnyBelow(location)) {
+        if (!HasObjectsBelow(location)) {
             return {};
         }
         duckdb::FileMetadata directory;
@@ -246,7 +246,7 @@ bool RadosFileSystem::TryRemoveFile(const std::string &path, Opener opener) {
 }
 
 bool RadosFileSystem::DirectoryExists(const std::string &path, Opener opener) {
-    return Translated([&] { return AnyBelow(Location(path, opener)); });
+    return Translated([&] { return HasObjectsBelow(Location(path, opener)); });
 }
 
 void RadosFileSystem::CreateDirectory(const std::string &path, Opener opener) {
@@ -255,7 +255,7 @@ void RadosFileSystem::CreateDirectory(const std::string &path, Opener opener) {
 
 bool RadosFileSystem::CreateDirectoryExtended(const std::string &path, const duckdb::CreateDirectoryOptions &,
                                               Opener opener) {
-    // Nothing to make; but a pool that is not there is told before anything is written.
+    // There is nothing to create, but a missing pool is reported before anything is written.
     Translated([&] { PoolOf(path, opener); });
     return true;
 }
@@ -269,7 +269,7 @@ bool RadosFileSystem::RemoveDirectoryExtended(const std::string &path,
     return Translated([&] {
         Location location(path, opener);
         if (options.mode == duckdb::RemoveDirectoryMode::SINGLE) {
-            return !AnyBelow(location); // without objects below, it is gone already
+            return !HasObjectsBelow(location); // without objects below, it does not exist
         }
         for (auto &name : location.pool->List(location.Prefix())) {
             location.pool->Remove(name);
@@ -281,7 +281,7 @@ bool RadosFileSystem::RemoveDirectoryExtended(const std::string &path,
 bool RadosFileSystem::ListFiles(const std::string &path,
                                 const std::function<void(const std::string &, bool)> &callback,
                                 duckdb::FileOpener *opener) {
-    std::set<std::pair<std::string, bool>> entries; // collected first: the callback may call back into us
+    std::set<std::pair<std::string, bool>> entries; // collected first: the callback may call this file system
     Translated([&] {
         Location location(path, opener);
         const std::string prefix = location.Prefix();

@@ -1,4 +1,4 @@
-//! rados://<pool>/<object> as files of DuckDB: read in ranges, written whole, listed by pattern.
+//! DuckDB's file system for rados://<pool>/<object>: reads ranges, writes whole objects, lists by pattern.
 #pragma once
 
 #include "ceph/rados/pool/rados_pool.hpp"
@@ -24,7 +24,7 @@ class RadosFileSystem final : public duckdb::FileSystem {
     void Write(duckdb::FileHandle &handle, void *buffer, int64_t nr_bytes, duckdb::idx_t location) override;
     int64_t Write(duckdb::FileHandle &handle, void *buffer, int64_t nr_bytes) override;
     void Truncate(duckdb::FileHandle &handle, int64_t new_size) override;
-    //! Publishes what was written so far.
+    //! Publishes the data written so far.
     void FileSync(duckdb::FileHandle &handle) override;
     void AbortFileWrite(duckdb::FileHandle &handle) override;
 
@@ -47,7 +47,7 @@ class RadosFileSystem final : public duckdb::FileSystem {
     void RemoveFile(const std::string &path, Opener opener) override;
     bool TryRemoveFile(const std::string &path, Opener opener) override;
 
-    //! There are no directories in a pool: one exists while an object's name starts with it and a slash.
+    //! Pools have no directories: one exists as long as an object's name begins with it and a slash.
     bool DirectoryExists(const std::string &path, Opener opener) override;
     void CreateDirectory(const std::string &path, Opener opener) override;
     bool CreateDirectoryExtended(const std::string &path, const duckdb::CreateDirectoryOptions &options,

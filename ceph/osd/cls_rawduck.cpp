@@ -1,8 +1,8 @@
-//! The object class as the OSD loads it: libcls_rawduck.so. Methods, both of them reading:
-//!   version   text: which protocol and which DuckDB
-//!   query     a request (ceph/protocol/messages.hpp) in, a reply out
-//! Whatever goes wrong is in the reply; a negative return code means that there is none. Nothing thrown here
-//! may reach the OSD, which would end it.
+//! The object class, loaded by the OSD as libcls_rawduck.so. Methods, both read-only:
+//!   version   returns the versions of the protocol and of DuckDB as text
+//!   query     takes a request (ceph/protocol/messages.hpp), returns a reply
+//! Errors are reported in the reply; a negative return code means that there is no reply. An exception that
+//! left a method would end the OSD.
 #include "ceph/osd/query_runner.hpp"
 #include "ceph/parquet/footer_checksum.hpp"
 
@@ -49,13 +49,13 @@ class ClsObject final : public ObjectSource {
     uint64_t size_;
 };
 
-uint64_t FromEnvironment(const char *name, uint64_t otherwise) {
+uint64_t FromEnvironment(const char *name, uint64_t default_value) {
     const char *text = std::getenv(name);
     const uint64_t value = text ? std::strtoull(text, nullptr, 10) : 0;
-    return value > 0 ? value : otherwise;
+    return value > 0 ? value : default_value;
 }
 
-//! Made by the first request, never destroyed: the OSD ends without unloading its classes.
+//! Created by the first request, never destroyed: the OSD ends without unloading its classes.
 QueryRunner &ProcessRunner() {
     static QueryRunner *const runner = [] {
         RunnerLimits limits;
@@ -67,7 +67,7 @@ QueryRunner &ProcessRunner() {
     return *runner;
 }
 
-//! What the object class API declares as an opaque return code, with everything thrown turned into one.
+//! Turns exceptions into return codes.
 template <class BODY> int Guard(const char *method, BODY body) {
     try {
         return body();
@@ -100,7 +100,7 @@ int Query(cls_method_context_t context, ceph::bufferlist *in, ceph::bufferlist *
             return -E2BIG;
         }
         ClsObject object(context, size);
-        out->append(EncodeReply(ProcessRunner().Answer(in->c_str(), in->length(), object)));
+        out->append(EncodeReply(ProcessRunner().Run(in->c_str(), in->length(), object)));
         return 0;
     });
 }

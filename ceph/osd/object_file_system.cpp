@@ -32,7 +32,7 @@ ObjectFileSystem::Mounted &ObjectFileSystem::Find(const std::string &path) {
     if (found->second.thread != std::this_thread::get_id()) {
         throw duckdb::InternalException("an object is read on another thread than its operation's");
     }
-    return found->second; // only its own thread erases it, and references into the map stay valid
+    return found->second; // only this thread erases it, and references into the map stay valid
 }
 
 duckdb::unique_ptr<duckdb::FileHandle> ObjectFileSystem::OpenFile(const std::string &path,
@@ -62,7 +62,7 @@ int64_t ObjectFileSystem::GetFileSize(duckdb::FileHandle &handle) {
 }
 
 duckdb::timestamp_t ObjectFileSystem::GetLastModifiedTime(duckdb::FileHandle &) {
-    return duckdb::timestamp_t::epoch(); // the path is new for each request, so nothing depends on it
+    return duckdb::timestamp_t::epoch(); // the path is new for each request, so no cache depends on it
 }
 
 duckdb::FileMetadata ObjectFileSystem::Stats(duckdb::FileHandle &handle) {

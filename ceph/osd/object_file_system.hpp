@@ -1,5 +1,5 @@
-//! The only file system that the DuckDB inside the OSD has: one file per running request, its object. There
-//! are no other names, nothing can be listed, and nothing can be written.
+//! The only file system of the DuckDB inside the OSD. It has one file per running request, which is the
+//! object. Nothing else can be opened, and nothing can be listed or written.
 #pragma once
 
 #include "ceph/parquet/object_source.hpp"
@@ -14,8 +14,8 @@ namespace rawduck_ceph {
 
 class ObjectFileSystem final : public duckdb::FileSystem {
   public:
-    //! Makes `object` readable by the calling thread, under a path that no other object ever had (so no cache
-    //! can mix up two objects), until it is destroyed.
+    //! Makes `object` readable by the calling thread until the mount is destroyed. The path is unique, so
+    //! that no cache can confuse two objects.
     class Mount {
       public:
         Mount(ObjectFileSystem &files, ObjectSource &object);
@@ -43,7 +43,7 @@ class ObjectFileSystem final : public duckdb::FileSystem {
     }
     duckdb::vector<duckdb::OpenFileInfo> Glob(const std::string &path, duckdb::FileOpener *opener) override;
     bool CanSeek() override { return true; }
-    //! Each read costs a call into the OSD: DuckDB shall merge them as it does for files across a network.
+    //! Each read is a call into the OSD, so DuckDB should merge reads as it does for remote files.
     bool OnDiskFile(duckdb::FileHandle &) override { return false; }
     std::string GetName() const override { return "ObjectFileSystem"; }
 
@@ -52,10 +52,10 @@ class ObjectFileSystem final : public duckdb::FileSystem {
         ObjectSource *object;
         std::thread::id thread;
     };
-    //! Throws when there is no such object, or when another thread asks.
+    //! Throws when nothing is mounted at this path, or on another thread than the one that mounted it.
     Mounted &Find(const std::string &path);
 
-    std::mutex mutex_;
+    std::mutex mutex_; //!< guards what follows; no other lock is taken while it is held
     uint64_t next_ = 0;
     std::unordered_map<std::string, Mounted> mounted_;
 };

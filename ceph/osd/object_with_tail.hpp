@@ -1,5 +1,5 @@
-//! An object whose last bytes are read once: the check of the footer and DuckDB both need them, and each read
-//! is a call into the OSD.
+//! An object whose last bytes are cached: the verification of the footer and DuckDB both need them, and each
+//! read is a call into the OSD.
 #pragma once
 
 #include "ceph/parquet/object_source.hpp"
@@ -11,7 +11,7 @@ namespace rawduck_ceph {
 
 class ObjectWithTail final : public ObjectSource {
   public:
-    //! Footers are seldom longer.
+    //! Most footers are shorter.
     static constexpr uint64_t TAIL_BYTES = 32 * 1024;
 
     explicit ObjectWithTail(ObjectSource &object) : object_(object) {}
@@ -34,7 +34,7 @@ class ObjectWithTail final : public ObjectSource {
 
     bool RecordedFooterCrc(uint32_t &crc) override { return object_.RecordedFooterCrc(crc); }
 
-    //! What the object itself was asked for.
+    //! Bytes that were read in the object itself.
     uint64_t ReadBytes() const { return read_bytes_; }
 
   private:

@@ -18,12 +18,12 @@ namespace rawduck_ceph {
 
 namespace {
 
-//! Of parsed statements: so many are kept, of requests up to this length.
+//! Parsed statements that are cached, and the longest request whose statement is.
 constexpr size_t PARSED_MAX = 64;
 constexpr size_t PARSED_REQUEST_BYTES_MAX = 16 * 1024;
 
-//! Ends a request with this status; caught by QueryRunner::Answer.
-struct Refusal {
+//! Ends a request with this status; caught by QueryRunner::Run.
+struct Rejection {
     ReplyStatus status;
     std::string text;
 };
@@ -34,27 +34,27 @@ uint64_t ThreadCpuUs() {
     return static_cast<uint64_t>(time.tv_sec) * 1000000 + static_cast<uint64_t>(time.tv_nsec) / 1000;
 }
 
-//! Counts a running request for as long as it lives.
-class Running {
+//! Counts a running request during its lifetime.
+class RunningRequest {
   public:
-    Running(std::atomic<uint32_t> &count, uint32_t most) : count_(count), admitted_(++count <= most) {}
-    ~Running() { --count_; }
-    Running(const Running &) = delete;
-    bool Admitted() const { return admitted_; }
+    RunningRequest(std::atomic<uint32_t> &count, uint32_t count_max)
+        : count_(count), admitted_(++count <= count_max) {}
+    ~RunningRequest() { --count_; }
+    RunningRequest(const RunningRequest &) = delete;
+    bool IsAdmitted() const { return admitted_; }
 
   private:
     std::atomic<uint32_t> &count_;
     const bool admitted_;
 };
 
-//! Takes everything away from a configuration that a request
-//! does not need. Returns the database's only files.
+//! Disables everything that a request does not need. Returns the database's only file system.
 ObjectFileSystem *LockDown(const RunnerLimits &limits, duckdb::DBConfig &config) {
     auto object_files = duckdb::make_uniq<ObjectFileSystem>();
     ObjectFileSystem *files = object_files.get();
     config.file_system = duckdb::make_uniq<duckdb::VirtualFileSystem>(std::move(object_files));
     config.options.use_temporary_directory = false;
-    // No background threads at all: whoever asks does the work, and only there may the object be read.
+    // No background threads: the object can only be read on the thread of its request.
     config.SetOptionByName("threads", duckdb::Value::BIGINT(1));
     config.SetOptionByName("async_threads", duckdb::Value::BIGINT(0));
     config.SetOptionByName("memory_limit", duckdb::Value(std::to_string(limits.memory_bytes) + "B"));
@@ -65,7 +65,7 @@ ObjectFileSystem *LockDown(const RunnerLimits &limits, duckdb::DBConfig &config)
     return files;
 }
 
-//! The last settings: those that the start of the database itself would trip over.
+//! The settings with which the database itself would not start.
 void LockConfiguration(duckdb::DuckDB &database) {
     duckdb::Connection connection(database);
     for (const char *sql :
@@ -88,10 +88,10 @@ ReplyStatus StatusOf(const duckdb::ErrorData &error) {
 } // namespace
 
 QueryRunner::QueryRunner(const RunnerLimits &limits) : limits_(limits) {
-    Current();
+    CurrentInstance();
 }
 
-std::shared_ptr<QueryRunner::Instance> QueryRunner::Current() {
+std::shared_ptr<QueryRunner::Instance> QueryRunner::CurrentInstance() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!instance_ || duckdb::ValidChecker::IsInvalidated(*instance_->database->instance)) {
         auto fresh = std::make_shared<Instance>();
@@ -109,15 +109,15 @@ std::string QueryRunner::Version() {
            duckdb::DuckDB::LibraryVersion();
 }
 
-Reply QueryRunner::Answer(const char *request, size_t length, ObjectSource &object) {
+Reply QueryRunner::Run(const char *request, size_t length, ObjectSource &object) {
     const uint64_t start_us = ThreadCpuUs();
     Reply reply;
     ObjectWithTail counted(object);
     try {
-        reply = Guarded(request, length, counted);
-    } catch (const Refusal &refusal) {
-        reply.status = refusal.status;
-        reply.text = refusal.text;
+        reply = CheckAndExecute(request, length, counted);
+    } catch (const Rejection &rejection) {
+        reply.status = rejection.status;
+        reply.text = rejection.text;
     } catch (const ProtocolError &error) {
         reply.status = ReplyStatus::BAD_REQUEST;
         reply.text = error.what();
@@ -138,32 +138,32 @@ Reply QueryRunner::Answer(const char *request, size_t length, ObjectSource &obje
     return reply;
 }
 
-Reply QueryRunner::Guarded(const char *data, size_t length, ObjectWithTail &object) {
-    Running running(running_, limits_.running_max);
-    if (!running.Admitted()) {
-        throw Refusal{ReplyStatus::BUSY,
-                      std::to_string(limits_.running_max) + " requests are running on this OSD"};
+Reply QueryRunner::CheckAndExecute(const char *data, size_t length, ObjectWithTail &object) {
+    RunningRequest running(running_, limits_.running_max);
+    if (!running.IsAdmitted()) {
+        throw Rejection{ReplyStatus::BUSY,
+                        std::to_string(limits_.running_max) + " requests are running on this OSD"};
     }
     uint16_t version = 0;
     Request request = DecodeRequest(data, length, version);
     if (version != PROTOCOL_VERSION || request.duckdb_version != duckdb::DuckDB::LibraryVersion()) {
-        throw Refusal{ReplyStatus::VERSION, "the class is: " + Version()};
+        throw Rejection{ReplyStatus::VERSION, "the class is: " + Version()};
     }
     if (object.Size() > limits_.object_bytes_max) {
-        throw Refusal{ReplyStatus::TOO_LARGE,
-                      "the object is larger than " + std::to_string(limits_.object_bytes_max) + " bytes"};
+        throw Rejection{ReplyStatus::TOO_LARGE,
+                        "the object is larger than " + std::to_string(limits_.object_bytes_max) + " bytes"};
     }
     std::string problem = CheckFooter(object);
     if (!problem.empty()) {
-        throw Refusal{ReplyStatus::CORRUPT, problem};
+        throw Rejection{ReplyStatus::CORRUPT, problem};
     }
     Reply reply;
-    Execute(request, *Parsed(std::string(data, length), request), object, reply);
+    Execute(request, *ParseCached(std::string(data, length), request), object, reply);
     return reply;
 }
 
-std::shared_ptr<const PushedStatement> QueryRunner::Parsed(const std::string &encoded,
-                                                           const Request &request) {
+std::shared_ptr<const PushedStatement> QueryRunner::ParseCached(const std::string &encoded,
+                                                                const Request &request) {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         auto found = parsed_.find(encoded);
@@ -189,10 +189,10 @@ void QueryRunner::Execute(const Request &request, const PushedStatement &stateme
         Clock::now() + std::chrono::milliseconds(std::min(request.time_ms_max, limits_.time_ms_max));
     const uint64_t bytes_max = std::min(request.reply_bytes_max, REPLY_BYTES_MAX);
 
-    const std::shared_ptr<Instance> instance = Current();
+    const std::shared_ptr<Instance> instance = CurrentInstance();
     ObjectFileSystem::Mount mount(*instance->files, object);
     duckdb::Connection connection(*instance->database);
-    duckdb::QueryResultStream<> stream(connection.Submit(statement.Over(mount.Path())));
+    duckdb::QueryResultStream<> stream(connection.Submit(statement.ForFile(mount.Path())));
     ChunkWriter writer;
     for (;;) {
         duckdb::unique_ptr<duckdb::DataChunk> chunk;
@@ -200,8 +200,8 @@ void QueryRunner::Execute(const Request &request, const PushedStatement &stateme
         if (chunk) {
             writer.Add(*chunk);
             if (writer.Bytes() > bytes_max) {
-                throw Refusal{ReplyStatus::TOO_LARGE,
-                              "the answer is longer than " + std::to_string(bytes_max) + " bytes"};
+                throw Rejection{ReplyStatus::TOO_LARGE,
+                                "the answer is longer than " + std::to_string(bytes_max) + " bytes"};
             }
             continue;
         }
@@ -209,9 +209,9 @@ void QueryRunner::Execute(const Request &request, const PushedStatement &stateme
             break;
         }
         if (state != duckdb::QueryResultState::EXECUTION_ERROR) {
-            // A task ends after a few dozen chunks, so this is as good as a watchdog and needs no thread.
+            // A task processes a few dozen chunks, so checking between tasks is precise enough.
             if (Clock::now() > deadline) {
-                throw Refusal{ReplyStatus::TOO_SLOW, "the answer took longer than it may"};
+                throw Rejection{ReplyStatus::TOO_SLOW, "the answer took longer than it may"};
             }
             state = stream.ExecuteTask();
         }

@@ -10,7 +10,7 @@ namespace rawduck_ceph {
 
 namespace {
 
-//! What of FileMetaData has to add up.
+//! Parses FileMetaData and checks what must be consistent.
 class MetadataCheck {
   public:
     MetadataCheck(const char *data, size_t length, uint64_t data_end)
@@ -36,9 +36,9 @@ class MetadataCheck {
     }
 
   private:
-    static void Require(bool condition, const char *otherwise) {
+    static void Require(bool condition, const char *message) {
         if (!condition) {
-            throw Unsound{otherwise};
+            throw InvalidParquet{message};
         }
     }
 
@@ -58,7 +58,7 @@ class MetadataCheck {
         elements_++;
         children_ += children;
         leaves_ += children == 0 ? 1 : 0;
-        // Below the root, anything repeated or with children of its own means values are not rows.
+        // With repeated or nested elements below the root, the number of values is not the number of rows.
         flat_ = flat_ && (elements_ == 1 || (children == 0 && repetition != 2));
     }
 
@@ -140,8 +140,8 @@ std::string CheckMetadata(const char *data, size_t length, uint64_t data_end) {
     try {
         MetadataCheck(data, length, data_end).Run();
         return {};
-    } catch (const Unsound &unsound) {
-        return std::string("its Parquet footer is damaged: ") + unsound.why;
+    } catch (const InvalidParquet &invalid) {
+        return std::string("its Parquet footer is damaged: ") + invalid.why;
     }
 }
 

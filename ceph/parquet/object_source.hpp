@@ -1,5 +1,4 @@
-//! One object, as the code below the object class reads it.
-//! Below an OSD that is cls_cxx_read; tests have one in memory.
+//! The object that a request is about: read by cls_cxx_read in the OSD, from memory in tests.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +7,7 @@
 
 namespace rawduck_ceph {
 
-//! No class can read here, whatever the object. Thrown by ObjectSource::Read.
+//! Object classes cannot read in this pool. Thrown by ObjectSource::Read.
 class CannotReadHere : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -16,12 +15,12 @@ class CannotReadHere : public std::runtime_error {
 class ObjectSource {
   public:
     virtual ~ObjectSource() = default;
-    //! In bytes.
+    //! Bytes.
     virtual uint64_t Size() const = 0;
-    //! Exactly `length` bytes from `offset`, or throws std::runtime_error, perhaps CannotReadHere. Only
-    //! called on the thread that made this object: cls_cxx_read belongs to the operation's own thread.
+    //! Reads exactly `length` bytes at `offset`. Throws std::runtime_error, also CannotReadHere. Called only
+    //! on the thread that created this object, which cls_cxx_read requires.
     virtual void Read(uint64_t offset, size_t length, char *buffer) = 0;
-    //! What the writer recorded, if it did (ceph/parquet/footer_checksum.hpp).
+    //! The checksum that the writer recorded (ceph/parquet/footer_checksum.hpp). False: there is none.
     virtual bool RecordedFooterCrc(uint32_t &crc) = 0;
 };
 

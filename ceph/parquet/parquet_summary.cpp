@@ -111,7 +111,7 @@ size_t SummarizeParquet(const char *tail, size_t length, ParquetSummary &summary
     try {
         SummaryReader(tail + length - needed, footer, summary).Run();
         return 0;
-    } catch (const Unsound &) {
+    } catch (const InvalidParquet &) {
         return SIZE_MAX;
     }
 }

@@ -1,5 +1,4 @@
-//! Thrift's compact encoding, as in the footer of a Parquet
-//! file: bounded in length and depth, whatever the bytes say.
+//! A reader of Thrift's compact encoding, as in Parquet footers. Bounded in length and depth for any input.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +10,8 @@ namespace rawduck_ceph {
 
 constexpr int THRIFT_DEPTH_MAX = 24;
 
-//! The bytes are no such encoding, or what it holds does not add up. Thrown.
-struct Unsound {
+//! Thrown when the bytes are malformed or inconsistent.
+struct InvalidParquet {
     const char *why;
 };
 
@@ -37,7 +36,7 @@ class ThriftReader {
   public:
     ThriftReader(const char *data, size_t length) : data_(data), end_(data + length) {}
 
-    //! Calls `field(id, type)` for each field of a struct; what it does not want it skips.
+    //! Calls `field(id, type)` for each field of a struct, which must read or Skip the value.
     void Struct(const std::function<void(int16_t, uint8_t)> &field) {
         Descend();
         int16_t id = 0;
@@ -59,7 +58,7 @@ class ThriftReader {
         uint8_t item_type = 0;
         uint64_t count = ListHeader(type, item_type);
         if (count > 0 && item_type != STRUCT) {
-            throw Unsound{"a list of structures holds something else"};
+            throw InvalidParquet{"a list of structures holds something else"};
         }
         for (uint64_t i = 0; i < count; i++) {
             item();
@@ -68,14 +67,14 @@ class ThriftReader {
 
     int64_t Number(uint8_t type) {
         if (type != I16 && type != I32 && type != I64) {
-            throw Unsound{"a number is not encoded as one"};
+            throw InvalidParquet{"a number is not encoded as one"};
         }
         return Signed();
     }
 
     std::string Text(uint8_t type) {
         if (type != BINARY) {
-            throw Unsound{"a text is not encoded as one"};
+            throw InvalidParquet{"a text is not encoded as one"};
         }
         const uint64_t length = Varint();
         return std::string(Take(length), length);
@@ -120,7 +119,7 @@ class ThriftReader {
             Struct([this](int16_t, uint8_t inner) { Skip(inner); });
             return;
         default:
-            throw Unsound{"an unknown type"};
+            throw InvalidParquet{"an unknown type"};
         }
     }
 
@@ -129,7 +128,7 @@ class ThriftReader {
   private:
     void Descend() {
         if (++depth_ > THRIFT_DEPTH_MAX) {
-            throw Unsound{"it is nested too deep"};
+            throw InvalidParquet{"it is nested too deep"};
         }
     }
 
@@ -158,7 +157,7 @@ class ThriftReader {
 
     uint64_t ListHeader(uint8_t type, uint8_t &item_type) {
         if (type != LIST && type != SET) {
-            throw Unsound{"a list is not encoded as one"};
+            throw InvalidParquet{"a list is not encoded as one"};
         }
         uint8_t header = Byte();
         item_type = header & 0x0f;
@@ -170,10 +169,10 @@ class ThriftReader {
         return count;
     }
 
-    //! Whatever the items are, each takes a byte.
+    //! Each item takes at least one byte.
     void CheckCount(uint64_t count) const {
         if (count > static_cast<uint64_t>(end_ - data_)) {
-            throw Unsound{"a list is longer than the footer"};
+            throw InvalidParquet{"a list is longer than the footer"};
         }
     }
 
@@ -181,7 +180,7 @@ class ThriftReader {
 
     const char *Take(uint64_t length) {
         if (length > static_cast<uint64_t>(end_ - data_)) {
-            throw Unsound{"it ends too early"};
+            throw InvalidParquet{"it ends too early"};
         }
         const char *start = data_;
         data_ += length;
@@ -197,7 +196,7 @@ class ThriftReader {
                 return value;
             }
         }
-        throw Unsound{"a number is too long"};
+        throw InvalidParquet{"a number is too long"};
     }
 
     int64_t Signed() {

@@ -1,5 +1,5 @@
-//! Little-endian integers and length-prefixed strings. The
-//! reader never reads outside and throws ProtocolError.
+//! Little-endian integers and length-prefixed strings. The reader throws ProtocolError instead of
+//! reading out of bounds.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace rawduck_ceph {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-              "the wire format is little-endian, as these copies are");
+              "integers are copied as they are in memory, and the wire format is little-endian");
 
 //! A message that no correct peer of this version sends.
 class ProtocolError : public std::runtime_error {
@@ -49,7 +49,8 @@ class ByteReader {
         uint32_t length = Integer<uint32_t>();
         return std::string(Bytes(length), length);
     }
-    //! How many items follow. Each takes a byte at least, so that a length is never more than what is left.
+    //! The number of items that follow. Each takes at least one byte, which bounds the number
+    //! by the bytes left.
     uint32_t Count() {
         uint32_t count = Integer<uint32_t>();
         if (count > left_) {

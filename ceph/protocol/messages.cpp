@@ -24,7 +24,7 @@ std::string Seal(const char (&magic)[4], const std::string &body) {
     return std::string(reinterpret_cast<const char *>(&frame), sizeof(frame)) + body;
 }
 
-//! Checks the frame. A reader of the body, or of nothing when the version is another.
+//! Checks the frame. Returns a reader of the body; an empty one for another version.
 ByteReader OpenFrame(const char (&magic)[4], const char *data, size_t length, uint16_t &version) {
     Frame frame;
     if (length < sizeof(frame)) {

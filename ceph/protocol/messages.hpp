@@ -1,8 +1,8 @@
-//! What client and object class say to each other: one request per object, one reply. Both know the same
-//! protocol version and the same DuckDB, because the rows travel in DuckDB's own serialization; where they
-//! do not, the class says which it has and the client reads the object itself.
+//! The messages between client and object class: one request and one reply per object. Both sides must have
+//! the same protocol version and the same DuckDB version, because rows are sent in DuckDB's own
+//! serialization. If they differ, the class replies with its versions and the client reads the object itself.
 //!
-//! Both messages are a Frame followed by `body_bytes` of body. Needs no DuckDB.
+//! A message is a Frame followed by `body_bytes` of body. Free of DuckDB.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ namespace rawduck_ceph {
 
 constexpr uint16_t PROTOCOL_VERSION = 1;
 
-//! A request is at most this long.
+//! Longer requests are rejected.
 constexpr size_t REQUEST_BYTES_MAX = 256 * 1024;
-//! Columns, outputs and sort keys of a request: at most this many each.
+//! Limit of the columns, of the outputs and of the sort keys of a request.
 constexpr uint32_t REQUEST_ITEMS_MAX = 1024;
-//! No reply is longer, whatever the request allows.
+//! Limit of a reply's payload before compression, whatever the request allows.
 constexpr uint64_t REPLY_BYTES_MAX = 64 * 1024 * 1024;
 
-//! In front of both messages.
+//! The header of a request or a reply.
 struct Frame {
     char magic[4];    //!< "RDQR" a request, "RDQA" a reply
     uint16_t version; //!< PROTOCOL_VERSION of the sender
@@ -36,11 +36,11 @@ enum class ReplyFormat : uint8_t {
     CHUNKS_LZ4 = 1 //!< the same, as one LZ4 block
 };
 
-//! A column of the object as the client's plan knows it. The class casts to this type, which does nothing
-//! where the object's own type is the same.
+//! A column of the object with its type in the client's plan. The class casts it to this type, which is free
+//! where the object's type is the same.
 struct RequestColumn {
     std::string name;
-    std::string type; //!< DuckDB's name of it, such as DECIMAL(15,2)
+    std::string type; //!< in DuckDB's notation, such as DECIMAL(15,2)
 };
 
 struct RequestOrder {
@@ -49,9 +49,9 @@ struct RequestOrder {
     bool nulls_first = false;
 };
 
-//! The pushed part of a query: SELECT outputs FROM object WHERE filter [GROUP
-//! BY the first `group_count` outputs] [ORDER BY order] [LIMIT limit]. The
-//! pieces are SQL expressions over `columns`; the class builds the statement.
+//! The pushed part of a query: SELECT outputs FROM object WHERE filter [GROUP BY the first `group_count`
+//! outputs] [ORDER BY order] [LIMIT limit]. Outputs and filter are SQL expressions over `columns`, from which
+//! the class builds the statement.
 struct Request {
     static constexpr uint64_t NO_LIMIT = UINT64_MAX;
 
@@ -70,27 +70,27 @@ struct Request {
 
 enum class ReplyStatus : uint16_t {
     OK = 0,
-    VERSION = 1,     //!< another protocol or another DuckDB; the text says which
-    BAD_REQUEST = 2, //!< malformed, or something that is not allowed here
-    TOO_LARGE = 3,   //!< the answer would exceed reply_bytes_max: read the object yourself
-    TOO_SLOW = 4,    //!< time_ms_max passed
-    BUSY = 5,        //!< as many requests as this OSD allows are running
-    CORRUPT = 6,     //!< the object is not a sound Parquet file; reading it is no better
+    VERSION = 1,     //!< another version of the protocol or of DuckDB; `text` says which
+    BAD_REQUEST = 2, //!< malformed, or contains an expression that is not allowed
+    TOO_LARGE = 3,   //!< the reply would exceed reply_bytes_max
+    TOO_SLOW = 4,    //!< time_ms_max was exceeded
+    BUSY = 5,        //!< the OSD executes as many requests as it allows
+    CORRUPT = 6,     //!< the object is not a valid Parquet file; it cannot be read either
     FAILED = 7,      //!< DuckDB reported an error (out of memory, an overflow, no such column, …)
-    CANNOT_READ = 8  //!< no class can read in this pool, whatever the object
+    CANNOT_READ = 8  //!< object classes cannot read in this pool
 };
 
-//! Name of a status for messages, such as "too large".
+//! For messages, such as "too large".
 const char *ReplyStatusName(ReplyStatus status);
 
 struct Reply {
     ReplyStatus status = ReplyStatus::OK;
-    std::string text;           //!< what is wrong, for people; empty when status is OK
+    std::string text;           //!< an error message; empty when status is OK
     std::string duckdb_version; //!< of the object class
     ReplyFormat format = ReplyFormat::CHUNKS;
     uint64_t row_count = 0;
     uint64_t raw_bytes = 0;  //!< of the payload before compression
-    uint64_t read_bytes = 0; //!< of the object
+    uint64_t read_bytes = 0; //!< read from the object
     uint64_t cpu_us = 0;     //!< of the OSD's thread
     std::string payload;
 };
@@ -98,8 +98,8 @@ struct Reply {
 std::string EncodeRequest(const Request &request);
 std::string EncodeReply(const Reply &reply);
 
-//! Throws ProtocolError for anything malformed; never reads outside. `version` is set as soon as the frame is
-//! readable: when it differs from PROTOCOL_VERSION, the rest is not looked at and the result is empty.
+//! Throws ProtocolError for malformed messages. `version` is set from the frame; when it is not
+//! PROTOCOL_VERSION, the body is not read and the result is empty.
 Request DecodeRequest(const char *data, size_t length, uint16_t &version);
 Reply DecodeReply(const char *data, size_t length, uint16_t &version);
 

@@ -29,8 +29,8 @@ using duckdb::unique_ptr;
 //! Sorting more first rows than this in every object is not worth it.
 constexpr uint64_t FIRST_ROWS_MAX = 100000;
 
-//! Walks a plan from the top down and replaces what is pushed. An operator is tried before the scan below it: when
-//! the aggregate is not pushed, perhaps its filters are.
+//! Walks a plan from the top down and replaces what is pushed. An operator is tried before the scan below it:
+//! when the aggregate is not pushed, perhaps its filters are.
 class OffloadRewriter {
   public:
     explicit OffloadRewriter(duckdb::OptimizerExtensionInput &input)
@@ -128,8 +128,8 @@ class OffloadRewriter {
         return planner_.Plan({*attempt.chain.get, attempt.targets, query, rows_out, rows_known});
     }
 
-    //! Puts a scan of the pushed query in the place of `top`, which is the scan or a filter above it. The columns
-    //! keep their bindings.
+    //! Puts a scan of the pushed query in the place of `top`, which is the scan or a filter above it. The
+    //! columns keep their bindings.
     void ReplaceScan(Attempt &attempt, unique_ptr<LogicalOperator> &top, unique_ptr<OffloadBindData> data);
     //! Adds the columns that `top`, the scan or a filter above it, returns.
     void AddScanOutputs(Attempt &attempt, LogicalOperator &top, PushedQuery &query,
@@ -228,8 +228,9 @@ bool OffloadRewriter::PushFirstRows(Attempt &attempt, uint64_t rows,
 bool OffloadRewriter::PushTopN(Attempt &attempt) {
     auto &top = attempt.op->Cast<duckdb::LogicalTopN>();
     if (planner_.Mode() == OFFLOAD_AUTO) {
-        // DuckDB skips rows that cannot be among the first ones any more, in every object after the first one, and
-        // fetches the other columns of the first rows only. An OSD has one object and cannot do either.
+        // DuckDB skips rows that cannot be among the first ones any more, in every object after the
+        // first one, and fetches the other columns of the first rows only. An OSD has one object
+        // and cannot do either.
         const std::string why = "the first rows of an order are found faster by reading";
         LogReading({attempt.targets.front().path}, why);
         ExplainReading(*attempt.chain.get, why);
@@ -303,8 +304,8 @@ void OffloadRewriter::ReplaceAggregate(LogicalAggregate &aggregate, duckdb::Tabl
     aggregate.children[0] = std::move(scan);
 }
 
-//! DuckDB would read the columns of the order first and join the other columns of the first rows to them. The OSDs
-//! return the first rows with all columns.
+//! DuckDB would read the columns of the order first and join the other columns of the first rows to them. The
+//! OSDs return the first rows with all columns.
 void DisableLateMaterialization(LogicalOperator &op) {
     if (op.type == LogicalOperatorType::LOGICAL_GET) {
         auto &get = op.Cast<LogicalGet>();

@@ -25,12 +25,13 @@ class OffloadPlanner {
     //! The value of rados_offload.
     const std::string &Mode() const { return mode_; }
 
-    //! Decides about a candidate and logs the decision. Null: it is read, and EXPLAIN says why. Throws NotPushable
-    //! where no class can be called, and Error where the cluster cannot be reached.
+    //! Decides about a candidate and logs the decision. Null: it is read, and EXPLAIN says why. Throws
+    //! NotPushable where no class can be called, and Error where the cluster cannot be reached.
     duckdb::unique_ptr<OffloadBindData> Plan(const OffloadCandidate &candidate);
 
   private:
-    //! Sends requests: for the metadata of the first object, and for a trial of the link where its speed matters.
+    //! Sends requests: for the metadata of the first object, and for a trial of the link
+    //! where its speed matters.
     DecisionInputs FetchInputs(const OffloadCandidate &candidate, const std::string &reply_key);
     //! An aggregate and the scan below it are two candidates, with one fetch.
     const ObjectMetadata &MetadataOf(const OffloadCandidate &candidate);

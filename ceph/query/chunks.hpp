@@ -1,4 +1,4 @@
-//! Rows as bytes: DuckDB's serialized data chunks one after another, as one LZ4 block where asked.
+//! Rows as bytes: a sequence of DuckDB's serialized data chunks, optionally compressed as one LZ4 block.
 #pragma once
 
 #include "ceph/protocol/messages.hpp"
@@ -14,10 +14,10 @@ namespace rawduck_ceph {
 class ChunkWriter {
   public:
     void Add(duckdb::DataChunk &chunk);
-    //! Bytes so far, before compression.
+    //! Size so far, before compression.
     uint64_t Bytes() const { return stream_.GetPosition(); }
-    //! Fills format, rows, sizes and payload of the reply.
-    //! Sends plain chunks when LZ4 would not make them smaller.
+    //! Sets format, row count, sizes and payload of the reply. Chunks that LZ4 does not make
+    //! smaller are sent plain.
     void Finish(ReplyFormat format, Reply &reply);
 
   private:
@@ -25,8 +25,8 @@ class ChunkWriter {
     uint64_t rows_ = 0;
 };
 
-//! Reads the chunks of a reply back. Throws duckdb::Exception when the payload does not decode, when a chunk
-//! has other types than expected, or when the number of rows differs.
+//! Decodes the chunks of a reply. Throws duckdb::Exception when the payload is malformed, when a chunk has
+//! other types than expected, or when the number of rows differs.
 class ChunkReader {
   public:
     ChunkReader(Reply reply, duckdb::vector<duckdb::LogicalType> types);

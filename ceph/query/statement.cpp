@@ -25,8 +25,8 @@ using duckdb::make_uniq;
 using duckdb::ParsedExpression;
 using duckdb::unique_ptr;
 
-//! Deterministic, without access to anything but their arguments, and with results that are about as long as
-//! their arguments at most: a request cannot blow up a row.
+//! Deterministic functions that access nothing but their arguments and return values that are not much
+//! longer: a request cannot enlarge a row.
 const auto &ALLOWED_FUNCTIONS = *new const std::unordered_set<std::string>{
     // operators
     "+", "-", "*", "/", "//", "%", "~~", "!~~", "~~~", "~~*", "!~~*", "like_escape", "not_like_escape",
@@ -48,7 +48,7 @@ const auto &ALLOWED_TYPES = *new const std::unordered_set<std::string>{
     "real",     "decimal",   "varchar",     "date",         "time",         "timestamp",
     "blob",     "bool",      "timestamp_s", "timestamp_ms", "timestamp_ns", "interval"};
 
-//! Deeper expressions are refused before they are parsed: the parser and the binder recurse.
+//! Deeper expressions are rejected before they are parsed, because the parser and the binder are recursive.
 constexpr int NESTING_MAX = 200;
 
 void CheckNesting(const std::string &sql) {
@@ -83,8 +83,8 @@ void CheckFunction(const duckdb::FunctionExpression &function) {
     }
 }
 
-//! The expression that `sql` is, and nothing else: no second one, and no clause behind it.
-unique_ptr<ParsedExpression> ParseOne(duckdb::Parser &parser, const std::string &sql) {
+//! Parses exactly one expression, without a second one or any clause after it.
+unique_ptr<ParsedExpression> ParseExpression(duckdb::Parser &parser, const std::string &sql) {
     CheckNesting(sql);
     parser.statements.clear();
     parser.ParseQuery("SELECT " + sql);
@@ -95,11 +95,11 @@ unique_ptr<ParsedExpression> ParseOne(duckdb::Parser &parser, const std::string 
         const bool plain = node.type == duckdb::QueryNodeType::SELECT_NODE && node.modifiers.empty();
         select = plain && node.cte_map.map.empty() ? &node.Cast<duckdb::SelectNode>() : nullptr;
     }
-    const bool only =
+    const bool expression_only =
         select && select->select_list.size() == 1 && !select->where_clause && !select->having &&
         !select->qualify && !select->sample && select->groups.group_expressions.empty() &&
         (!select->from_table || select->from_table->type == duckdb::TableReferenceType::EMPTY_FROM);
-    if (!only) {
+    if (!expression_only) {
         throw duckdb::PermissionException("a pushed query needs one expression, not '%s'", sql);
     }
     auto expression = std::move(select->select_list[0]);
@@ -113,7 +113,7 @@ unique_ptr<ParsedExpression> ReadParquet(const std::string &path) {
     return make_uniq<duckdb::FunctionExpression>(Identifier("read_parquet"), std::move(arguments));
 }
 
-//! What is read, in a statement that Source made.
+//! The read_parquet call in a source that MakeSource has built.
 duckdb::TableFunctionRef &FileOf(duckdb::TableRef &source) {
     if (source.type != duckdb::TableReferenceType::SUBQUERY) {
         return source.Cast<duckdb::TableFunctionRef>();
@@ -122,8 +122,8 @@ duckdb::TableFunctionRef &FileOf(duckdb::TableRef &source) {
     return inner.Cast<duckdb::SelectNode>().from_table->Cast<duckdb::TableFunctionRef>();
 }
 
-//! SELECT CAST(c AS t) AS c, … FROM a file which is still to be named
-unique_ptr<duckdb::TableRef> Source(duckdb::Parser &parser, const Request &request) {
+//! (SELECT CAST(c AS t) AS c, … FROM a file whose path is set later)
+unique_ptr<duckdb::TableRef> MakeSource(duckdb::Parser &parser, const Request &request) {
     auto file = make_uniq<duckdb::TableFunctionRef>();
     if (request.columns.empty()) {
         return std::move(file);
@@ -131,7 +131,7 @@ unique_ptr<duckdb::TableRef> Source(duckdb::Parser &parser, const Request &reque
     auto node = make_uniq<duckdb::SelectNode>();
     node->from_table = std::move(file);
     for (const RequestColumn &column : request.columns) {
-        auto typed = ParseOne(parser, "CAST(NULL AS " + column.type + ")");
+        auto typed = ParseExpression(parser, "CAST(NULL AS " + column.type + ")");
         if (typed->GetExpressionClass() != ExpressionClass::CAST) {
             throw duckdb::PermissionException("'%s' is not a type", column.type);
         }
@@ -223,13 +223,13 @@ void CheckExpression(const ParsedExpression &expression) {
 PushedStatement::PushedStatement(const Request &request) : statement_(make_uniq<duckdb::SelectStatement>()) {
     auto parser = duckdb::Parser::GetBuiltinParser();
     auto node = make_uniq<duckdb::SelectNode>();
-    node->from_table = Source(parser, request);
+    node->from_table = MakeSource(parser, request);
     if (!request.filter.empty()) {
-        node->where_clause = ParseOne(parser, request.filter);
+        node->where_clause = ParseExpression(parser, request.filter);
     }
     duckdb::GroupingSet groups;
     for (size_t i = 0; i < request.outputs.size(); i++) {
-        node->select_list.push_back(ParseOne(parser, request.outputs[i]));
+        node->select_list.push_back(ParseExpression(parser, request.outputs[i]));
         if (i < request.group_count) {
             groups.insert(duckdb::ProjectionIndex(i));
             node->groups.group_expressions.push_back(OutputPosition(i));
@@ -243,7 +243,7 @@ PushedStatement::PushedStatement(const Request &request) : statement_(make_uniq<
     statement_->node = std::move(node);
 }
 
-unique_ptr<duckdb::SelectStatement> PushedStatement::Over(const std::string &path) const {
+unique_ptr<duckdb::SelectStatement> PushedStatement::ForFile(const std::string &path) const {
     auto statement =
         duckdb::unique_ptr_cast<duckdb::SQLStatement, duckdb::SelectStatement>(statement_->Copy());
     FileOf(*statement->node->Cast<duckdb::SelectNode>().from_table).function = ReadParquet(path);

@@ -1,7 +1,6 @@
-//! From a request to the one statement that it stands for. What the request contains
-//! are expressions; they are parsed one by one and only what is on the list below is
-//! let through, so that no request can reach anything but the columns of its object.
-//! The client builds from the same function what it reads itself instead.
+//! From a request to its SELECT statement. The request's expressions are parsed one by one and checked
+//! against an allowlist, so that a request can access nothing but the columns of its object. The client
+//! builds the same statement for objects that it reads itself.
 #pragma once
 
 #include "ceph/protocol/messages.hpp"
@@ -10,23 +9,23 @@
 
 namespace rawduck_ceph {
 
-//! A request, parsed once for all the objects that it is asked of. Thread-safe.
+//! A request, parsed once for all objects. Thread-safe.
 class PushedStatement {
   public:
     //! Throws duckdb::Exception for anything that is not allowed or does not parse.
     explicit PushedStatement(const Request &request);
 
-    //! `path` is read with read_parquet.
-    duckdb::unique_ptr<duckdb::SelectStatement> Over(const std::string &path) const;
+    //! The statement with read_parquet(path) as its source.
+    duckdb::unique_ptr<duckdb::SelectStatement> ForFile(const std::string &path) const;
 
   private:
-    duckdb::unique_ptr<duckdb::SelectStatement> statement_; //!< over no path yet
+    duckdb::unique_ptr<duckdb::SelectStatement> statement_; //!< with an empty path
 };
 
-//! May this expression travel? Throws duckdb::PermissionException saying what may not.
+//! Throws duckdb::PermissionException, which names the part, unless the whole expression is allowed.
 void CheckExpression(const duckdb::ParsedExpression &expression);
 
-//! Columns, outputs and casts have these types only: flat, and with one spelling.
+//! Whether columns, outputs and casts may have this type: flat types without aliases and collations.
 bool IsPushableType(const duckdb::LogicalType &type);
 
 } // namespace rawduck_ceph

@@ -11,28 +11,31 @@
 namespace rawduck_ceph {
 namespace {
 
-//! The place of a connection. Its mutex is held while
-//! connecting, which may take long, and the registry's is not.
+//! The connection of one set of credentials.
 struct Slot {
+    //! Guards `cluster`. Held while connecting, which may take long; the lock of the registry is not. Taken
+    //! after the lock of the registry where both are held.
     std::mutex mutex;
     std::weak_ptr<RadosCluster> cluster;
 };
 
-//! Whether nobody connects through a slot, and its connection is closed. Called where nobody can take it.
+//! Whether a slot is not in use and its connection is closed. The caller holds the lock of the registry.
 bool IsUnused(const std::shared_ptr<Slot> &slot) {
     if (slot.use_count() > 1) {
         return false;
     }
-    // Whoever had it has given it up; the lock makes what they wrote visible here.
+    // The lock makes visible what the last user of the slot wrote.
     std::lock_guard<std::mutex> guard(slot->mutex);
     return slot->cluster.expired();
 }
 
 std::shared_ptr<Slot> SlotFor(const RadosCredentials &credentials) {
-    static std::mutex &mutex = *new std::mutex; // never destroyed: connections may outlive static objects
+    // The lock of the registry, taken before that of a slot. Both are never destroyed: connections may
+    // outlive static objects.
+    static std::mutex &mutex = *new std::mutex;
     static auto &slots = *new std::map<std::vector<std::string>, std::shared_ptr<Slot>>;
     auto key = credentials.Key();
-    key.push_back(std::to_string(getpid())); // a child made by fork() needs its own
+    key.push_back(std::to_string(getpid())); // a child of fork() needs a connection of its own
     std::lock_guard<std::mutex> guard(mutex);
     for (auto it = slots.begin(); it != slots.end();) {
         it = IsUnused(it->second) ? slots.erase(it) : std::next(it);
@@ -53,7 +56,7 @@ std::string FetchId(rados_t cluster) {
     return id;
 }
 
-std::string Joined(const std::vector<std::string> &names) {
+std::string JoinNames(const std::vector<std::string> &names) {
     std::string result;
     for (auto &name : names) {
         result += (result.empty() ? "" : ", ") + name;
@@ -80,7 +83,7 @@ RadosCluster::RadosCluster(const RadosCredentials &credentials)
 int64_t RadosCluster::LookUp(const std::string &pool) {
     int64_t id = rados_pool_lookup(handle_->Get(), pool.c_str());
     if (id == -ENOENT) {
-        // The map of the cluster that we have may be older than the pool.
+        // The client's map of the cluster may be older than the pool.
         const int code = rados_wait_for_latest_osdmap(handle_->Get());
         if (code < 0) {
             ThrowRadosError(code, RADOS_SCHEME + pool, "ask the monitors for the pool");
@@ -97,14 +100,14 @@ std::shared_ptr<RadosPool> RadosCluster::Pool(const std::string &name,
     if (id == -ENOENT) {
         throw Error(ErrorCode::NOT_FOUND,
                     RADOS_SCHEME + name + ": the cluster has no pool of this name; it has: " +
-                        Joined(PoolNames()) + ". `ceph osd pool create " + name + "` makes it");
+                        JoinNames(PoolNames()) + ". `ceph osd pool create " + name + "` makes it");
     }
     if (id < 0) {
         ThrowRadosError(static_cast<int>(id), RADOS_SCHEME + name, "find the pool");
     }
     std::lock_guard<std::mutex> guard(mutex_);
     auto &pool = pools_[name];
-    if (!pool || pool->Id() != id) { // made anew under the same name
+    if (!pool || pool->Id() != id) { // removed and created again under the same name
         pool = std::make_shared<RadosPool>(handle_, name, id, id_, std::move(observer));
     }
     return pool;

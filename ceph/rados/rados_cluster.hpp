@@ -1,4 +1,4 @@
-//! A connection to a Ceph cluster, shared by everything in the process that uses the same credentials.
+//! A connection to a Ceph cluster, shared by all databases of the process that use the same credentials.
 #pragma once
 
 #include "ceph/rados/connection/rados_credentials.hpp"
@@ -12,30 +12,31 @@
 
 namespace rawduck_ceph {
 
-//! Thread-safe. Unusable in a child made by fork(), which connects anew.
+//! Thread-safe. Unusable in a child of fork(), which connects again.
 class RadosCluster {
   public:
-    //! The connection that the process has with these credentials, or a new one. Throws Error: INVALID
-    //! (configuration), PERMISSION (key), IO (no monitor answers within the time).
+    //! The process's connection with these credentials, or a new one. Throws Error: INVALID (configuration),
+    //! PERMISSION (key), IO (no monitor answers within the timeout).
     static std::shared_ptr<RadosCluster> Connect(const RadosCredentials &credentials);
 
     explicit RadosCluster(const RadosCredentials &credentials);
     RadosCluster(const RadosCluster &) = delete;
     RadosCluster &operator=(const RadosCluster &) = delete;
 
-    //! Stays usable without the cluster. `observer` is told of its reads; give the same one each time. Throws
-    //! Error NOT_FOUND, naming the pools that there are.
+    //! The pool keeps the connection open. `observer` is told of its reads; must be the same one for each
+    //! call. Throws Error NOT_FOUND, which lists the existing pools.
     std::shared_ptr<RadosPool> Pool(const std::string &name, std::shared_ptr<ReadObserver> observer);
     std::vector<std::string> PoolNames();
     //! The cluster's UUID.
     const std::string &Id() const { return id_; }
 
   private:
+    //! The pool's number, or a negative errno.
     int64_t LookUp(const std::string &pool);
 
     std::shared_ptr<RadosHandle> handle_;
     std::string id_;
-    std::mutex mutex_;
+    std::mutex mutex_; //!< guards pools_; a new pool is opened under it, and takes the lock of the statistics
     std::map<std::string, std::shared_ptr<RadosPool>> pools_;
 };
 

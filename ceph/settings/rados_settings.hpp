@@ -1,5 +1,5 @@
-//! The rados_* settings. They are listed once, in the table in rados_settings.cpp, from which they are registered
-//! and checked.
+//! The rados_* settings. They are listed once, in the table in rados_settings.cpp, from which they are
+//! registered and checked.
 #pragma once
 
 #include "duckdb/common/file_opener.hpp"

@@ -1,5 +1,4 @@
-//! COPY ... TO 'rados://<pool>/<prefix>': a table becomes
-//! objects of a good size, each a Parquet file by itself.
+//! COPY ... TO 'rados://<pool>/<prefix>': writes a table as Parquet objects of a size that suits pushdown.
 #include "ceph/sql/functions.hpp"
 
 #include "ceph/rados/connection/rados_path.hpp"
@@ -15,23 +14,21 @@ namespace {
 
 using duckdb::idx_t;
 
-//! A file is closed after the row group with which it reaches this size, so that objects have 8 to 16 MB:
-//! large enough that an OSD's time goes into data, small enough that a table spreads over all OSDs.
+//! An object is closed after the row group with which it reaches this size, so that objects have 8 to 16 MB:
+//! large enough to amortize the overhead of a request, small enough to distribute a table over all OSDs.
 constexpr idx_t OBJECT_BYTES = 8 * 1000 * 1000;
-//! Of a row group in memory. Keeps rows that are wide from
-//! making one row group that is too large for an object.
+//! Of a row group in memory: limits row groups of wide rows, which would be too large for an object.
 constexpr idx_t ROW_GROUP_BYTES = 32 << 20;
 
-void PlanObjects(duckdb::LogicalCopyToFile &copy) {
+void PlanCopy(duckdb::LogicalCopyToFile &copy) {
     if (!IsRadosPath(copy.file_path)) {
         return;
     }
-    // DuckDB writes beside an existing local file and renames.
-    // Objects are replaced in one step, and have no rename.
+    // Objects cannot be renamed and are replaced atomically, so there is no temporary file.
     copy.use_tmp_file = false;
-    const bool named_whole = rawduck::EndsWith(copy.file_path, "." + copy.file_extension);
-    const bool has_own_plan = copy.rotate || copy.per_thread_output || copy.partition_output;
-    if (named_whole || has_own_plan || !copy.function.file_size_bytes) {
+    const bool names_one_object = rawduck::EndsWith(copy.file_path, "." + copy.file_extension);
+    const bool user_chose_split = copy.rotate || copy.per_thread_output || copy.partition_output;
+    if (names_one_object || user_chose_split || !copy.function.file_size_bytes) {
         return;
     }
     copy.file_size_bytes = OBJECT_BYTES;
@@ -41,13 +38,13 @@ void PlanObjects(duckdb::LogicalCopyToFile &copy) {
     }
 }
 
-void PlanEveryCopy(duckdb::OptimizerExtensionInput &input,
+void PlanAllCopies(duckdb::OptimizerExtensionInput &input,
                    duckdb::unique_ptr<duckdb::LogicalOperator> &plan) {
     if (plan->type == duckdb::LogicalOperatorType::LOGICAL_COPY_TO_FILE) {
-        PlanObjects(plan->Cast<duckdb::LogicalCopyToFile>());
+        PlanCopy(plan->Cast<duckdb::LogicalCopyToFile>());
     }
     for (auto &child : plan->children) {
-        PlanEveryCopy(input, child);
+        PlanAllCopies(input, child);
     }
 }
 
@@ -55,7 +52,7 @@ void PlanEveryCopy(duckdb::OptimizerExtensionInput &input,
 
 void RegisterRadosCopy(duckdb::ExtensionLoader &loader) {
     duckdb::OptimizerExtension extension;
-    extension.pre_optimize_function = PlanEveryCopy;
+    extension.pre_optimize_function = PlanAllCopies;
     duckdb::OptimizerExtension::Register(duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance()),
                                          extension);
 }

@@ -7,7 +7,7 @@ namespace rawduck_ceph {
 
 //! CREATE SECRET (TYPE rados, ...).
 void RegisterRadosSecret(duckdb::ExtensionLoader &loader);
-//! COPY ... TO 'rados://<pool>/<prefix>' writes objects of a good size.
+//! COPY ... TO 'rados://<pool>/<prefix>'.
 void RegisterRadosCopy(duckdb::ExtensionLoader &loader);
 //! rados_stats() and rados_reset_stats().
 void RegisterRadosStats(duckdb::ExtensionLoader &loader);

@@ -1,4 +1,5 @@
-//! rados_scans(): what was decided for the last scans of rados:// objects, why, and what came of it.
+//! rados_scans(): the last scans of rados:// objects, what was decided about pushdown and
+//! why, and the outcome.
 #include "ceph/sql/functions.hpp"
 #include "ceph/sql/visible.hpp"
 
@@ -43,23 +44,24 @@ Rows ScanRows(duckdb::ClientContext &context, const Arguments &) {
 
 void RegisterRadosScans(duckdb::ExtensionLoader &loader) {
     RegisterRowFunction(
-        loader, {"rados_scans",
-                 "The last scans of rados:// objects: whether they were pushed into the OSDs, and why",
-                 "SELECT * FROM rados_scans() ORDER BY scan DESC LIMIT 1",
-                 duckdb::FunctionSignature(),
-                 {{"scan", LogicalType::UBIGINT},
-                  {"first_object", LogicalType::VARCHAR},
-                  {"objects", LogicalType::UBIGINT},
-                  {"offloaded", LogicalType::BOOLEAN},
-                  {"pushed", LogicalType::VARCHAR},
-                  {"why", LogicalType::VARCHAR},
-                  {"answered", LogicalType::UBIGINT},
-                  {"fell_back", LogicalType::UBIGINT},
-                  {"fallback_reasons", LogicalType::VARCHAR},
-                  {"reply_bytes", LogicalType::UBIGINT},
-                  {"osd_read_bytes", LogicalType::UBIGINT},
-                  {"osd_cpu_us", LogicalType::UBIGINT}},
-                 ScanRows});
+        loader,
+        {"rados_scans",
+         "The last scans of rados:// objects: whether they were pushed into the OSDs, why, and the outcome",
+         "SELECT * FROM rados_scans() ORDER BY scan DESC LIMIT 1",
+         duckdb::FunctionSignature(),
+         {{"scan", LogicalType::UBIGINT},
+          {"first_object", LogicalType::VARCHAR},
+          {"objects", LogicalType::UBIGINT},
+          {"offloaded", LogicalType::BOOLEAN},
+          {"pushed", LogicalType::VARCHAR},
+          {"why", LogicalType::VARCHAR},
+          {"answered", LogicalType::UBIGINT},
+          {"fell_back", LogicalType::UBIGINT},
+          {"fallback_reasons", LogicalType::VARCHAR},
+          {"reply_bytes", LogicalType::UBIGINT},
+          {"osd_read_bytes", LogicalType::UBIGINT},
+          {"osd_cpu_us", LogicalType::UBIGINT}},
+         ScanRows});
 }
 
 } // namespace rawduck_ceph

@@ -1,4 +1,4 @@
-//! Secrets of TYPE rados: which cluster, and as whom.
+//! Secrets of TYPE rados, which name a cluster and a user.
 #include "ceph/sql/functions.hpp"
 
 #include "ceph/files/rados_connections.hpp"
@@ -15,9 +15,9 @@ namespace {
 using duckdb::Identifier;
 using duckdb::LogicalType;
 
-//! librados reads these files by itself. Asking whether they are
-//! there makes DuckDB refuse those that its settings forbid.
-void RequireAccessToFiles(duckdb::ClientContext &context, const duckdb::CreateSecretInput &input) {
+//! librados reads these files itself, bypassing DuckDB's access settings. FileExists throws where
+//! they forbid a file.
+void CheckFileAccess(duckdb::ClientContext &context, const duckdb::CreateSecretInput &input) {
     for (auto *parameter : {"conf", "keyring"}) {
         const auto named = input.options.find(parameter);
         if (named == input.options.end()) {
@@ -31,7 +31,7 @@ void RequireAccessToFiles(duckdb::ClientContext &context, const duckdb::CreateSe
 
 duckdb::unique_ptr<duckdb::BaseSecret> CreateRadosSecret(duckdb::ClientContext &context,
                                                          duckdb::CreateSecretInput &input) {
-    RequireAccessToFiles(context, input);
+    CheckFileAccess(context, input);
     auto scope = input.scope;
     if (scope.empty()) {
         scope.push_back(RADOS_SCHEME);

@@ -1,4 +1,4 @@
-//! rados_stats() and rados_reset_stats(): what this process has asked of Ceph.
+//! rados_stats() and rados_reset_stats(): the requests of this process to Ceph.
 #include "ceph/sql/functions.hpp"
 #include "ceph/sql/visible.hpp"
 
@@ -20,7 +20,7 @@ namespace {
 using duckdb::LogicalType;
 using duckdb::Value;
 
-//! Null where it is not measured.
+//! NULL where it is not measured.
 Value BytesPerSecond(PoolRates &rates, RadosOperation operation) {
     RunningRate::Cost cost;
     const bool known = operation == RadosOperation::READ   ? rates.reads.TryGet(cost)
@@ -65,7 +65,7 @@ Rows ResetRow(duckdb::ClientContext &context, const Arguments &) {
 
 void RegisterRadosStats(duckdb::ExtensionLoader &loader) {
     RegisterRowFunction(loader, {"rados_stats",
-                                 "Requests to Ceph and bytes moved by this process, per pool and operation",
+                                 "Requests of this process to Ceph, bytes and errors, per pool and operation",
                                  "SELECT * FROM rados_stats() WHERE requests > 0",
                                  duckdb::FunctionSignature(),
                                  {{"cluster", LogicalType::UUID},

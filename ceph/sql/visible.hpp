@@ -1,4 +1,4 @@
-//! What functions may show of the process to a database that is locked down.
+//! Which paths table functions may show to a database with restricted access.
 #pragma once
 
 #include "duckdb/main/config.hpp"
@@ -7,8 +7,8 @@
 
 namespace rawduck_ceph {
 
-//! Whether DuckDB's settings (enable_external_access, allowed_directories, allowed_paths and
-//! disabled_filesystems) let this database reach the path.
+//! Whether DuckDB's settings (enable_external_access, allowed_directories, allowed_paths,
+//! disabled_filesystems) allow this database to access the path.
 inline bool IsVisible(duckdb::ClientContext &context, const std::string &path, duckdb::FileType type) {
     auto &config = duckdb::DBConfig::GetConfig(context);
     return !config.file_system->IsDisabledForPath(path) && config.CanAccessFile(path, type);

@@ -240,12 +240,6 @@ def test_objects_with_other_types_are_cast_as_read_parquet_does(pushed):
         pushed.execute("SELECT sum(a) FROM read_parquet('rados://data/types/*')").fetchall()
 
 
-def test_settings_are_checked(con):
-    for statement in ("SET rados_offload = 'maybe'", "SET rados_offload_in_flight = 0"):
-        with pytest.raises(duckdb.InvalidInputException):
-            con.execute(statement)
-
-
 def test_no_class_on_one_osd(cluster, pushed):
     """Objects of that OSD are read; the others are answered for."""
     query = "SELECT count(*), sum(l_extendedprice) FROM lineitem WHERE l_quantity > 10"

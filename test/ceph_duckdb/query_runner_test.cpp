@@ -90,7 +90,7 @@ class QueryRunnerTest : public testing::Test {
         return request;
     }
     Reply Send(const Request &request) { return Send(EncodeRequest(request)); }
-    Reply Send(const std::string &bytes) { return runner.Answer(bytes.data(), bytes.size(), object); }
+    Reply Send(const std::string &bytes) { return runner.Run(bytes.data(), bytes.size(), object); }
     static std::string Text(duckdb::DataChunk &chunk) {
         std::string text;
         for (duckdb::idx_t row = 0; row < chunk.size(); row++) {
@@ -233,7 +233,7 @@ TEST_F(QueryRunnerTest, TheSameRequestIsAnsweredForEachObject) {
     request.aggregate = true;
     const std::string bytes = EncodeRequest(request);
     auto answer = [&](ObjectSource &source) {
-        ChunkReader reader(runner.Answer(bytes.data(), bytes.size(), source),
+        ChunkReader reader(runner.Run(bytes.data(), bytes.size(), source),
                            {LogicalType::BIGINT, LogicalType::BIGINT});
         duckdb::DataChunk chunk;
         return reader.Next(chunk) ? Text(chunk) : "";
@@ -280,11 +280,11 @@ TEST_F(QueryRunnerTest, LimitsAreKept) {
     limits.running_max = 0;
     QueryRunner busy(limits);
     const std::string bytes = EncodeRequest(Ask({"a"}));
-    EXPECT_EQ(busy.Answer(bytes.data(), bytes.size(), object).status, ReplyStatus::BUSY);
+    EXPECT_EQ(busy.Run(bytes.data(), bytes.size(), object).status, ReplyStatus::BUSY);
     limits = RunnerLimits();
     limits.object_bytes_max = object.Size() - 1;
     QueryRunner small(limits);
-    EXPECT_EQ(small.Answer(bytes.data(), bytes.size(), object).status, ReplyStatus::TOO_LARGE);
+    EXPECT_EQ(small.Run(bytes.data(), bytes.size(), object).status, ReplyStatus::TOO_LARGE);
     limits = RunnerLimits();
     limits.memory_bytes = 1 << 20;
     QueryRunner poor(limits);
@@ -292,7 +292,7 @@ TEST_F(QueryRunnerTest, LimitsAreKept) {
     request.aggregate = true;
     request.group_count = 1;
     const std::string large = EncodeRequest(request);
-    EXPECT_EQ(poor.Answer(large.data(), large.size(), object).status, ReplyStatus::FAILED);
+    EXPECT_EQ(poor.Run(large.data(), large.size(), object).status, ReplyStatus::FAILED);
 }
 
 TEST_F(QueryRunnerTest, AFailingDiskIsAnError) {
@@ -329,7 +329,7 @@ TEST_F(QueryRunnerTest, APoolWhereNoClassCanReadIsSaidToBeOne) {
     };
     Unreadable unreadable{parquet};
     const std::string request = EncodeRequest(Ask({"a"}));
-    Reply reply = runner.Answer(request.data(), request.size(), unreadable);
+    Reply reply = runner.Run(request.data(), request.size(), unreadable);
     EXPECT_EQ(reply.status, ReplyStatus::CANNOT_READ);
     EXPECT_EQ(reply.text, "an erasure-coded pool");
 }
@@ -344,7 +344,7 @@ TEST_F(QueryRunnerTest, ABugInDuckDbCostsOneAnswerOnly) {
         }
     } breaking(parquet);
     const std::string bytes = EncodeRequest(Ask({"a"}));
-    EXPECT_EQ(runner.Answer(bytes.data(), bytes.size(), breaking).status, ReplyStatus::FAILED);
+    EXPECT_EQ(runner.Run(bytes.data(), bytes.size(), breaking).status, ReplyStatus::FAILED);
     EXPECT_EQ(Send(bytes).status, ReplyStatus::OK);
     // A database that DuckDB itself gives up is replaced.
     duckdb::ValidChecker::Invalidate(runner.CurrentDatabase(), "a bug");
@@ -429,7 +429,7 @@ TEST_F(QueryRunnerTest, ConcurrentRequestsReadTheirOwnObjects) {
             request.aggregate = true;
             const std::string bytes = EncodeRequest(request);
             for (int run = 0; run < 50; run++) {
-                Reply reply = shared.Answer(bytes.data(), bytes.size(), mine);
+                Reply reply = shared.Run(bytes.data(), bytes.size(), mine);
                 ASSERT_EQ(reply.status, ReplyStatus::OK) << reply.text;
                 ChunkReader reader(reply, {LogicalType::HUGEINT});
                 duckdb::DataChunk chunk;

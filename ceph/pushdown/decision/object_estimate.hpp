@@ -1,5 +1,6 @@
-//! Estimates from the metadata of a scan's first object, for all of its objects: how many rows pass a filter, how
-//! many groups there are, how large columns are. Pure: everything that has to be fetched is in ObjectMetadata.
+//! Estimates from the metadata of a scan's first object, for all of its objects: how many rows pass
+//! a filter, how many groups there are, how large columns are. Pure: everything that has to be
+//! fetched is in ObjectMetadata.
 #pragma once
 
 #include "ceph/pushdown/decision/object_metadata.hpp"
@@ -38,7 +39,8 @@ class ObjectEstimate {
     uint64_t DistinctValues(duckdb::idx_t column) const;
     //! The lowest and the highest value of a column. False: not known.
     bool ColumnRange(duckdb::idx_t column, Range &range) const;
-    //! Narrows the column's range when the filter is a comparison of a column with a constant. False: it is not.
+    //! Narrows the column's range when the filter is a comparison of a column with a constant.
+    //! False: it is not.
     bool NarrowRange(const duckdb::Expression &filter, std::map<duckdb::idx_t, Range> &ranges) const;
     //! Of one condition that NarrowRange does not take.
     double ConditionSelectivity(const duckdb::Expression &filter) const;
@@ -49,8 +51,8 @@ class ObjectEstimate {
     const std::shared_ptr<const ParquetSummary> summary_;
 };
 
-//! `rows_out`: the rows of all replies together by DuckDB's own estimate, used where the object's metadata does
-//! not tell; `rows_known` false: DuckDB's estimate is unreliable too.
+//! `rows_out`: the rows of all replies together by DuckDB's own estimate, used where the object's metadata
+//! does not tell; `rows_known` false: DuckDB's estimate is unreliable too.
 ScanEstimate EstimateScan(const ObjectEstimate &object, size_t objects, const PushedQuery &query,
                           uint64_t rows_out, bool rows_known);
 

@@ -74,8 +74,8 @@ void MeasureLink(const CallTarget &object, const ObjectMetadata &metadata) {
     std::string buffer(bytes, '\0');
     double s_per_byte = SecondsToRead(object, metadata.version, buffer, bytes) / static_cast<double>(bytes);
     if (s_per_byte > MEASURED_TWICE_S_PER_BYTE) {
-        // Reads in flight together share the round trip, so it is subtracted. A round trip that takes more than
-        // half of the trial was delayed by something else, and only half is subtracted.
+        // Reads in flight together share the round trip, so it is subtracted. A round trip that takes more
+        // than half of the trial was delayed by something else, and only half is subtracted.
         const double round_trip = SecondsToRead(object, metadata.version, buffer, ROUND_TRIP_BYTES);
         const double trial = SecondsToRead(object, metadata.version, buffer, bytes);
         s_per_byte =

@@ -7,15 +7,15 @@ namespace rawduck_ceph {
 
 namespace {
 
-//! Without measurements, replies must be this many times smaller than the columns: the OSDs' work is not free,
-//! and estimates are rough.
+//! Without measurements, replies must be this many times smaller than the columns: the OSDs' work is not
+//! free, and estimates are rough.
 constexpr uint64_t REDUCTION_MIN = 2;
 //! Replies of this size are never too large, however small the columns are.
 constexpr uint64_t SMALL_REPLY_BYTES = 16 * 1024;
 //! Expected times that differ by less than this factor do not decide.
 constexpr double SPEEDUP_MIN = 1.2;
-//! Decoding and filtering on one processor, and how many processors work on different objects at the same time:
-//! assumed until OSDs were measured.
+//! Decoding and filtering on one processor, and how many processors work on different objects at the same
+//! time: assumed until OSDs were measured.
 constexpr double ASSUMED_CPU_S_PER_BYTE = 6e-9;
 constexpr uint64_t ASSUMED_OSD_PROCESSORS = 2;
 //! Opening the object and planning the query, whatever its size.

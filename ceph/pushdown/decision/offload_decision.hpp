@@ -1,8 +1,9 @@
 //! Whether a query is worth pushing. Pure: everything that is measured or fetched is in DecisionInputs.
 //!
-//! An OSD reads and decodes the same bytes as the client would; what pushing saves is their transfer. Where the
-//! speed of the link is not known, a query is pushed when its replies are expected to be at most half as large
-//! as the columns that it needs. Where the speed is known, the way that is expected to be clearly faster is taken.
+//! An OSD reads and decodes the same bytes as the client would; what pushing saves is their transfer. Where
+//! the speed of the link is not known, a query is pushed when its replies are expected to be at most half as
+//! large as the columns that it needs. Where the speed is known, the way that is expected to be clearly
+//! faster is taken.
 #pragma once
 
 #include "ceph/protocol/messages.hpp"

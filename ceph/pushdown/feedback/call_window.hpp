@@ -7,9 +7,9 @@
 
 namespace rawduck_ceph {
 
-//! A congestion window. librados does not say which OSD an object is on, but an OSD rejects calls when it is
-//! busy: each rejection shrinks the window, other replies grow it slowly, so that about one call in three is
-//! rejected. Thread-safe.
+//! A congestion window. librados does not say which OSD an object is on, but an OSD rejects calls when it
+//! is busy: each rejection shrinks the window, other replies grow it slowly, so that about one call in
+//! three is rejected. Thread-safe.
 class CallWindow {
   public:
     static constexpr double INITIAL = 8;

@@ -1,5 +1,5 @@
-//! The last bytes of objects that were read lately. Whoever opens a Parquet file reads its footer first, and the
-//! optimizer needs the same bytes a moment later.
+//! The last bytes of objects that were read lately. Whoever opens a Parquet file reads its footer first, and
+//! the optimizer needs the same bytes a moment later.
 #pragma once
 
 #include "ceph/rados/pool/object_status.hpp"
@@ -13,8 +13,8 @@ namespace rawduck_ceph {
 //! What is found may be out of date: the object may have been replaced since. Thread-safe.
 class ObjectTails {
   public:
-    //! Longer footers are read again. Shorter reads are of no use: a Parquet file ends with 8 bytes, the length of
-    //! its footer and the magic.
+    //! Longer footers are read again. Shorter reads are of no use: a Parquet file ends with 8 bytes, the
+    //! length of its footer and the magic.
     static constexpr uint64_t BYTES_MAX = 32 * 1024;
     static constexpr uint64_t BYTES_MIN = 8;
     static constexpr size_t OBJECTS_MAX = 64;

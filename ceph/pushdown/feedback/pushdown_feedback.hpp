@@ -1,13 +1,16 @@
-//! Everything that this process has observed and that decides whether a query is pushed into the OSDs or read:
+//! Everything that this process has observed and that decides whether a query is pushed or read:
 //!
-//!   per pool                    how fast reads and calls of the object class are, how many calls are in flight
+//!   per pool                    the rates of reads and of calls of the object class, the calls in flight
 //!   per connection to a pool    whether the object class can be called; the ends of objects that were read
 //!   per object                  the summary of its Parquet footer
 //!   per query                   the size of its replies when it ran before
 //!
-//! Who fills it in: rados::pool (reads, through ReadObserver), files (ends of objects), pushdown/scan (calls,
-//! availability, reply sizes), pushdown/decision (summaries, a trial of the link). Who uses it:
-//! pushdown/decision and pushdown/scan; rados_stats() shows the rates.
+//! It is filled in by rados/pool (reads, through ReadObserver), files (ends of objects), pushdown/scan (calls,
+//! availability, reply sizes) and pushdown/decision (summaries, a trial of the link). It is used by
+//! pushdown/decision and pushdown/scan, and rados_stats() shows the rates.
+//!
+//! Locks: PushdownFeedback, BoundedCache, RunningRate, CallWindow, ClassAvailability and ObjectTails have one
+//! each. None of them is held while another lock is taken.
 #pragma once
 
 #include "ceph/parquet/parquet_summary.hpp"

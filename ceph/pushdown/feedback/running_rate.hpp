@@ -7,9 +7,9 @@
 
 namespace rawduck_ceph {
 
-//! Bytes by the time in which at least one operation was in flight: of concurrent operations, the rate of all of
-//! them together. What is older than two periods does not count, so that a link or an OSD that was slow once is
-//! tried again. Thread-safe.
+//! Bytes by the time in which at least one operation was in flight: of concurrent operations, the rate of all
+//! of them together. What is older than two periods does not count, so that a link or an OSD that was slow
+//! once is tried again. Thread-safe.
 class RunningRate {
   public:
     using Clock = std::chrono::steady_clock;

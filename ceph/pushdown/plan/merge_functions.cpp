@@ -45,7 +45,7 @@ template <class SUM> struct AverageState {
     int64_t count;
 };
 
-//! FLOAT: what the division is done in.
+//! FLOAT: the type of the division.
 template <class SUM, class FLOAT> struct MergeAveragesOperation : MergeOperation {
     template <class A, class B, class STATE, class OP>
     static void Operation(STATE &state, const A &sum, const B &count, duckdb::AggregateBinaryInput &) {

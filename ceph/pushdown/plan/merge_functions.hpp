@@ -1,16 +1,15 @@
-//! The aggregates that put the answers of objects together where DuckDB's own would give another type. They
-//! are bound by the optimizer and not in the catalog.
+//! Aggregates that merge partial results of objects where DuckDB's own functions would return another type.
+//! They are bound by the optimizer and are not in the catalog.
 #pragma once
 
 #include "duckdb/function/aggregate_function.hpp"
 
 namespace rawduck_ceph {
 
-//! BIGINT -> BIGINT: the sum of counts, 0 for none.
+//! BIGINT -> BIGINT: the sum of counts; 0 for no rows.
 duckdb::AggregateFunction MergeCounts();
-//! (sum, count BIGINT) -> DOUBLE: what avg() would have returned; `sum_type`
-//! is HUGEINT, DECIMAL(38, s) or DOUBLE. Divides as DuckDB does: exact sums
-//! in long double, but `narrow` ones (of 16 bit numbers and less) in double.
+//! (sum, count BIGINT) -> DOUBLE: the result of avg(). `sum_type`: HUGEINT, DECIMAL(38, s) or DOUBLE. Divides
+//! as DuckDB does: exact sums in long double, but those of `narrow` integers (16 bits and less) in double.
 duckdb::AggregateFunction MergeAverages(const duckdb::LogicalType &sum_type, bool narrow);
 
 } // namespace rawduck_ceph

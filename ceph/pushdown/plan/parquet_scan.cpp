@@ -12,7 +12,7 @@ namespace rawduck_ceph {
 
 namespace {
 
-struct ReadingReason final : duckdb::TableFunctionInfo {
+struct NotPushedReason final : duckdb::TableFunctionInfo {
     std::string why;
 };
 
@@ -69,14 +69,14 @@ std::vector<std::string> RadosParquetPaths(const duckdb::LogicalGet &get) {
 }
 
 void ExplainReading(duckdb::LogicalGet &get, const std::string &why) {
-    auto reason = duckdb::make_shared_ptr<ReadingReason>();
+    auto reason = duckdb::make_shared_ptr<NotPushedReason>();
     reason->why = why;
     get.function.function_info = std::move(reason);
     get.function.to_string = [](duckdb::TableFunctionToStringInput &input) {
         auto &function = input.table_function;
         duckdb::InsertionOrderPreservingMap<std::string> text;
         text["Function"] = duckdb::StringUtil::Upper(function.GetName().GetIdentifierName());
-        text["Not pushed"] = function.function_info->Cast<ReadingReason>().why;
+        text["Not pushed"] = function.function_info->Cast<NotPushedReason>().why;
         return text;
     };
 }

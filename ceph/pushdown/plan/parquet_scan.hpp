@@ -1,4 +1,4 @@
-//! A scan of Parquet objects as the plan has it: what of it may be pushed at all, and where its objects are.
+//! Scans of Parquet objects in a plan: which of them can be pushed, and their objects.
 #pragma once
 
 #include "ceph/pushdown/scan/object_calls.hpp"
@@ -11,21 +11,22 @@
 
 namespace rawduck_ceph {
 
-//! Projections and filters from the top down to a scan. `get` is null when something else is in between.
+//! Projections and filters from an operator down to a scan. `get` is null when another
+//! operator is in between.
 struct ScanChain {
     explicit ScanChain(duckdb::unique_ptr<duckdb::LogicalOperator> &top);
 
     std::vector<duckdb::LogicalProjection *> projections;
     std::vector<duckdb::LogicalFilter *> filters;
     duckdb::LogicalGet *get = nullptr;
-    duckdb::unique_ptr<duckdb::LogicalOperator> *get_place = nullptr; //!< where the plan holds it
+    duckdb::unique_ptr<duckdb::LogicalOperator> *get_place = nullptr; //!< its owner in the plan
 };
 
-//! The objects of a scan by read_parquet of nothing but rados:// paths, with no options. Empty for any other
-//! scan, which is no business of ours. Throws NotPushable for one with options.
+//! The paths of a read_parquet scan of rados:// objects without options; empty for other scans. Throws
+//! NotPushable for one with options.
 std::vector<std::string> RadosParquetPaths(const duckdb::LogicalGet &get);
 
-//! EXPLAIN will say why this scan is not pushed.
+//! Makes EXPLAIN show why the scan is not pushed.
 void ExplainReading(duckdb::LogicalGet &get, const std::string &why);
 
 //! Throws Error when the cluster cannot be reached.

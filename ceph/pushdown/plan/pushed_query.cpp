@@ -21,11 +21,11 @@ using duckdb::BoundColumnRefExpression;
 using duckdb::Expression;
 using duckdb::unique_ptr;
 
-//! Longer filters (IN lists above all) are not worth their request.
+//! Longer filters, mostly IN lists, cost more to send than they save.
 constexpr size_t FILTER_BYTES_MAX = 64 * 1024;
 
-void Fold(unique_ptr<Expression> &expression,
-          const std::unordered_map<duckdb::idx_t, duckdb::LogicalProjection *> &projections) {
+void InlineProjections(unique_ptr<Expression> &expression,
+                       const std::unordered_map<duckdb::idx_t, duckdb::LogicalProjection *> &projections) {
     if (expression->GetExpressionClass() == duckdb::ExpressionClass::BOUND_COLUMN_REF) {
         const auto binding = expression->Cast<BoundColumnRefExpression>().Binding();
         auto found = projections.find(binding.table_index.index);
@@ -33,19 +33,19 @@ void Fold(unique_ptr<Expression> &expression,
             return;
         }
         expression = found->second->expressions[binding.column_index.GetIndex()]->Copy();
-        Fold(expression, projections);
+        InlineProjections(expression, projections);
         return;
     }
     duckdb::ExpressionIterator::EnumerateChildren(
-        *expression, [&](unique_ptr<Expression> &child) { Fold(child, projections); });
+        *expression, [&](unique_ptr<Expression> &child) { InlineProjections(child, projections); });
 }
 
-//! DuckDB adds and subtracts DECIMAL(w, s) as DECIMAL(w + 1, s), and has folded the casts of constants to
-//! that. The class binds what it is sent anew: a constant of the sum's type would make its sum one digit
-//! wider and cast it back, for each row.
-void NarrowSummands(unique_ptr<Expression> &expression) {
+//! DuckDB adds and subtracts DECIMAL(w, s) as DECIMAL(w + 1, s), and has cast constants to this type. The
+//! class binds the expression again: with a constant of the result's type it would use one more digit, and
+//! cast each row back.
+void NarrowDecimalConstants(unique_ptr<Expression> &expression) {
     duckdb::ExpressionIterator::EnumerateChildren(
-        *expression, [](unique_ptr<Expression> &child) { NarrowSummands(child); });
+        *expression, [](unique_ptr<Expression> &child) { NarrowDecimalConstants(child); });
     const auto &sum = expression->GetReturnType();
     if (expression->GetExpressionClass() != duckdb::ExpressionClass::BOUND_FUNCTION ||
         sum.id() != duckdb::LogicalTypeId::DECIMAL) {
@@ -103,15 +103,15 @@ void PushedQuery::AddProjection(duckdb::LogicalProjection &projection) {
     projections_[projection.table_index.index] = &projection;
 }
 
-unique_ptr<Expression> PushedQuery::Folded(const Expression &expression) const {
+unique_ptr<Expression> PushedQuery::Inlined(const Expression &expression) const {
     auto copy = expression.Copy();
-    Fold(copy, projections_);
+    InlineProjections(copy, projections_);
     return copy;
 }
 
-std::string PushedQuery::Sql(const Expression &expression) {
-    auto folded = Folded(expression);
-    NarrowSummands(folded);
+std::string PushedQuery::ToSql(const Expression &expression) {
+    auto inlined = Inlined(expression);
+    NarrowDecimalConstants(inlined);
     duckdb::BoundExpressionSQLExportContext exporter;
     exporter.client_context = context_;
     exporter.discard_optimizer_metadata = true; // optional filters become TRUE
@@ -132,9 +132,9 @@ std::string PushedQuery::Sql(const Expression &expression) {
         resolved = std::move(reference);
         return resolved;
     };
-    auto exported = duckdb::BoundExpressionSQLExporter::Export(*folded, exporter);
+    auto exported = duckdb::BoundExpressionSQLExporter::Export(*inlined, exporter);
     if (exported.HasError()) {
-        throw NotPushable{"no SQL for " + folded->ToString()};
+        throw NotPushable{"no SQL for " + inlined->ToString()};
     }
     try {
         CheckExpression(*exported.GetValue());
@@ -158,30 +158,30 @@ std::string PushedQuery::Sql(const Expression &expression) {
 }
 
 void PushedQuery::AddFilter(const Expression &filter) {
-    const std::string sql = Sql(filter);
+    const std::string sql = ToSql(filter);
     request.filter += (request.filter.empty() ? "(" : " AND (") + sql + ")";
     if (request.filter.size() > FILTER_BYTES_MAX) {
         throw NotPushable{"its filter is too long"};
     }
-    filters.push_back(Folded(filter));
+    filters.push_back(Inlined(filter));
 }
 
 size_t PushedQuery::AddOutputSql(const std::string &sql, const duckdb::LogicalType &type) {
     if (!IsPushableType(type)) {
         throw NotPushable{"a result has type " + type.ToString()};
     }
-    // Where the class would bind another overload, the type is still the expected one.
+    // The class may bind another overload; the cast makes its type the expected one.
     request.outputs.push_back("CAST(" + sql + " AS " + type.ToString() + ")");
     types.push_back(type);
     return request.outputs.size() - 1;
 }
 
 size_t PushedQuery::AddOutput(const Expression &expression) {
-    return AddOutputSql(Sql(expression), expression.GetReturnType());
+    return AddOutputSql(ToSql(expression), expression.GetReturnType());
 }
 
 size_t PushedQuery::AddGroup(const Expression &expression) {
-    groups.push_back(Folded(expression));
+    groups.push_back(Inlined(expression));
     return AddOutput(expression);
 }
 
@@ -196,9 +196,9 @@ size_t PushedQuery::AddAggregate(const std::string &function,
                                  const duckdb::BoundAggregateExpression &aggregate,
                                  const duckdb::LogicalType &type) {
     const auto &children = aggregate.GetChildren();
-    std::string sql = function + "(" + (children.empty() ? "*" : Sql(*children[0])) + ")";
+    std::string sql = function + "(" + (children.empty() ? "*" : ToSql(*children[0])) + ")";
     if (aggregate.GetFilter()) {
-        sql += " FILTER (WHERE " + Sql(*aggregate.GetFilter()) + ")";
+        sql += " FILTER (WHERE " + ToSql(*aggregate.GetFilter()) + ")";
     }
     return AddOutputSql(sql, type);
 }

@@ -1,4 +1,4 @@
-//! From a piece of DuckDB's plan to a request for the object class, or to the reason why there is none.
+//! From a part of DuckDB's plan to a request for the object class, or to the reason why it cannot be pushed.
 #pragma once
 
 #include "ceph/protocol/messages.hpp"
@@ -12,39 +12,40 @@
 
 namespace rawduck_ceph {
 
-//! Why something stays where it is. Never leaves the optimizer.
+//! Why something cannot be pushed. Thrown and caught inside of the optimizer.
 struct NotPushable {
     std::string why;
 };
 
-//! Collects the request for one scan. Expressions are over the scan's columns, or over projections above it,
-//! which are named first and then folded in.
+//! Builds the request for one scan. Expressions refer to the scan's columns, or to projections above it,
+//! which are added first and then inlined.
 class PushedQuery {
   public:
-    //! Starts with the filters that are in the scan itself. Throws NotPushable.
+    //! Adds the scan's own filters. Throws NotPushable.
     PushedQuery(duckdb::ClientContext &context, duckdb::LogicalGet &get);
 
     void AddProjection(duckdb::LogicalProjection &projection);
-    //! Throws NotPushable, as all of what follows.
+    //! Throws NotPushable, like the functions below.
     void AddFilter(const duckdb::Expression &filter);
     //! Returns the output's position.
     size_t AddOutput(const duckdb::Expression &expression);
     size_t AddGroup(const duckdb::Expression &expression);
     //! A column of the scan, by its position in GetColumnIds().
     size_t AddColumn(size_t position);
-    //! sum, count, min or max over the rows of one object. Returns the output's position.
+    //! `function`: sum, count, min or max. Returns the output's position.
     size_t AddAggregate(const std::string &function, const duckdb::BoundAggregateExpression &aggregate,
                         const duckdb::LogicalType &type);
 
     Request request;
     duckdb::vector<duckdb::LogicalType> types; //!< of the outputs
-    //! Over the scan's columns.
+    //! Over the scan's columns, for estimates.
     std::vector<duckdb::unique_ptr<duckdb::Expression>> filters, groups;
 
   private:
-    std::string Sql(const duckdb::Expression &expression);
-    //! Replaces references to projections by what they stand for.
-    duckdb::unique_ptr<duckdb::Expression> Folded(const duckdb::Expression &expression) const;
+    //! The expression in SQL. Adds the columns that it uses to the request.
+    std::string ToSql(const duckdb::Expression &expression);
+    //! A copy in which references to projections are replaced by their expressions.
+    duckdb::unique_ptr<duckdb::Expression> Inlined(const duckdb::Expression &expression) const;
     size_t AddOutputSql(const std::string &sql, const duckdb::LogicalType &type);
 
     duckdb::ClientContext &context_;

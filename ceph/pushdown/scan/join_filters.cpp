@@ -22,11 +22,11 @@ namespace {
 using duckdb::Expression;
 using duckdb::unique_ptr;
 
-//! A longer filter costs more to send and to test than it saves.
+//! Longer filters cost more to send and to evaluate than they save.
 constexpr size_t JOIN_FILTER_BYTES_MAX = 16 * 1024;
 
-//! What an optional filter wraps; null for everything else.
-const Expression *Unwrapped(const Expression &expression) {
+//! The filter inside of an optional filter; null for other expressions.
+const Expression *UnwrapOptional(const Expression &expression) {
     if (expression.GetExpressionClass() != duckdb::ExpressionClass::BOUND_FUNCTION) {
         return nullptr;
     }
@@ -44,7 +44,7 @@ const Expression *Unwrapped(const Expression &expression) {
     return nullptr;
 }
 
-//! SQL over the column `name`; empty where there is none.
+//! The filter in SQL over the column `name`; empty where it has no form in SQL.
 std::string ColumnFilterSql(duckdb::ClientContext &context, const Expression &filter,
                             const std::string &name) {
     auto expression = filter.Copy();
@@ -75,19 +75,19 @@ std::string ColumnFilterSql(duckdb::ClientContext &context, const Expression &fi
     return exported.GetValue()->ToString();
 }
 
-//! Calls `take` for every part of a conjunction that has a form in SQL.
-template <class TAKE>
+//! Calls `add` for each part of a conjunction that has a form in SQL.
+template <class ADD>
 void CollectFilters(duckdb::ClientContext &context, const Expression &filter, const std::string &name,
-                    TAKE take) {
-    if (const Expression *inner = Unwrapped(filter)) {
-        CollectFilters(context, *inner, name, take);
+                    ADD add) {
+    if (const Expression *inner = UnwrapOptional(filter)) {
+        CollectFilters(context, *inner, name, add);
     } else if (filter.GetExpressionType() == duckdb::ExpressionType::CONJUNCTION_AND) {
         duckdb::ExpressionIterator::EnumerateChildren(
-            filter, [&](const Expression &child) { CollectFilters(context, child, name, take); });
+            filter, [&](const Expression &child) { CollectFilters(context, child, name, add); });
     } else {
         std::string sql = ColumnFilterSql(context, filter, name);
         if (!sql.empty()) {
-            take(sql);
+            add(sql);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a join has learned about a column when the other side of it was read: ranges and lists of its keys.
+//! Filters that a join has derived from its build side: ranges and lists of keys.
 #pragma once
 
 #include "ceph/protocol/messages.hpp"
@@ -9,8 +9,8 @@
 
 namespace rawduck_ceph {
 
-//! Adds to the request's filter what of `filters` has a form in SQL. The rest is left out: the join itself
-//! drops every row that does not match. `columns` are the scan's, in its order.
+//! Adds those of `filters` that can be expressed in SQL to the request's filter. The others can be omitted,
+//! because the join removes rows that do not match. `columns`: of the scan, in its order.
 void AddJoinFilters(duckdb::ClientContext &context, const duckdb::TableFilterSet &filters,
                     const std::vector<RequestColumn> &columns, Request &request);
 

@@ -11,12 +11,12 @@ namespace rawduck_ceph {
 
 namespace {
 
-//! How often a call is made that finds its OSD busy, before the object is read instead.
+//! Attempts of a call that finds its OSD busy, before the object is read instead.
 constexpr int ATTEMPTS_MAX = 300;
-//! After so many answers that were too large, no more objects are asked.
+//! After more replies that are too large, the unsent calls are cancelled.
 constexpr size_t TOO_LARGE_MAX = 1;
 constexpr std::chrono::milliseconds BUSY_PAUSE{2};
-//! The pause grows with each attempt, up to so many times that.
+//! The pause grows with each attempt, up to this multiple.
 constexpr int BUSY_PAUSES_MAX = 10;
 
 std::string ErrnoReason(int code) {
@@ -41,10 +41,10 @@ ObjectCalls::ObjectCalls(std::vector<CallTarget> targets, const Request &request
     : targets_(std::move(targets)), request_(EncodeRequest(request)), limits_(limits),
       attempts_(targets_.size()) {
     for (size_t i = 0; i < targets_.size(); i++) {
-        waiting_[i] = Clock::time_point();
+        unsent_[i] = Clock::time_point();
     }
     std::unique_lock<std::mutex> lock(mutex_);
-    Send(lock);
+    SendCalls(lock);
 }
 
 ObjectCalls::~ObjectCalls() {
@@ -55,83 +55,83 @@ ObjectCalls::~ObjectCalls() {
 
 std::map<size_t, ObjectCalls::Clock::time_point>::iterator ObjectCalls::NextToSend() {
     const auto now = Clock::now();
-    auto next = waiting_.begin();
-    while (next != waiting_.end() && next->second > now) {
+    auto next = unsent_.begin();
+    while (next != unsent_.end() && next->second > now) {
         ++next;
     }
-    if (stopping_ || next == waiting_.end()) {
-        return waiting_.end();
+    if (stopping_ || next == unsent_.end()) {
+        return unsent_.end();
     }
-    // Answers that wait to be fetched count too: they take memory. But what somebody waits for must go out
-    // even when answers behind it fill the room.
-    const bool room =
-        in_flight_ + answers_.size() < (first_came_ ? limits_.in_flight_max : limits_.before_first_reply);
-    return room || (in_flight_ == 0 && next->first < claimed_) ? next : waiting_.end();
+    // Answers that were not fetched yet count too, because they take memory. But a call that a thread waits
+    // for must be sent even when later answers reach the limit.
+    const bool below_limit = in_flight_ + answers_.size() <
+                             (first_reply_received_ ? limits_.in_flight_max : limits_.before_first_reply);
+    return below_limit || (in_flight_ == 0 && next->first < claimed_) ? next : unsent_.end();
 }
 
-void ObjectCalls::Send(std::unique_lock<std::mutex> &lock) {
-    for (auto next = NextToSend(); next != waiting_.end(); next = NextToSend()) {
+void ObjectCalls::SendCalls(std::unique_lock<std::mutex> &lock) {
+    for (auto next = NextToSend(); next != unsent_.end(); next = NextToSend()) {
         const size_t number = next->first;
         PoolRates &rates = *targets_[number].feedback->rates;
         if (!rates.call_window.TryEnter(limits_.in_flight_max)) {
-            return; // other scans are at it; whoever waits for this one tries again
+            return; // other scans use the window; the threads that wait try again
         }
-        waiting_.erase(next);
+        unsent_.erase(next);
         attempts_[number]++;
         in_flight_++;
         lock.unlock();
-        auto callback = [this, number](const ExecReply &reply) { Arrived(number, reply); };
+        auto callback = [this, number](const ExecReply &reply) { OnReply(number, reply); };
         rates.calls.Started();
         try {
             targets_[number].pool->Exec(targets_[number].object, 0, "rawduck", "query", request_, callback);
         } catch (const Error &) {
             ExecReply failed;
             failed.code = -EIO;
-            Arrived(number, failed);
+            OnReply(number, failed);
         }
         lock.lock();
     }
 }
 
-void ObjectCalls::Arrived(size_t target, const ExecReply &reply) {
-    CallAnswer answer = Examine(target, reply);
+void ObjectCalls::OnReply(size_t target, const ExecReply &reply) {
+    CallAnswer answer = DecodeAnswer(target, reply);
     PoolRates &rates = *targets_[target].feedback->rates;
     rates.calls.Ended(answer.reply.read_bytes, answer.reply.cpu_us);
     rates.call_window.Leave(answer.reply.status == ReplyStatus::BUSY);
-    // Notified under the lock: whoever waits for the last one may be the destructor.
+    // Notified under the lock: the destructor may be waiting for the last reply.
     std::lock_guard<std::mutex> lock(mutex_);
     in_flight_--;
     if (answer.reply.status == ReplyStatus::BUSY && attempts_[target] < ATTEMPTS_MAX) {
-        waiting_[target] = Clock::now() + BUSY_PAUSE * std::min(attempts_[target], BUSY_PAUSES_MAX);
+        unsent_[target] = Clock::now() + BUSY_PAUSE * std::min(attempts_[target], BUSY_PAUSES_MAX);
         changed_.notify_all();
         return;
     }
     too_large_ += answer.reply.status == ReplyStatus::TOO_LARGE ? 1 : 0;
-    const bool asked_alone = !first_came_ && limits_.before_first_reply == 1;
-    if (too_large_ > TOO_LARGE_MAX || (asked_alone && too_large_ > 0)) {
-        GiveUp("not asked, because the answers about other objects are too large", nullptr);
+    const bool was_probe = !first_reply_received_ && limits_.before_first_reply == 1;
+    if (too_large_ > TOO_LARGE_MAX || (was_probe && too_large_ > 0)) {
+        CancelUnsent("not asked, because the answers about other objects are too large", nullptr);
     }
     if (answer.reply.status == ReplyStatus::CANNOT_READ) {
-        GiveUp(answer.why, targets_[target].pool.get()); // nor can it read the others
+        CancelUnsent(answer.why, targets_[target].pool.get()); // this holds for all objects of the pool
     }
-    first_came_ = true;
+    first_reply_received_ = true;
     answers_[target] = std::move(answer);
     changed_.notify_all();
 }
 
-void ObjectCalls::GiveUp(const std::string &why, const RadosPool *pool) {
-    for (auto entry = waiting_.begin(); entry != waiting_.end();) {
+void ObjectCalls::CancelUnsent(const std::string &why, const RadosPool *pool) {
+    for (auto entry = unsent_.begin(); entry != unsent_.end();) {
         if (pool && targets_[entry->first].pool.get() != pool) {
             ++entry;
             continue;
         }
         answers_[entry->first].target = entry->first;
         answers_[entry->first].why = why;
-        entry = waiting_.erase(entry);
+        entry = unsent_.erase(entry);
     }
 }
 
-bool ObjectCalls::Claim(size_t &target) {
+bool ObjectCalls::ClaimNext(size_t &target) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (claimed_ == targets_.size()) {
         return false;
@@ -144,23 +144,23 @@ bool ObjectCalls::WaitFor(size_t target, uint32_t timeout_ms, CallAnswer &answer
     const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
-        Send(lock);
+        SendCalls(lock);
         auto found = answers_.find(target);
         if (found != answers_.end()) {
             answer = std::move(found->second);
             answers_.erase(found);
-            Send(lock);
+            SendCalls(lock);
             return true;
         }
-        // What found its OSD busy is sent again by whoever waits here.
-        const auto wake = waiting_.empty() ? deadline : std::min(deadline, Clock::now() + BUSY_PAUSE);
+        // Calls that found their OSD busy are sent again by this thread when their pause is over.
+        const auto wake = unsent_.empty() ? deadline : std::min(deadline, Clock::now() + BUSY_PAUSE);
         if (changed_.wait_until(lock, wake) == std::cv_status::timeout && Clock::now() >= deadline) {
             return false;
         }
     }
 }
 
-CallAnswer ObjectCalls::Examine(size_t target, const ExecReply &reply) const {
+CallAnswer ObjectCalls::DecodeAnswer(size_t target, const ExecReply &reply) const {
     CallAnswer answer;
     answer.target = target;
     if (reply.code < 0) {

@@ -1,4 +1,4 @@
-//! Asks the object class about many objects at the same time. Needs no DuckDB.
+//! Calls of the object class for many objects at the same time. Free of DuckDB.
 #pragma once
 
 #include "ceph/protocol/messages.hpp"
@@ -22,63 +22,67 @@ struct CallTarget {
     std::string path; //!< rados://pool/object
 };
 
-//! How many calls are out at a time; fewer when the pool's CallWindow is narrower.
+//! Maximum calls in flight; the pool's CallWindow may be smaller.
 struct CallLimits {
     size_t in_flight_max = 1;
-    //! Until the first answer: what one object tells may spare asking the others. With 1, an answer that is
-    //! too large means that no more are asked.
+    //! Until the first reply, which may make the other calls unnecessary. With 1, a first reply that is too
+    //! large cancels all other calls.
     size_t before_first_reply = 1;
 };
 
-//! The answer about one object, or why there is none.
+//! The reply for one object, or why there is none.
 struct CallAnswer {
     size_t target = 0;
     bool answered = false; //!< reply.status is OK
-    bool corrupt = false;  //!< reading the object instead would be no better
-    bool no_class = false; //!< the object class is not there, not allowed, or another version
-    std::string why;       //!< it was not answered
+    bool corrupt = false;  //!< the object cannot be read either
+    bool no_class = false; //!< the object class is missing, forbidden, or of another version
+    std::string why;       //!< the object was not answered
     Reply reply;
 };
 
-//! Thread-safe. Answers are handed out in the order of the targets.
+//! Thread-safe. Targets are claimed in their order, while calls for the following ones are in flight. Calls
+//! that find their OSD busy are repeated by the threads that wait.
 class ObjectCalls {
   public:
     ObjectCalls(std::vector<CallTarget> targets, const Request &request, const CallLimits &limits);
-    //! Waits for what is in flight, which takes no longer than the connection's timeout.
+    //! Waits for the calls in flight, not longer than the connection's timeout.
     ~ObjectCalls();
     ObjectCalls(const ObjectCalls &) = delete;
     ObjectCalls &operator=(const ObjectCalls &) = delete;
 
-    //! The next target that nobody has claimed; false when there is none.
-    bool Claim(size_t &target);
-    //! The answer about a claimed target; false when it does not come within `timeout_ms`: ask again.
+    //! Claims the next target; false when there are no more.
+    bool ClaimNext(size_t &target);
+    //! The answer for a claimed target; false when it has not arrived after `timeout_ms`.
     bool WaitFor(size_t target, uint32_t timeout_ms, CallAnswer &answer);
 
   private:
     using Clock = std::chrono::steady_clock;
 
-    //! The next target to send; waiting_.end() for none now.
+    //! The next call that may be sent now; unsent_.end() for none.
     std::map<size_t, Clock::time_point>::iterator NextToSend();
-    //! Sends what may be sent; lets go of the lock meanwhile.
-    void Send(std::unique_lock<std::mutex> &lock);
-    void Arrived(size_t target, const ExecReply &reply);
-    CallAnswer Examine(size_t target, const ExecReply &reply) const;
-    //! Objects that were not asked yet are not asked any more: those of `pool`, or all when it is null.
-    void GiveUp(const std::string &why, const RadosPool *pool);
+    //! Sends all calls that may be sent. Releases the lock while it sends.
+    void SendCalls(std::unique_lock<std::mutex> &lock);
+    //! On a thread of librados.
+    void OnReply(size_t target, const ExecReply &reply);
+    CallAnswer DecodeAnswer(size_t target, const ExecReply &reply) const;
+    //! Answers all unsent calls with `why`: those to `pool`, or all when it is null.
+    void CancelUnsent(const std::string &why, const RadosPool *pool);
 
     const std::vector<CallTarget> targets_;
     const std::string request_;
     const CallLimits limits_;
 
+    //! Guards what follows. Only the lock of CallWindow is taken while it is held: SendCalls releases it
+    //! before it calls the pool.
     std::mutex mutex_;
-    std::condition_variable changed_;
-    std::map<size_t, Clock::time_point> waiting_; //!< to be sent, not before that time
-    std::map<size_t, CallAnswer> answers_;
+    std::condition_variable changed_;            //!< a reply arrived
+    std::map<size_t, Clock::time_point> unsent_; //!< targets to call, not before this time
+    std::map<size_t, CallAnswer> answers_;       //!< not fetched yet
     std::vector<int> attempts_;
     size_t claimed_ = 0;
     size_t in_flight_ = 0;
-    size_t too_large_ = 0;
-    bool first_came_ = false; //!< the first answer
+    size_t too_large_ = 0; //!< replies
+    bool first_reply_received_ = false;
     bool stopping_ = false;
 };
 

@@ -15,7 +15,7 @@ namespace rawduck_ceph {
 
 namespace {
 
-//! How long to wait for an answer before looking whether the query was cancelled.
+//! Interval of checks for cancellation while waiting for a reply.
 constexpr uint32_t CANCEL_CHECK_MS = 100;
 
 struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
@@ -38,7 +38,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
 
     duckdb::idx_t MaxThreads() const override { return std::max<size_t>(threads, 1); }
 
-    //! The request, for objects that are read here instead.
+    //! The statement of the request, for objects that the client reads.
     const PushedStatement &Statement() {
         std::call_once(parsed_, [this] { statement_ = std::make_unique<PushedStatement>(request); });
         return *statement_;
@@ -48,28 +48,29 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     std::vector<size_t> outputs; //!< of the request, for each column of the result
     size_t threads = 1;
     std::unique_ptr<ObjectCalls> calls;
-    std::atomic<uint64_t> reply_bytes_most{0}; //!< of one object; or REPLY_TOO_LARGE
-    std::atomic<size_t> finished{0};           //!< objects
-    std::atomic<size_t> without_class{0};      //!< of these, because the class is not there for us
+    std::atomic<uint64_t> largest_reply_bytes{0}; //!< of one object; or REPLY_TOO_LARGE
+    std::atomic<size_t> finished{0};              //!< objects
+    std::atomic<size_t> without_class{0};         //!< objects whose OSD has no class that the user may call
 
   private:
     std::once_flag parsed_;
     std::unique_ptr<PushedStatement> statement_;
 };
 
-//! Runs the pushed query here, over one object, with DuckDB's own reader of Parquet.
-class LocalAnswer {
+//! Runs the pushed query in the client, on one object.
+class LocalQuery {
   public:
-    LocalAnswer(duckdb::ClientContext &context, const PushedStatement &pushed, const CallTarget &target)
+    LocalQuery(duckdb::ClientContext &context, const PushedStatement &pushed, const CallTarget &target)
         : path_(target.path), connection_(*context.db) {
         connection_.Query(std::string("SET ") + RADOS_OFFLOAD + " = '" + OFFLOAD_NEVER + "'")->ThrowIfError();
-        stream_ = std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(pushed.Over(target.path)));
+        stream_ =
+            std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(pushed.ForFile(target.path)));
     }
 
     bool Next(duckdb::DataChunk &chunk) {
         auto fetched = stream_->Fetch();
         if (stream_->HasError()) {
-            // DuckDB's errors about what is in a file do not name it.
+            // DuckDB's errors about the content of a file do not name the file.
             const duckdb::ErrorData &error = stream_->GetErrorObject();
             const bool named = error.RawMessage().find(path_) != std::string::npos;
             error.Throw(named || error.Type() == duckdb::ExceptionType::INTERRUPT ? "" : path_ + ": ");
@@ -90,31 +91,30 @@ class LocalAnswer {
 
 struct OffloadLocalState final : duckdb::LocalTableFunctionState {
     std::unique_ptr<ChunkReader> remote;
-    std::unique_ptr<LocalAnswer> local;
+    std::unique_ptr<LocalQuery> local;
     duckdb::DataChunk chunk;
-    size_t object = 0; //!< that the chunk is of
+    size_t object = 0; //!< of the chunk
 };
 
-//! Remembers how large answers are, when the last one has arrived.
-void Learn(const OffloadBindData &data, OffloadGlobalState &global, const CallAnswer &answer) {
+//! Records the largest reply when the last one has arrived, and at once when one was too large.
+void RecordReplySize(const OffloadBindData &data, OffloadGlobalState &global, const CallAnswer &answer) {
     uint64_t bytes = answer.answered ? answer.reply.raw_bytes : 0;
     if (answer.reply.status == ReplyStatus::TOO_LARGE) {
         bytes = REPLY_TOO_LARGE;
     }
-    uint64_t most = global.reply_bytes_most;
-    while (bytes > most && !global.reply_bytes_most.compare_exchange_weak(most, bytes)) {
+    uint64_t largest = global.largest_reply_bytes;
+    while (bytes > largest && !global.largest_reply_bytes.compare_exchange_weak(largest, bytes)) {
     }
     if (++global.finished == data.targets.size() && data.record->answered + (answer.answered ? 1 : 0) > 0) {
-        PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, global.reply_bytes_most);
+        PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, global.largest_reply_bytes);
     } else if (bytes == REPLY_TOO_LARGE) {
         PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, bytes);
     }
 }
 
-//! Remembers whether the OSDs of a pool answer at all. One
-//! that does not is no reason to leave the others alone.
-void LearnAvailability(const OffloadBindData &data, OffloadGlobalState &global, const CallTarget &target,
-                       const CallAnswer &answer) {
+//! The class counts as unavailable only when no OSD of the scan's objects executes it.
+void RecordAvailability(const OffloadBindData &data, OffloadGlobalState &global, const CallTarget &target,
+                        const CallAnswer &answer) {
     if (answer.answered) {
         target.feedback->classes.SetAvailable();
     }
@@ -124,10 +124,10 @@ void LearnAvailability(const OffloadBindData &data, OffloadGlobalState &global, 
     }
 }
 
-//! Starts on the next object's answer. False: there are no more.
-bool NextObject(duckdb::ClientContext &context, const OffloadBindData &data, OffloadGlobalState &global,
-                OffloadLocalState &local) {
-    if (!global.calls->Claim(local.object)) {
+//! Waits for the answer for the next object. False: there are no more.
+bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data, OffloadGlobalState &global,
+                     OffloadLocalState &local) {
+    if (!global.calls->ClaimNext(local.object)) {
         return false;
     }
     CallAnswer answer;
@@ -145,14 +145,14 @@ bool NextObject(duckdb::ClientContext &context, const OffloadBindData &data, Off
     record.osd_cpu_us += answer.reply.cpu_us;
     record.osd_read_bytes += answer.reply.read_bytes;
     record.reply_bytes += answer.reply.payload.size();
-    Learn(data, global, answer);
-    LearnAvailability(data, global, target, answer);
+    RecordReplySize(data, global, answer);
+    RecordAvailability(data, global, target, answer);
     if (answer.answered) {
         record.answered++;
         local.remote = std::make_unique<ChunkReader>(std::move(answer.reply), data.types);
     } else {
         record.CountFallback(answer.why);
-        local.local = std::make_unique<LocalAnswer>(context, global.Statement(), target);
+        local.local = std::make_unique<LocalQuery>(context, global.Statement(), target);
     }
     return true;
 }
@@ -172,7 +172,7 @@ bool NextChunk(duckdb::ClientContext &context, const OffloadBindData &data, Offl
             }
             local.local.reset();
         }
-        if (!NextObject(context, data, global, local)) {
+        if (!StartNextObject(context, data, global, local)) {
             return false;
         }
     }
@@ -222,7 +222,7 @@ duckdb::TableFunction OffloadScan() {
     function.filter_pushdown = true;
     function.filter_prune = true;
     function.verify_serialization = false;
-    // Rows come in the order of objects and of rows in them, as they do from read_parquet.
+    // Preserves the order of objects and of their rows, as read_parquet does.
     function.get_partition_data = [](duckdb::ClientContext &, duckdb::TableFunctionGetPartitionInput &input) {
         return duckdb::OperatorPartitionData(input.local_state->Cast<OffloadLocalState>().object);
     };

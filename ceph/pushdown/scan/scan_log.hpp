@@ -1,5 +1,5 @@
-//! What was decided for each scan of rados:// objects, and what came of it: the last scans of the process, as shown
-//! by rados_scans().
+//! What was decided for each scan of rados:// objects, and what came of it: the last scans of the process, as
+//! shown by rados_scans().
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-//! How to reach a cluster.
+//! How to reach a cluster, and as which user.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 
 namespace rawduck_ceph {
 
-//! How to reach a cluster and as whom. What is empty is left to Ceph's own defaults.
+//! Empty fields have Ceph's own defaults.
 struct RadosCredentials {
-    std::string conf;       //!< a configuration file; by default those that every Ceph client reads
+    std::string conf;       //!< path of a configuration file; by default those that every Ceph client reads
     std::string cluster;    //!< name of the cluster, "ceph" by default
     std::string user;       //!< without "client.", "admin" by default
-    std::string keyring;    //!< a file with the user's key
+    std::string keyring;    //!< path of a file with the user's key
     std::string key;        //!< the key itself
-    std::string mon_host;   //!< monitors, instead of or without a configuration file
+    std::string mon_host;   //!< addresses of monitors, which replace those of the configuration file
     uint32_t timeout_s = 0; //!< for connecting, and for each operation; 0: none
 
-    //! For messages, without the key: "client.admin (/etc/ceph/ceph.conf)".
+    //! For error messages, without the key: "client.admin (/etc/ceph/ceph.conf)".
     std::string ToString() const;
-    //! Everything, as a key to find a connection by.
+    //! All fields, as the key of a map of connections.
     std::vector<std::string> Key() const;
 };
 
@@ -28,7 +28,7 @@ struct CredentialField {
     std::string RadosCredentials::*member;
 };
 
-//! What a secret may say.
+//! The parameters of a secret.
 constexpr CredentialField CREDENTIAL_FIELDS[] = {
     {"conf", &RadosCredentials::conf}, {"cluster", &RadosCredentials::cluster},
     {"user", &RadosCredentials::user}, {"keyring", &RadosCredentials::keyring},

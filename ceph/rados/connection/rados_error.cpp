@@ -5,12 +5,12 @@
 namespace rawduck_ceph {
 namespace {
 
-struct Meaning {
+struct ErrorAdvice {
     ErrorCode code;
     const char *advice;
 };
 
-Meaning MeaningOf(int error_number) {
+ErrorAdvice AdviceFor(int error_number) {
     switch (error_number) {
     case EPERM:
     case EACCES:
@@ -56,9 +56,9 @@ Meaning MeaningOf(int error_number) {
 
 void ThrowRadosError(int code, const std::string &target, const std::string &action) {
     const int error_number = -code;
-    const Meaning meaning = MeaningOf(error_number);
-    throw Error(meaning.code,
-                target + ": cannot " + action + ": " + ErrnoText(error_number) + "; " + meaning.advice);
+    const ErrorAdvice error = AdviceFor(error_number);
+    throw Error(error.code,
+                target + ": cannot " + action + ": " + ErrnoText(error_number) + "; " + error.advice);
 }
 
 } // namespace rawduck_ceph

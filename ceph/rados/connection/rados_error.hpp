@@ -1,5 +1,5 @@
-//! What librados reports, as this project's errors: which
-//! object, what was tried, what Ceph said, what to do next.
+//! Errors of librados as this project's errors: the object, what was tried, Ceph's error, and
+//! what to do next.
 #pragma once
 
 #include "common/error.hpp"
@@ -12,7 +12,7 @@ using rawduck::ErrnoText;
 using rawduck::Error;
 using rawduck::ErrorCode;
 
-//! `code` is a negative errno from librados; `target` a path such as rados://tpch/lineitem/0, `action` what
+//! `code`: a negative errno from librados. `target`: a path such as rados://tpch/lineitem/0. `action`: what
 //! was tried, such as "read".
 [[noreturn]] void ThrowRadosError(int code, const std::string &target, const std::string &action);
 

@@ -62,7 +62,7 @@ RadosHandle::RadosHandle(const RadosCredentials &credentials) : process_(getpid(
 }
 
 RadosHandle::~RadosHandle() {
-    // In a child of fork() the threads that a shutdown waits for are not there.
+    // A child of fork() does not have the threads that a shutdown waits for.
     if (getpid() == process_) {
         rados_shutdown(cluster_);
     }
@@ -70,7 +70,7 @@ RadosHandle::~RadosHandle() {
 
 void RadosHandle::Configure(const RadosCredentials &credentials) {
     const std::string who = credentials.ToString();
-    // With monitors named, a configuration file is welcome but not needed.
+    // Without a configuration file the addresses of monitors suffice.
     const int code =
         rados_conf_read_file(cluster_, credentials.conf.empty() ? nullptr : credentials.conf.c_str());
     if (code < 0 && (!credentials.conf.empty() || credentials.mon_host.empty())) {
@@ -85,7 +85,7 @@ void RadosHandle::Configure(const RadosCredentials &credentials) {
     Set("client_mount_timeout", timeout, who);
     Set("rados_mon_op_timeout", timeout, who);
     Set("rados_osd_op_timeout", timeout, who);
-    // What goes wrong is in our messages; a library does not write to its program's standard error.
+    // Errors are reported as exceptions. A library does not write to its program's standard error.
     Set("log_to_stderr", "false", who);
     Set("err_to_stderr", "false", who);
     for (auto &option : {std::pair<const char *, const std::string &>{"keyring", credentials.keyring},

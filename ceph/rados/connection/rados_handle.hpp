@@ -1,4 +1,4 @@
-//! The parts of librados with a lifetime, released in the right order.
+//! librados handles as objects that release them.
 #pragma once
 
 #include "ceph/rados/connection/rados_credentials.hpp"
@@ -10,33 +10,33 @@
 
 namespace rawduck_ceph {
 
-//! A limit on what is in flight at the same time. Thread-safe.
-class InFlightGate {
+//! A counting semaphore that limits the operations in flight. Thread-safe.
+class InFlightLimit {
   public:
-    explicit InFlightGate(int limit) : free_(limit) {}
+    explicit InFlightLimit(int limit) : free_(limit) {}
 
-    void Enter() {
+    void Acquire() {
         std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, [&] { return free_ > 0; });
+        released_.wait(lock, [&] { return free_ > 0; });
         free_--;
     }
-    void Leave() {
-        // Notified under the lock: whoever waits may destroy the gate when it is let in.
+    void Release() {
+        // Notified under the lock: a waiting thread may destroy this object as soon as it has acquired.
         std::lock_guard<std::mutex> lock(mutex_);
         free_++;
-        changed_.notify_one();
+        released_.notify_one();
     }
 
   private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
+    std::mutex mutex_; //!< guards free_; no other lock is taken while it is held
+    std::condition_variable released_;
     int free_;
 };
 
-//! A connected rados_t. Shut down when the last pool that uses it goes away.
+//! A connected rados_t, shut down when the last pool that uses it is destroyed.
 class RadosHandle {
   public:
-    //! Of one connection; more makes reads of other clients wait, and fills the link no better.
+    //! Of one connection. More reads delay those of other clients and do not increase the throughput.
     static constexpr int READS_IN_FLIGHT_MAX = 32;
 
     //! Throws Error.
@@ -49,7 +49,7 @@ class RadosHandle {
     //! Throws Error INVALID in a child of the process that connected: librados' threads are not there.
     void RequireSameProcess(const std::string &target) const;
 
-    InFlightGate reads{READS_IN_FLIGHT_MAX};
+    InFlightLimit reads{READS_IN_FLIGHT_MAX};
 
   private:
     void Configure(const RadosCredentials &credentials);
@@ -59,8 +59,7 @@ class RadosHandle {
     const int process_;
 };
 
-//! An operation in flight. Waits for its end when it is
-//! destroyed, since librados writes into its caller's memory.
+//! An operation in flight. The destructor waits for it, because librados writes to the caller's memory.
 class RadosCompletion {
   public:
     //! `callback` may be null; it runs on a thread of librados.
@@ -70,8 +69,8 @@ class RadosCompletion {
     RadosCompletion &operator=(const RadosCompletion &) = delete;
 
     rados_completion_t Get() const { return completion_; }
-    //! Call it when the operation was given to librados.
-    void Started() { started_ = true; }
+    //! To be called when librados has accepted the operation.
+    void SetStarted() { started_ = true; }
     //! Returns what the operation returned, a negative errno for an error.
     int Wait();
     uint64_t Version() const { return rados_aio_get_version(completion_); }

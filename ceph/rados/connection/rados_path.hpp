@@ -1,4 +1,4 @@
-//! rados://<pool>/<object>: the object's name may have slashes, which mean nothing to Ceph.
+//! Paths rados://<pool>/<object>. The object's name may contain slashes, which have no meaning to Ceph.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct RadosPath {
 
     //! Throws Error INVALID when the scheme or the pool is missing.
     static RadosPath Parse(const std::string &path);
-    //! The same, for what needs an object.
+    //! Throws Error INVALID also when the object is missing.
     static RadosPath ParseObject(const std::string &path);
 
     std::string ToString() const;

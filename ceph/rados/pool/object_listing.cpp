@@ -10,11 +10,11 @@ namespace rawduck_ceph {
 
 namespace {
 
-//! An answer takes its way to the OSD and back, for each placement group; real pools have hundreds.
+//! Each placement group takes a round trip to its OSD, and pools have hundreds of them.
 constexpr size_t THREADS = 8;
 constexpr size_t NAMES_PER_REQUEST = 1000;
 
-//! Owned; librados moves it.
+//! Owns a cursor.
 class Cursor {
   public:
     Cursor(rados_ioctx_t io, rados_object_list_cursor cursor) : io_(io), cursor_(cursor) {}
@@ -23,7 +23,7 @@ class Cursor {
     Cursor &operator=(const Cursor &) = delete;
 
     rados_object_list_cursor Get() const { return cursor_; }
-    rados_object_list_cursor *Place() { return &cursor_; }
+    rados_object_list_cursor *Address() { return &cursor_; }
 
   private:
     const rados_ioctx_t io_;
@@ -33,14 +33,14 @@ class Cursor {
 struct Listing {
     const rados_ioctx_t io;
     const std::string &prefix;
-    const size_t most;
-    std::mutex mutex;
+    const size_t limit;
+    std::mutex mutex; //!< guards names and code; no other lock is taken while it is held
     std::vector<std::string> &names;
-    int code = 0;
-    std::atomic<bool> ended{false};
+    int code = 0; //!< of the last failed request
+    std::atomic<bool> stopped{false};
 
-    //! What one request has brought.
-    void Take(const rados_object_list_item *items, int count) {
+    //! Adds the result of one request; a negative `count` is its error.
+    void AddResult(const rados_object_list_item *items, int count) {
         std::lock_guard<std::mutex> lock(mutex);
         if (count < 0) {
             code = count;
@@ -51,7 +51,7 @@ struct Listing {
                 names.push_back(name);
             }
         }
-        ended = code < 0 || names.size() >= most;
+        stopped = code < 0 || names.size() >= limit;
     }
 };
 
@@ -59,20 +59,20 @@ void ListPart(Listing &listing, size_t part, size_t parts) {
     const rados_ioctx_t io = listing.io;
     const Cursor first(io, rados_object_list_begin(io)), last(io, rados_object_list_end(io));
     Cursor current(io, rados_object_list_begin(io)), finish(io, rados_object_list_begin(io));
-    rados_object_list_slice(io, first.Get(), last.Get(), part, parts, current.Place(), finish.Place());
+    rados_object_list_slice(io, first.Get(), last.Get(), part, parts, current.Address(), finish.Address());
     std::array<rados_object_list_item, NAMES_PER_REQUEST> items;
-    while (!listing.ended && rados_object_list_cursor_cmp(io, current.Get(), finish.Get()) < 0) {
+    while (!listing.stopped && rados_object_list_cursor_cmp(io, current.Get(), finish.Get()) < 0) {
         const int count = rados_object_list(io, current.Get(), finish.Get(), items.size(), nullptr, 0,
-                                            items.data(), current.Place());
-        listing.Take(items.data(), count);
+                                            items.data(), current.Address());
+        listing.AddResult(items.data(), count);
         rados_object_list_free(static_cast<size_t>(std::max(count, 0)), items.data());
     }
 }
 
 } // namespace
 
-int ListObjects(rados_ioctx_t io, const std::string &prefix, size_t most, std::vector<std::string> &names) {
-    Listing listing{io, prefix, most, {}, names};
+int ListObjects(rados_ioctx_t io, const std::string &prefix, size_t limit, std::vector<std::string> &names) {
+    Listing listing{io, prefix, limit, {}, names};
     std::vector<std::future<void>> parts;
     for (size_t part = 1; part < THREADS; part++) {
         parts.push_back(

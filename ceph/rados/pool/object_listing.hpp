@@ -1,5 +1,5 @@
-//! The names of a pool's objects. Ceph has no index of
-//! them: every placement group is asked, many side by side.
+//! The names of a pool's objects. Ceph has no index of names: each placement group is
+//! listed, several in parallel.
 #pragma once
 
 #include <rados/librados.h>
@@ -10,9 +10,9 @@
 
 namespace rawduck_ceph {
 
-//! Adds the names of all objects of the ioctx's namespace that begin with
-//! `prefix`, in no order, and perhaps one twice; stops soon after `most` of
-//! them. Returns a negative errno when not all could be asked for. Thread-safe.
-int ListObjects(rados_ioctx_t io, const std::string &prefix, size_t most, std::vector<std::string> &names);
+//! Adds the names of all objects of the ioctx's namespace that begin with `prefix`, in no order
+//! and possibly with duplicates; stops soon after `limit` names. Returns a negative errno when
+//! a request fails. Thread-safe.
+int ListObjects(rados_ioctx_t io, const std::string &prefix, size_t limit, std::vector<std::string> &names);
 
 } // namespace rawduck_ceph

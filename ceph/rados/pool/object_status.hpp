@@ -1,4 +1,4 @@
-//! What an object was when it was looked at.
+//! The size and version of an object at the time of a request.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace rawduck_ceph {
 struct ObjectStatus {
     uint64_t size = 0;      //!< bytes
     int64_t modified_s = 0; //!< seconds since 1970-01-01 UTC
-    uint64_t version = 0;   //!< grows with every change of the object
+    uint64_t version = 0;   //!< increases with each change of the object
 };
 
 } // namespace rawduck_ceph

@@ -11,8 +11,7 @@
 namespace rawduck_ceph {
 namespace {
 
-//! A piece of a large read. Pieces of one object wait for one
-//! another on its OSD, but cross the network side by side.
+//! The OSD executes the pieces of one object one after another, but their transfers overlap.
 constexpr uint64_t READ_PIECE_BYTES = 4 << 20;
 
 struct ReleaseReadOp {
@@ -25,30 +24,30 @@ struct ReleaseWriteOp {
 };
 using WriteOp = std::unique_ptr<void, ReleaseWriteOp>;
 
-//! One read in flight. It has entered the gate, and leaves it when librados calls back.
+//! One read in flight. Acquires the limit before it is sent and releases it when librados calls back.
 class PieceRead {
   public:
-    PieceRead(InFlightGate &gate, ReadObserver &observer, uint64_t length)
-        : length(length), gate_(gate), observer_(observer), completion_(this, Finished) {}
+    PieceRead(InFlightLimit &limit, ReadObserver &observer, uint64_t length)
+        : length(length), limit_(limit), observer_(observer), completion_(this, Finished) {}
 
-    //! Returns a negative errno when nothing was started.
+    //! Returns a negative errno when the read was not started.
     int Start(rados_ioctx_t io, const std::string &object, uint64_t version, void *data, uint64_t offset) {
         ReadOp op(rados_create_read_op());
         rados_read_op_assert_version(op.get(), version);
         rados_read_op_read(op.get(), offset, length, static_cast<char *>(data), &bytes_read_, &code_);
-        gate_.Enter();
+        limit_.Acquire();
         observer_.ReadStarted();
         const int code = rados_aio_read_op_operate(op.get(), io, completion_.Get(), object.c_str(), 0);
         if (code < 0) {
             observer_.ReadEnded(0);
-            gate_.Leave();
+            limit_.Release();
             return code;
         }
-        completion_.Started();
+        completion_.SetStarted();
         return 0;
     }
 
-    //! Returns a negative errno, -ENODATA when the object ended before the piece did.
+    //! Returns a negative errno; -ENODATA when the object is too short.
     int Wait() {
         const int code = completion_.Wait();
         return code < 0 ? code : bytes_read_ == length ? 0 : -ENODATA;
@@ -60,17 +59,17 @@ class PieceRead {
     static void Finished(rados_completion_t, void *argument) {
         auto *self = static_cast<PieceRead *>(argument);
         self->observer_.ReadEnded(self->length);
-        self->gate_.Leave();
+        self->limit_.Release();
     }
 
-    InFlightGate &gate_;
+    InFlightLimit &limit_;
     ReadObserver &observer_;
     size_t bytes_read_ = 0;
     int code_ = 0;
-    RadosCompletion completion_; //!< last, so that it is waited for before what librados writes to goes away
+    RadosCompletion completion_; //!< last: its destructor waits while librados writes to the members above
 };
 
-//! A class method in flight. Deletes itself when it has called back.
+//! A class method in flight. Deletes itself after its callback.
 struct ExecCall {
     ExecCallback callback;
     std::shared_ptr<RadosStats> stats;
@@ -112,7 +111,7 @@ std::string RadosPool::PathOf(const std::string &object) const {
     return RadosPath{name_, object}.ToString();
 }
 
-void RadosPool::RequireExistence() const {
+void RadosPool::RequirePoolExists() const {
     char name[256];
     if (rados_pool_reverse_lookup(handle_->Get(), id_, name, sizeof name) == -ENOENT) {
         throw Error(ErrorCode::NOT_FOUND,
@@ -130,12 +129,12 @@ bool RadosPool::TryStat(const std::string &object, ObjectStatus &status) {
     RadosCompletion completion(nullptr, nullptr);
     int code = rados_aio_read_op_operate(op.get(), io_, completion.Get(), object.c_str(), 0);
     if (code == 0) {
-        completion.Started();
+        completion.SetStarted();
         code = completion.Wait();
     }
     stats_->Count(RadosOperation::STAT, code == -ENOENT ? 0 : code, 0);
     if (code == -ENOENT) {
-        RequireExistence();
+        RequirePoolExists();
     } else if (code < 0) {
         ThrowRadosError(code, PathOf(object), "look at the object");
     }
@@ -185,7 +184,7 @@ void RadosPool::Write(const std::string &object, const void *data, uint64_t leng
     const int code = rados_write_op_operate(op.get(), io_, object.c_str(), nullptr, 0);
     stats_->Count(RadosOperation::WRITE, code, length);
     if (code < 0) {
-        RequireExistence();
+        RequirePoolExists();
         ThrowRadosError(code, PathOf(object), "write " + std::to_string(length) + " bytes");
     }
 }
@@ -200,13 +199,13 @@ bool RadosPool::Remove(const std::string &object) {
     return code == 0;
 }
 
-std::vector<std::string> RadosPool::List(const std::string &prefix, size_t most) {
+std::vector<std::string> RadosPool::List(const std::string &prefix, size_t limit) {
     handle_->RequireSameProcess(RADOS_SCHEME + name_);
     std::vector<std::string> names;
-    const int code = ListObjects(io_, prefix, most, names);
+    const int code = ListObjects(io_, prefix, limit, names);
     stats_->Count(RadosOperation::LIST, code, 0);
     if (code == -ENOENT || names.empty()) {
-        RequireExistence();
+        RequirePoolExists();
     }
     if (code < 0) {
         ThrowRadosError(code, RADOS_SCHEME + name_, "list its objects");

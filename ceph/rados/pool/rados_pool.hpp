@@ -16,28 +16,27 @@ namespace rawduck_ceph {
 
 class RadosHandle;
 
-//! What a class method has answered.
+//! The reply of a class method.
 struct ExecReply {
     struct FreeBuffer {
         void operator()(char *buffer) const { rados_buffer_free(buffer); }
     };
 
-    int code = 0; //!< what the method returned; negative errno when it or its delivery failed
+    int code = 0; //!< of the method; a negative errno when it or its delivery failed
     std::unique_ptr<char, FreeBuffer> data;
     size_t length = 0;    //!< of data, in bytes
-    uint64_t version = 0; //!< of the object that the method saw
+    uint64_t version = 0; //!< of the object that the method read
 };
 
-//! Called once, on a thread of librados: it must return
-//! soon, must not throw, and must not call into the pool.
+//! Called once, on a thread of librados. It must return soon, must not throw, and must not call the pool.
 using ExecCallback = std::function<void(ExecReply)>;
 
-//! Thread-safe. Everything throws Error, which names the
-//! object; nothing waits longer than the connection's timeout.
+//! Thread-safe. All functions throw Error, which names the object. No function waits longer
+//! than the connection's timeout.
 class RadosPool {
   public:
-    //! Ceph takes up to 90 MB in one write by default (osd_max_write_size), and one write is what makes an
-    //! object appear whole or not at all.
+    //! An object is written in one operation, which is atomic. By default Ceph accepts up to 90
+    //! MB in one (osd_max_write_size).
     static constexpr uint64_t OBJECT_BYTES_MAX = 80 << 20;
 
     RadosPool(std::shared_ptr<RadosHandle> handle, std::string name, int64_t id, std::string cluster_id,
@@ -51,37 +50,37 @@ class RadosPool {
     //! The UUID of the cluster.
     const std::string &ClusterId() const { return cluster_id_; }
 
-    //! False when there is no such object.
+    //! False when the object does not exist.
     bool TryStat(const std::string &object, ObjectStatus &status);
 
-    //! Exactly `length` bytes at `offset` of the object as it was at
-    //! `version`. Large ranges are cut in pieces that are in flight together.
-    //! Throws IO when the object has changed since, and never mixes versions.
+    //! Reads exactly `length` bytes at `offset` of this version of the object. Large ranges are split into
+    //! pieces that are in flight together. Throws IO when the object has another version.
     void Read(const std::string &object, uint64_t version, void *data, uint64_t length, uint64_t offset);
 
-    //! Replaces the object, or makes it; it is durable on return. Atomic: readers see the old or the new one.
-    //! `must_create`: throws EXISTS when it is there. At most OBJECT_BYTES_MAX. `attribute` becomes the
-    //! extended attribute of this name in the same operation.
+    //! Replaces or creates the object. It is durable on return. Atomic: readers see the old or the new
+    //! object. `must_create`: throws EXISTS when it exists. At most OBJECT_BYTES_MAX. The same operation sets
+    //! the extended attribute.
     void Write(const std::string &object, const void *data, uint64_t length, bool must_create,
                const char *attribute_name, const std::string &attribute);
 
-    //! False when it was not there.
+    //! False when it did not exist.
     bool Remove(const std::string &object);
 
-    //! The names of all objects (of the default namespace) that begin with `prefix`, in order; some of them
-    //! where there are more than `most`. Ceph has no index of names: this goes through the whole pool.
-    std::vector<std::string> List(const std::string &prefix, size_t most = SIZE_MAX);
+    //! The names of all objects of the default namespace that begin with `prefix`, sorted; an arbitrary
+    //! subset when there are more than `limit`. Lists the whole pool, because Ceph has no index of names.
+    std::vector<std::string> List(const std::string &prefix, size_t limit = SIZE_MAX);
 
-    //! Starts a method of an object class on the OSD that holds the object. `version` 0: whatever it is now;
-    //! otherwise the reply has -ERANGE or -EOVERFLOW when the object has changed. How many are in flight is
-    //! up to the caller. The pool must live until the callback was called.
+    //! Starts a method of an object class on the OSD that has the object. `version` 0: any; otherwise the
+    //! reply is -ERANGE or -EOVERFLOW when the object has another version. The caller limits the calls in
+    //! flight, and keeps the pool until the callback was called.
     void Exec(const std::string &object, uint64_t version, const std::string &class_name,
               const std::string &method, const std::string &input, ExecCallback callback);
 
   private:
     std::string PathOf(const std::string &object) const;
-    //! After an -ENOENT, which Ceph also returns when the pool itself is gone. Throws Error NOT_FOUND then.
-    void RequireExistence() const;
+    //! Called after -ENOENT, which Ceph also returns when the pool was removed. Throws Error
+    //! NOT_FOUND in this case.
+    void RequirePoolExists() const;
 
     std::shared_ptr<RadosHandle> handle_;
     const std::string name_;

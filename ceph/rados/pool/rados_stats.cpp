@@ -6,13 +6,13 @@
 namespace rawduck_ceph {
 namespace {
 
-struct Registry {
-    std::mutex mutex;
+struct StatsRegistry {
+    std::mutex mutex; //!< guards pools; no other lock is taken while it is held
     std::map<std::pair<std::string, std::string>, std::shared_ptr<RadosStats>> pools;
 };
 
-Registry &TheRegistry() {
-    static Registry &registry = *new Registry; // outlives every connection, at the end of the process too
+StatsRegistry &RegistryOfProcess() {
+    static auto &registry = *new StatsRegistry; // never destroyed: exit handlers may close connections
     return registry;
 }
 
@@ -55,7 +55,7 @@ void RadosStats::Reset() {
 }
 
 std::shared_ptr<RadosStats> RadosStatsFor(const std::string &cluster, const std::string &pool) {
-    auto &registry = TheRegistry();
+    auto &registry = RegistryOfProcess();
     std::lock_guard<std::mutex> guard(registry.mutex);
     auto &stats = registry.pools[{cluster, pool}];
     if (!stats) {
@@ -65,7 +65,7 @@ std::shared_ptr<RadosStats> RadosStatsFor(const std::string &cluster, const std:
 }
 
 std::vector<PoolStats> AllRadosStats() {
-    auto &registry = TheRegistry();
+    auto &registry = RegistryOfProcess();
     std::lock_guard<std::mutex> guard(registry.mutex);
     std::vector<PoolStats> result;
     for (auto &entry : registry.pools) {

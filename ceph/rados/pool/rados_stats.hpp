@@ -1,4 +1,5 @@
-//! What this process has asked of Ceph, per pool and operation. Kept for the life of the process.
+//! Counters of the requests of this process to Ceph, per pool and operation, kept for the
+//! life of the process.
 #pragma once
 
 #include <array>
@@ -19,13 +20,13 @@ const char *RadosOperationName(RadosOperation operation);
 class RadosStats {
   public:
     struct Counters {
-        std::atomic<uint64_t> requests{0}; //!< sent to OSDs, those that failed included
-        std::atomic<uint64_t> bytes{0};    //!< read or written; for EXEC those of the replies
+        std::atomic<uint64_t> requests{0}; //!< sent to OSDs, including failed ones
+        std::atomic<uint64_t> bytes{0};    //!< read or written; for EXEC, of the replies
         std::atomic<uint64_t> errors{0};
     };
 
     Counters &Of(RadosOperation operation) { return counters_[static_cast<size_t>(operation)]; }
-    //! One request that has ended with `code`, negative for an error.
+    //! Counts a finished request; `code` is negative when it failed.
     void Count(RadosOperation operation, int code, uint64_t bytes);
     void Reset();
 
@@ -39,7 +40,7 @@ struct PoolStats {
     std::shared_ptr<RadosStats> stats;
 };
 
-//! The counters of a pool, the same for every connection to it.
+//! The counters of a pool, shared by all connections to it.
 std::shared_ptr<RadosStats> RadosStatsFor(const std::string &cluster, const std::string &pool);
 std::vector<PoolStats> AllRadosStats();
 
