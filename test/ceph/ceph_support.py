@@ -1,4 +1,4 @@
-"""What the Ceph tests share: users, connections, and the reference queries."""
+"""Shared by the Ceph tests: users, connections, and helpers for queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHILD_SECONDS = 120
 
 @dataclass(frozen=True)
 class User:
-    """A Ceph user and a file with a key for it."""
+    """A Ceph user and the file with its key."""
 
     name: str
     keyring: Path | str = ""
@@ -31,7 +31,7 @@ ADMIN = User("admin")
 
 
 def secret(cluster: Cluster, user: User, *more: str) -> str:
-    """The statement that names a cluster and a user. More of its clauses may follow."""
+    """A CREATE SECRET statement for a cluster and a user; `more`: further clauses."""
     keyring = user.keyring or cluster.keyring
     clauses = [f"CONF '{cluster.conf}'", f"USER '{user.name}'", f"KEYRING '{keyring}'", *more]
     return f"CREATE OR REPLACE SECRET ceph (TYPE rados, {', '.join(clauses)})"
@@ -54,19 +54,19 @@ def names(connection: duckdb.DuckDBPyConnection, pattern: str) -> list[str]:
 
 
 def requests(connection: duckdb.DuckDBPyConnection, operation: str, column: str = "requests") -> int:
-    """What rados_stats() has counted for an operation, all pools together."""
+    """A counter of rados_stats() for an operation, summed over all pools."""
     query = f"SELECT coalesce(sum({column}), 0)::BIGINT FROM rados_stats() WHERE operation = ?"
     return one(connection, query, operation)
 
 
 def rados(cluster: Cluster, *arguments: str, data: bytes = b"") -> bytes:
-    """Runs Ceph's own `rados` command, for what must not go through our code."""
+    """Runs Ceph's own `rados` command, which does not use rawduck."""
     command = ["rados", "--conf", str(cluster.conf), *arguments]
     return subprocess.run(command, input=data, capture_output=True, check=True, timeout=60).stdout
 
 
 def run_python(code: str, *arguments: str, **environment: str) -> str:
-    """Runs Python in a process of its own. Returns what it printed."""
+    """Runs Python code in a new process. Returns its standard output."""
     command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
     result = subprocess.run(
         command,

@@ -1,4 +1,4 @@
-"""The object class's protocol in Python, for tests that talk to it without the client."""
+"""The protocol of the object class in Python, for tests without rawduck's client."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Request:
 
 
 def seal(body: bytes, version: int = PROTOCOL_VERSION) -> bytes:
-    """A request's frame around a body."""
+    """Adds the frame of a request to a body."""
     head = struct.pack("<4sHHI", b"RDQR", version, 0, len(body))
     return head + struct.pack("<I", crc32c(head + bytes(4) + body)) + body
 
@@ -112,7 +112,7 @@ class Reply:
 
 
 class Pool:
-    """Objects of a pool, through librados itself."""
+    """Objects of a pool, accessed through librados directly."""
 
     def __init__(self, conf: Path, keyring: Path, pool: str) -> None:
         self._lib = ctypes.CDLL("librados.so.2")
@@ -135,7 +135,7 @@ class Pool:
         self._check(self._lib.rados_setxattr(self._io, name.encode(), attribute.encode(), value, size))
 
     def call(self, name: str, method: str, data: bytes = b"", reply_bytes: int = 1 << 16) -> bytes:
-        """Runs a method of the class; OSError with its errno when there is no reply."""
+        """Calls a method of the class; raises OSError when there is no reply."""
         out = ctypes.create_string_buffer(reply_bytes)
         sizes = ctypes.c_size_t(len(data)), ctypes.c_size_t(len(out))
         arguments = (name.encode(), b"rawduck", method.encode(), data, sizes[0], out, sizes[1])

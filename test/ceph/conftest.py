@@ -1,4 +1,4 @@
-"""Fixtures: one real cluster for the whole run, and connections that know it."""
+"""Fixtures: one real cluster for the whole run, and connections to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    """Three OSDs with our object class, two copies of everything, and clients that need a key."""
+    """Three OSDs with the object class, two replicas, and authentication."""
     made = Cluster(tmp_path_factory.mktemp("c"))
     try:
         rawduck.extension_path(ceph=True)
@@ -29,18 +29,18 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def con(cluster):
-    """A connection whose rados:// paths lead to the cluster, as its administrator."""
+    """A connection to the cluster as its administrator."""
     with connect(cluster) as connection:
         yield connection
 
 
 @pytest.fixture(params=["data", "coded"])
 def prefix(request):
-    """Where a test may put objects, in a replicated and in an erasure-coded pool."""
+    """A prefix for a test's objects, in a replicated and in an erasure-coded pool."""
     return f"rados://{request.param}/test{next(_numbers)}"
 
 
 @pytest.fixture
 def data_prefix():
-    """The same in the replicated pool, for what does not depend on the pool."""
+    """A prefix in the replicated pool, for tests that do not depend on the kind of pool."""
     return f"rados://data/test{next(_numbers)}"

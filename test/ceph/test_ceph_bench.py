@@ -1,4 +1,4 @@
-"""`rawduck bench skyhook` end to end, with next to no data."""
+"""`rawduck bench skyhook` end to end, with very little data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_on_a_cluster_of_its_own(cluster, tmp_path):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_what_ends_it_takes_its_cluster_down(cluster, tmp_path, number, code):
-    """The signal reaches only the command itself, in the middle of a query."""
+    """The signal is sent to the command only, during a query."""
     command = [str(Path(sys.executable).with_name("rawduck")), *QUICK, "--work-dir", str(tmp_path)]
     process = subprocess.Popen(
         command,
@@ -72,7 +72,7 @@ def test_what_ends_it_takes_its_cluster_down(cluster, tmp_path, number, code):
 
 
 def has_measured(folder: Path) -> bool:
-    """Whether the benchmark has written down a first measurement."""
+    """Whether the benchmark has written its first measurement."""
     return (folder / "results/skyhook/results.csv").exists() and rows_of(folder) != []
 
 

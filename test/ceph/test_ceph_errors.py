@@ -1,4 +1,4 @@
-"""What goes wrong is a clear error in bounded time: which pool or object, what was tried, what to do next."""
+"""Errors arrive in bounded time and name the pool or object, what was tried, and what to do next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAIT_SECONDS = 20
 
 
 def fails(connection, query: str, kind: type, *words: str) -> str:
-    """Runs a query that must fail with every one of the words in its message. Returns the message."""
+    """Runs a query that must fail with all words in its message. Returns the message."""
     with pytest.raises(kind) as caught:
         connection.execute(query).fetchall()
     for word in words:
@@ -44,7 +44,7 @@ def test_pool_made_and_removed_while_connected(con, cluster):
 
 
 def wait_for_error(connection, query: str, pattern: str) -> None:
-    """Ceph removes a pool in the background, so that its objects may be seen a little longer."""
+    """Ceph removes a pool in the background: its objects may still be visible for a moment."""
     limit = time.monotonic() + WAIT_SECONDS
     message = ""
     while not message and time.monotonic() < limit:
@@ -83,7 +83,7 @@ def test_paths_that_name_no_object(con, path):
 
 @pytest.mark.parametrize("mode", ["never", "always"])
 def test_corrupt_objects(con, cluster, data_prefix, mode):
-    """Read or pushed: an error that names the object, never an answer."""
+    """Whether read or pushed: an error that names the object, never a result."""
     folder = data_prefix.removeprefix("rados://data/")
     path = f"{data_prefix}/x.parquet"
     con.execute(f"COPY (SELECT i, 'row ' || i AS s FROM range(300000) t(i)) TO '{path}'")
@@ -157,7 +157,7 @@ def test_missing_configuration(con):
 
 
 def test_no_monitor_answers():
-    """Nobody listens there. The error comes after the time that was set, not after Ceph's five minutes."""
+    """Nothing listens on the port. The error arrives after rados_timeout, not after Ceph's five minutes."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     key = "AQDnMtBlAAAAABAAmmEWTOTANxp8CLe02eLnrQ=="
@@ -209,7 +209,7 @@ def test_a_secret_opens_no_forbidden_file(setting, parameter):
 
 
 def test_nothing_is_said_on_standard_error(cluster):
-    """librados would print there; a library must not."""
+    """librados would print to standard error, which a library must not."""
     code = """
         import contextlib, os, sys, duckdb, rawduck
         os.dup2(os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT), 2)

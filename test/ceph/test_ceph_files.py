@@ -64,7 +64,7 @@ def test_partitions(con, data_prefix):
 
 
 def test_what_ceph_itself_sees(con, cluster, prefix):
-    """No striping and no metadata: an object has the bytes of the file."""
+    """The object has the bytes of the file, without striping or metadata."""
     pool, _, folder = prefix.removeprefix("rados://").partition("/")
     con.execute(f"COPY (SELECT 'hello' AS a) TO '{prefix}/a.csv' (HEADER false)")
     assert rados(cluster, "-p", pool, "get", f"{folder}/a.csv", "-") == b"hello\n"
@@ -84,7 +84,7 @@ def test_patterns(con, data_prefix):
 
 
 def test_every_object_of_a_large_pool_is_listed_once(con, cluster):
-    """More than one answer has room for, in placement groups whose number is no power of two."""
+    """More names than fit in one reply; the number of placement groups is not a power of two."""
     cluster.create_pool("many", groups=11)
     expected = [f"a/{number:05}" for number in range(9000)]
     pool = Pool(cluster.conf, cluster.keyring, "many")
@@ -98,7 +98,7 @@ def test_every_object_of_a_large_pool_is_listed_once(con, cluster):
 
 
 def test_a_query_lists_a_pool_once(con, data_prefix):
-    """And the next one again, also in the same transaction."""
+    """The next query lists it again, also in the same transaction."""
 
     def write(name: str) -> None:
         con.execute(f"COPY (SELECT 1 AS a) TO '{data_prefix}/{name}.parquet' (FORMAT parquet)")
@@ -149,7 +149,7 @@ def test_a_failed_copy_leaves_the_old_object(con, prefix, format):
 
 
 def test_a_replaced_object_is_read_anew(con, prefix):
-    """Also where DuckDB caches what it has read of files."""
+    """Also where DuckDB caches the content of files."""
     con.execute("SET cache_local_files = true")
     for value in (1, 2):
         con.execute(f"COPY (SELECT {value} AS a FROM range(100000)) TO '{prefix}/x.parquet'")
@@ -162,7 +162,7 @@ def test_a_replaced_object_is_read_anew(con, prefix):
 
 
 def test_versions_are_not_mixed(con, cluster, data_prefix):
-    """An object that is replaced while it is read is an error, not half of each."""
+    """Replacing an object during a read is an error; versions are never mixed."""
     con.execute("SET threads = 1")
     path = f"{data_prefix}/x.csv"
     pool, _, name = path.removeprefix("rados://").partition("/")

@@ -1,4 +1,4 @@
-"""Which cluster and which user a path means."""
+"""Which cluster and user are used for a path."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_secrets_can_be_kept(cluster, tmp_path):
 
 
 def test_ceph_s_own_defaults(cluster):
-    """Without a secret it is what every Ceph client would use."""
+    """Without a secret, the defaults of every Ceph client."""
     code = """
         import rawduck
         print(rawduck.connect(ceph=True).execute("SELECT count(*) FROM glob('rados://data/*.none')").fetchone()[0])
@@ -61,7 +61,7 @@ def test_ceph_s_own_defaults(cluster):
 
 
 def test_a_connection_is_shared_and_closed(cluster):
-    """However many DuckDB connections there are, and no thread of librados is left when they are closed."""
+    """For any number of DuckDB connections; no thread of librados is left when they are closed."""
     code = """
         import os, sys, rawduck
         def threads():
@@ -81,7 +81,7 @@ def test_a_connection_is_shared_and_closed(cluster):
 
 
 def test_after_a_fork(cluster, data_prefix):
-    """A child connects anew; the parent goes on."""
+    """A child of fork() connects again; the parent's connection continues to work."""
     code = """
         import os, sys, rawduck
         def total(con):

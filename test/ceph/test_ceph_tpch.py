@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=POOLS)
 def tables(request, cluster, folder):
-    """TPC-H in a pool: the prefix below which every table has one of its own."""
+    """TPC-H tables in a pool. Returns the prefix of the tables' prefixes."""
     prefix = f"rados://{request.param}/tpch"
     with connect(cluster) as con:
         for table in tpch.TABLES:
@@ -47,7 +47,7 @@ def test_every_answer(con, tables):
 
 
 def answer_during(con, cluster, prefix: str, disturb) -> int:
-    """Runs queries 1 and 6 while `disturb` runs. Returns how many answers there were, all of them right."""
+    """Runs queries 1 and 6 while `disturb` runs and checks each result. Returns their number."""
     reference = tpch.Reference(SOURCE, SCALE)
     views(con, prefix)
     thread = threading.Thread(target=disturb)
@@ -65,7 +65,7 @@ def answer_during(con, cluster, prefix: str, disturb) -> int:
 
 
 def test_an_osd_dies_while_queries_run(con, cluster, tables):
-    """Another OSD takes over, in a replicated and in an erasure-coded pool, and nobody notices."""
+    """Another OSD takes over, in a replicated and in an erasure-coded pool, without an error."""
 
     def disturb():
         time.sleep(0.5)
@@ -85,7 +85,7 @@ def test_an_osd_restarts_while_queries_run(con, cluster, tables):
 
 
 def test_both_copies_are_down(con, cluster, folder):
-    """An error that says so, within the time that was set; everything is back when the OSDs are."""
+    """An error that says so within rados_timeout; queries work again when the OSDs do."""
     prefix = "rados://data/down"
     con.execute(f"COPY (FROM '{folder}/lineitem.parquet') TO '{prefix}' (FORMAT parquet)")
     query = f"SELECT sum(l_orderkey) FROM read_parquet('{prefix}/*')"

@@ -1,4 +1,4 @@
-"""The object class inside a real OSD: what it answers, what it refuses, and that the OSD survives it."""
+"""The object class inside a real OSD: its replies, what it rejects, and that the OSD keeps running."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def memory_bytes(cluster) -> int:
 
 
 def record_checksum(pool, name: str, parquet: bytes, size: int):
-    """What our writer records about the footer of `parquet`, as for an object of `size` bytes."""
+    """Sets the checksum attribute for the footer of `parquet` in an object of `size` bytes."""
     footer = struct.unpack("<I", parquet[-8:-4])[0] + 8
     value = struct.pack("<IQ", crc32c(parquet[-footer:]), size)
     pool.set_attribute(name, "rawduck.footer_crc32c", value)
@@ -81,7 +81,7 @@ def test_refusals_reach_the_client(pool):
 
 
 def test_nonsense_is_refused(pool, cluster):
-    """Bytes that are no request, and requests whose pieces are no requests."""
+    """Malformed requests, and well-formed ones with malformed expressions."""
     generator = random.Random(1)
     good = GROUPED.encode()
     for _ in range(300):
@@ -96,7 +96,7 @@ def test_nonsense_is_refused(pool, cluster):
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["checksum", "no checksum"])
 def test_damaged_objects(pool, cluster, parquet, recorded):
-    """No crash, and never an answer from a damaged footer whose checksum the writer recorded."""
+    """No crash, and never a result from a corrupt footer with a recorded checksum."""
     generator = random.Random(2)
     footer = struct.unpack("<I", parquet[-8:-4])[0] + 8
     counting = Request(COLUMNS, ["count(a)"], aggregate=True)
@@ -121,14 +121,14 @@ def test_damaged_objects(pool, cluster, parquet, recorded):
 
 
 def test_a_checksum_of_another_object_does_not_count(pool, parquet):
-    """Another program has replaced an object of ours; the attribute has stayed."""
+    """Another program has replaced the object and kept its attribute."""
     pool.write("class/replaced", parquet)
     record_checksum(pool, "class/replaced", bytes(100) + parquet[-8:], len(parquet) + 1)
     assert pool.query("class/replaced", GROUPED).status == "ok"
 
 
 def test_memory_stays_flat(pool, cluster):
-    """Many calls at a time; those that find the OSD busy are answered so, and come again."""
+    """Many concurrent calls; those that are rejected as busy are repeated."""
     calls = int(os.environ.get("RAWDUCK_CLASS_CALLS", "2000"))
 
     def call(_: int) -> str:

@@ -1,4 +1,4 @@
-"""Queries pushed into the OSDs: the answers are stock DuckDB's, and what is not answered is read."""
+"""Queries pushed into the OSDs: results equal stock DuckDB's, and objects without a reply are read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tables(cluster, folder):
-    """TPC-H, the large tables in several objects."""
+    """TPC-H with the large tables in several objects."""
     if class_directory() is None:
         pytest.skip("no object class: rados/objclass.h or libpython was missing when the package was built")
     with connect(cluster) as con:
@@ -44,7 +44,7 @@ def tables(cluster, folder):
 
 @pytest.fixture
 def pushed(con, tables):
-    """A connection that pushes whatever it can."""
+    """A connection that pushes everything that can be pushed."""
     for table in tpch.TABLES:
         con.execute(f"CREATE VIEW {table} AS FROM read_parquet('{tables}/{table}/*')")
     con.execute("SET rados_offload = 'always'")
@@ -65,8 +65,8 @@ def last_offloaded(con) -> dict:
     return last_scan(con, "offloaded")
 
 
-def both(con, query: str) -> tuple[list, list]:
-    """The query's rows pushed, and read."""
+def pushed_and_read(con, query: str) -> tuple[list, list]:
+    """The query's rows, pushed and read."""
     mode = one(con, "SELECT current_setting('rados_offload')")
     rows = con.execute(query).fetchall()
     con.execute("SET rados_offload = 'never'")
@@ -121,8 +121,8 @@ def test_every_tpch_answer(pushed, mode):
     ],
 )  # fmt: skip
 def test_what_is_pushed(pushed, query, word):
-    """Also the order of rows is the same, as DuckDB promises for files."""
-    rows, stock = both(pushed, query)
+    """The order of rows is the same too, as DuckDB guarantees for files."""
+    rows, stock = pushed_and_read(pushed, query)
     assert rows == stock
     scan = last_offloaded(pushed)
     assert word in scan["pushed"]
@@ -142,17 +142,17 @@ def test_what_is_pushed(pushed, query, word):
     ],
 )
 def test_what_is_not_pushed_whole(pushed, query):
-    rows, stock = both(pushed, query)
+    rows, stock = pushed_and_read(pushed, query)
     assert rows == stock
 
 
 def test_joins_tell_the_scans_their_keys(pushed):
-    """A small build side narrows what is asked of the other side's objects."""
+    """A small build side filters the other side's objects."""
     query = (
         "SELECT sum(l_extendedprice) FROM lineitem JOIN orders ON l_orderkey = o_orderkey "
         "WHERE o_orderdate = DATE '1995-03-05' AND o_totalprice > 300000"
     )
-    rows, stock = both(pushed, query)
+    rows, stock = pushed_and_read(pushed, query)
     assert rows == stock
     assert last_scan(pushed, "offloaded AND first_object LIKE '%lineitem%'")["reply_bytes"] < 6_000_000
 
@@ -187,7 +187,7 @@ def test_explain_says_what_and_why(pushed):
     ],
 )  # fmt: skip
 def test_objects_tell_what_is_to_be_expected(pushed, query, least, most):
-    """The size of the answers is estimated by the first object's metadata: what share of the rows is it?"""
+    """The size of replies is estimated from the first object's metadata: here as a share of all rows."""
     pushed.execute("SET rados_offload = 'auto'")
     before = scans_so_far(pushed)
     pushed.execute("EXPLAIN " + query)
@@ -201,10 +201,12 @@ def test_objects_tell_what_is_to_be_expected(pushed, query, least, most):
 
 
 def test_first_rows_of_an_order_are_read(pushed):
-    """Unless they shall be pushed always: reading skips most of the objects' columns."""
+    """Except with 'always': reading skips most of the objects' columns."""
     pushed.execute("SET rados_offload = 'auto'")
     before = scans_so_far(pushed)
-    rows, stock = both(pushed, "SELECT * FROM lineitem ORDER BY l_extendedprice DESC, l_orderkey LIMIT 5")
+    rows, stock = pushed_and_read(
+        pushed, "SELECT * FROM lineitem ORDER BY l_extendedprice DESC, l_orderkey LIMIT 5"
+    )
     assert rows == stock
     assert not one(pushed, "SELECT count(*) FROM rados_scans() WHERE offloaded AND scan > ?", before)
 
@@ -221,7 +223,7 @@ def test_prepared_statements_see_new_objects(pushed):
 
 
 def test_objects_with_other_types_are_cast_as_read_parquet_does(pushed):
-    """The first object says what the columns are."""
+    """The first object determines the columns."""
     pushed.execute(
         "COPY (SELECT 5::BIGINT AS a, 'x' AS b) TO 'rados://data/types/1.parquet' (FORMAT parquet)"
     )
@@ -233,7 +235,7 @@ def test_objects_with_other_types_are_cast_as_read_parquet_does(pushed):
         "SELECT a, b FROM {} WHERE a > 5",
         "SELECT a FROM {} LIMIT 2",
     ):
-        rows, stock = both(pushed, query.format("read_parquet('rados://data/types/*')"))
+        rows, stock = pushed_and_read(pushed, query.format("read_parquet('rados://data/types/*')"))
         assert rows == stock
     pushed.execute("COPY (SELECT 'z' AS b) TO 'rados://data/types/3.parquet' (FORMAT parquet)")
     with pytest.raises(duckdb.Error, match=r'"?a"?'):
@@ -241,7 +243,7 @@ def test_objects_with_other_types_are_cast_as_read_parquet_does(pushed):
 
 
 def test_no_class_on_one_osd(cluster, pushed):
-    """Objects of that OSD are read; the others are answered for."""
+    """Objects of this OSD are read; the other OSDs reply."""
     query = "SELECT count(*), sum(l_extendedprice) FROM lineitem WHERE l_quantity > 10"
     moved = cluster.class_directory(0) / "libcls_rawduck.so"
     aside = moved.with_suffix(".aside")
@@ -250,11 +252,11 @@ def test_no_class_on_one_osd(cluster, pushed):
         cluster.restart("osd.0")
 
         def some_fell_back() -> bool:
-            rows, stock = both(pushed, query)
+            rows, stock = pushed_and_read(pushed, query)
             assert rows == stock
             return last_offloaded(pushed)["fell_back"] > 0
 
-        # The others answer for an OSD that is up again until they have the map that says so.
+        # Until they have the new map, the other OSDs reply for the one that was restarted.
         cluster.wait(some_fell_back, "osd.0 is asked")
         scan = last_offloaded(pushed)
         assert scan["answered"] > 0
@@ -265,7 +267,7 @@ def test_no_class_on_one_osd(cluster, pushed):
 
 
 def test_erasure_coded_pools_are_read(con, tables):
-    """No class can read there. The first objects say so, and the others are not asked any more."""
+    """Classes cannot read there. The first replies say so, and the other calls are cancelled."""
     prefix = "rados://coded/offload"
     con.execute(
         f"COPY (FROM read_parquet('{tables}/orders/*')) TO '{prefix}' "
@@ -274,7 +276,7 @@ def test_erasure_coded_pools_are_read(con, tables):
     query = f"SELECT count(*), sum(o_totalprice) FROM read_parquet('{prefix}/*') WHERE o_custkey > 50"
     con.execute("SET rados_offload = 'always'")
     before = requests(con, "exec")
-    rows, stock = both(con, query)
+    rows, stock = pushed_and_read(con, query)
     assert rows == stock
     asked = requests(con, "exec") - before
     assert 1 <= asked <= 2
@@ -283,7 +285,7 @@ def test_erasure_coded_pools_are_read(con, tables):
     assert "cannot read in this pool" in scan["fallback_reasons"]
 
     con.execute("SET rados_offload = 'auto'")
-    rows, stock = both(con, query)
+    rows, stock = pushed_and_read(con, query)
     assert rows == stock
     assert requests(con, "exec") == before + asked
     scan = last_scan(con)
@@ -296,12 +298,12 @@ def test_a_user_who_may_only_read(cluster, tables):
     with connect(cluster, User("reader", keyring)) as con:
         con.execute("SET rados_offload = 'always'")
         query = f"SELECT count(*), sum(l_tax) FROM read_parquet('{tables}/lineitem/*') WHERE l_tax > 0.01"
-        rows, stock = both(con, query)
+        rows, stock = pushed_and_read(con, query)
         assert rows == stock
 
 
 def test_memory_stays_flat(cluster, pushed):
-    """That of the client and that of the OSDs, however often they are asked."""
+    """The memory of the client and of the OSDs, after any number of calls."""
     query = "SELECT sum(l_tax), count(*) FROM lineitem WHERE l_quantity < 40"
     pushed.execute("SET rados_offload_in_flight = 12")
     answer = pushed.execute(query).fetchall()
@@ -326,7 +328,7 @@ def test_memory_stays_flat(cluster, pushed):
 
 
 def test_a_damaged_object_is_an_error(cluster, pushed):
-    """The writer has recorded the footer's checksum, and damage is found that reading does not notice."""
+    """The recorded checksum of the footer detects corruption that reading does not."""
     path, name = "rados://data/damage/x.parquet", "damage/x.parquet"
     pushed.execute(f"COPY (SELECT range AS a FROM range(1000)) TO '{path}' (FORMAT parquet)")
     good = pushed.execute(f"SELECT content FROM read_blob('{path}')").fetchone()[0]

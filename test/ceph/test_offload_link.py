@@ -1,4 +1,4 @@
-"""What 'auto' does depends on the link: measured while reading, on a cluster in a network of its own."""
+"""'auto' depends on the measured speed of the link, on a cluster in a private network."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rawduck.ceph.network import PrivateNetwork
 LIMIT = "100mbit"
 LIMIT_BYTES_PER_S = 100e6 / 8
 
-# Read, and the link not even tried, because answers would be much longer than the columns, which have 20,000
-# different values; the second time the link's speed is known.
+# Read without measuring the link, because the replies would be much larger than the columns with their 20,000
+# distinct values. At the second run the speed of the link is known.
 QUERIES = """
     import json, sys
     from rawduck import connect
@@ -36,7 +36,7 @@ QUERIES = """
 """
 
 
-# Would be pushed for the length of its answers; of the link this process knows nothing yet.
+# Would be pushed for the size of its replies; the speed of the link is not known yet.
 FIRST_QUERY = """
     import json, sys
     from rawduck import connect
@@ -52,7 +52,7 @@ FIRST_QUERY = """
 """
 
 
-# Nobody knows how many groups there are before the first object has answered; there are as many as rows.
+# The number of groups, which equals the number of rows, is not known before the first reply.
 GROUPS = """
     import json, sys
     from rawduck import connect
@@ -77,7 +77,7 @@ GROUPS = """
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A cluster with one OSD in a private network: both."""
+    """A private network and a cluster with one OSD in it."""
     if reason := PrivateNetwork.why_not():
         pytest.skip(reason)
     if class_directory() is None:
@@ -119,7 +119,7 @@ def test_a_fast_link_is_noticed(site):
 
 
 def expected_to_read(network: PrivateNetwork, cluster: Cluster) -> tuple[str, float]:
-    """The plan of a process's first query, and how many seconds it thinks that reading would take."""
+    """The plan of a process's first query, and its expected seconds for reading."""
     output = run_python(FIRST_QUERY, network.path, str(cluster.conf), str(cluster.keyring))
     plan, why = json.loads(output)
     return plan, float(re.search(r"; reading would take about ([0-9.e-]+) s", why)[1])
@@ -137,7 +137,7 @@ def test_a_new_process_tries_the_link(site):
 
 
 def test_answers_that_are_too_large_are_read_and_remembered(site):
-    """On a slow link: where it is fast and OSDs are not, not even one object is asked."""
+    """On a slow link. On a fast link with slow OSDs, no object would be asked."""
     network, cluster = site
     network.limit(LIMIT)
     output = run_python(GROUPS, network.path, str(cluster.conf), str(cluster.keyring))

@@ -1,4 +1,4 @@
-//! When a query is pushed: by sizes as long as nothing was measured, by times afterwards.
+//! When a query is pushed: by sizes until speeds are measured, then by expected times.
 #include "ceph/pushdown/decision/offload_decision.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t KIB = 1024, MIB = 1024 * KIB;
 
-//! Ten objects with 5 MiB each in the columns that are needed. Answers of so many bytes each.
+//! Ten objects with 5 MiB in the columns that are needed, and replies of `answer_bytes` each.
 ScanEstimate Ten(uint64_t answer_bytes) {
     ScanEstimate estimate;
     estimate.objects = 10;
@@ -34,14 +34,14 @@ constexpr double GIGABIT = 120e6, LOOPBACK = 2e9;
 
 } // namespace
 
-TEST(DecisionTest, WithoutMeasurementsTheSizesDecide) {
+TEST(DecisionTest, SizesDecideWithoutMeasurements) {
     EXPECT_TRUE(Decide({Ten(2 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN}).offload);
     EXPECT_FALSE(Decide({Ten(3 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN}).offload);
     EXPECT_TRUE(Decide({Ten(3 * MIB), UNKNOWN, 10 * KIB}).offload) << "earlier answers were small";
     EXPECT_FALSE(Decide({Ten(2 * MIB), UNKNOWN, REPLY_TOO_LARGE}).offload);
 }
 
-TEST(DecisionTest, WhatASlowLinkSavesIsWorthALargerAnswer) {
+TEST(DecisionTest, LargerRepliesArePushedOnASlowLink) {
     const Decision decision = Decide({Ten(3 * MIB), Link(GIGABIT), REPLY_SIZE_UNKNOWN});
     EXPECT_TRUE(decision.offload);
     EXPECT_NE(decision.why.find("reading would take about 0.437 s, pushing 0.132 s with compressed answers"),
@@ -53,7 +53,7 @@ TEST(DecisionTest, WhatASlowLinkSavesIsWorthALargerAnswer) {
     EXPECT_FALSE(Decide({Ten(3 * MIB), Link(LOOPBACK), REPLY_SIZE_UNKNOWN}).lz4);
 }
 
-TEST(DecisionTest, WhereOsdsAreSlowerThanTheLinkReadingIsBetter) {
+TEST(DecisionTest, ReadsWhereOsdsAreSlowerThanTheLink) {
     MeasuredSpeeds speeds = Link(LOOPBACK);
     speeds.osd_s_per_byte = 20e-9; // busy with others, say
     EXPECT_FALSE(Decide({Ten(10 * KIB), speeds, REPLY_SIZE_UNKNOWN}).offload);
@@ -61,12 +61,12 @@ TEST(DecisionTest, WhereOsdsAreSlowerThanTheLinkReadingIsBetter) {
     EXPECT_TRUE(Decide({Ten(10 * KIB), speeds, REPLY_SIZE_UNKNOWN}).offload);
 }
 
-TEST(DecisionTest, WhereBothTakeAboutAsLongTheSizesDecide) {
+TEST(DecisionTest, SizesDecideWhereTimesAreSimilar) {
     EXPECT_TRUE(Decide({Ten(10 * KIB), Link(500e6), REPLY_SIZE_UNKNOWN}).offload);
     EXPECT_FALSE(Decide({Ten(4 * MIB), Link(500e6), REPLY_SIZE_UNKNOWN}).offload);
 }
 
-TEST(DecisionTest, OsdsThatNobodyKnowsAreTakenForTwoProcessors) {
+TEST(DecisionTest, UnmeasuredOsdsCountAsTwoProcessors) {
     MeasuredSpeeds speeds = Link(GIGABIT);
     speeds.osds_known = false;
     speeds.osd_s_per_byte = 0;
@@ -91,7 +91,7 @@ TEST(DecisionTest, AnUnknownNumberOfGroupsIsProbed) {
     EXPECT_FALSE(Decide({estimate, UNKNOWN, 10 * KIB}).probe);
 }
 
-TEST(DecisionTest, NoObjectIsProbedWhereTheLinkIsFasterThanTheOsds) {
+TEST(DecisionTest, NoProbeWhereTheLinkIsFasterThanTheOsds) {
     ScanEstimate estimate = Ten(MIB);
     estimate.rows_known = false;
     const Decision slow = Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN});
@@ -102,7 +102,7 @@ TEST(DecisionTest, NoObjectIsProbedWhereTheLinkIsFasterThanTheOsds) {
         << fast.why;
 }
 
-TEST(DecisionTest, LittleIsReadUnlessTheLinkIsKnownToBeSlow) {
+TEST(DecisionTest, SmallScansAreReadUnlessTheLinkIsSlow) {
     ScanEstimate estimate = Ten(16);
     estimate.column_bytes = MIB - 1;
     const DecisionInputs unknown{estimate, UNKNOWN, REPLY_SIZE_UNKNOWN};
@@ -112,7 +112,7 @@ TEST(DecisionTest, LittleIsReadUnlessTheLinkIsKnownToBeSlow) {
     EXPECT_FALSE(Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN}).offload) << "a request takes longer";
 }
 
-TEST(DecisionTest, TheLinkIsTriedWhereItsSpeedMayMatter) {
+TEST(DecisionTest, LinkSpeedMattersWhereItMayChangeTheDecision) {
     EXPECT_TRUE(LinkSpeedMatters({Ten(10 * KIB), UNKNOWN, REPLY_SIZE_UNKNOWN}))
         << "pushed, unless it is fast";
     EXPECT_TRUE(LinkSpeedMatters({Ten(4 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN})) << "read, unless it is slow";

@@ -37,7 +37,7 @@ class MemoryObject : public ObjectSource {
         crc = recorded_crc;
         return has_crc;
     }
-    //! What a writer does.
+    //! As a writer does.
     void RecordCrc() {
         uint32_t length;
         std::memcpy(&length, bytes.data() + bytes.size() - 8, sizeof(length));
@@ -113,7 +113,7 @@ class QueryRunnerTest : public testing::Test {
         }
         return text;
     }
-    //! The same rows from a DuckDB that nothing was taken away from.
+    //! The same rows from a DuckDB with its default configuration.
     static std::string Stock(const std::string &query) {
         duckdb::DuckDB database(nullptr);
         duckdb::Connection connection(database);
@@ -136,7 +136,7 @@ using duckdb::LogicalType;
 
 } // namespace
 
-TEST_F(QueryRunnerTest, AnswersAreStockDuckDbs) {
+TEST_F(QueryRunnerTest, ResultsEqualStockDuckDb) {
     Request request = Ask({"count(*)", "sum(d)", "min(g)", "max(t)", "sum(f)"}, "a < 10 OR a >= 99990");
     request.aggregate = true;
     EXPECT_EQ(Rows(request, {LogicalType::BIGINT, LogicalType::DECIMAL(38, 2), LogicalType::VARCHAR,
@@ -160,7 +160,7 @@ TEST_F(QueryRunnerTest, AnswersAreStockDuckDbs) {
                     "ORDER BY f NULLS FIRST, a DESC LIMIT 3000"));
 }
 
-TEST_F(QueryRunnerTest, ManyRowsAreTheSameWithAndWithoutLz4) {
+TEST_F(QueryRunnerTest, Lz4DoesNotChangeRows) {
     Request request = Ask({"a", "f"}, "a % 3 <> 1");
     const std::string plain = Rows(request, {LogicalType::BIGINT, LogicalType::DOUBLE});
     EXPECT_EQ(std::count(plain.begin(), plain.end(), '\n'), 66667);
@@ -175,7 +175,7 @@ TEST_F(QueryRunnerTest, ManyRowsAreTheSameWithAndWithoutLz4) {
     EXPECT_THROW(reader.Next(chunk), duckdb::Exception);
 }
 
-TEST_F(QueryRunnerTest, OnlyTheObjectCanBeReached) {
+TEST_F(QueryRunnerTest, OnlyTheObjectCanBeAccessed) {
     const char *const forbidden[] = {
         "(SELECT 1)",
         "(SELECT max(a) FROM read_parquet('/etc/passwd'))",
@@ -226,7 +226,7 @@ TEST_F(QueryRunnerTest, OnlyTheObjectCanBeReached) {
               ReplyStatus::BAD_REQUEST);
 }
 
-TEST_F(QueryRunnerTest, TheSameRequestIsAnsweredForEachObject) {
+TEST_F(QueryRunnerTest, ACachedStatementRunsOnEachObject) {
     MemoryObject other{Parquet("SELECT i AS a, 'x' AS g, i::DECIMAL(15,2) AS d, i * 1.0::DOUBLE AS f, "
                                "DATE '2021-01-01' AS t FROM range(10, 20) r(i)")};
     Request request = Ask({"count(*)", "max(a)"}, "a > 0");
@@ -249,7 +249,7 @@ TEST_F(QueryRunnerTest, TheSameRequestIsAnsweredForEachObject) {
     }
 }
 
-TEST_F(QueryRunnerTest, TheEndOfAnObjectIsReadOnce) {
+TEST_F(QueryRunnerTest, TheTailOfAnObjectIsReadOnce) {
     Request request = Ask({"count(*)"});
     request.columns.clear();
     request.aggregate = true;
@@ -258,7 +258,7 @@ TEST_F(QueryRunnerTest, TheEndOfAnObjectIsReadOnce) {
     EXPECT_EQ(reply.read_bytes, ObjectWithTail::TAIL_BYTES);
 }
 
-TEST_F(QueryRunnerTest, LimitsAreKept) {
+TEST_F(QueryRunnerTest, LimitsAreEnforced) {
     Request request = Ask({"a", "f"});
     request.reply_bytes_max = 100000;
     EXPECT_EQ(Send(request).status, ReplyStatus::TOO_LARGE);
@@ -295,14 +295,14 @@ TEST_F(QueryRunnerTest, LimitsAreKept) {
     EXPECT_EQ(poor.Run(large.data(), large.size(), object).status, ReplyStatus::FAILED);
 }
 
-TEST_F(QueryRunnerTest, AFailingDiskIsAnError) {
+TEST_F(QueryRunnerTest, AFailedReadIsAnError) {
     object.fails = true;
     Reply reply = Send(Ask({"a"}));
     EXPECT_EQ(reply.status, ReplyStatus::FAILED);
     EXPECT_NE(reply.text.find("the disk is gone"), std::string::npos) << reply.text;
 }
 
-TEST_F(QueryRunnerTest, TheFooterTellsOfRowsAndColumns) {
+TEST_F(QueryRunnerTest, SummaryOfAFooter) {
     ParquetSummary summary;
     const size_t needed = SummarizeParquet(parquet.data() + parquet.size() - 8, 8, summary);
     ASSERT_EQ(needed, parquet.size() - object.FooterStart());
@@ -322,7 +322,7 @@ TEST_F(QueryRunnerTest, TheFooterTellsOfRowsAndColumns) {
     EXPECT_EQ(SummarizeParquet(std::string(100, 'x').data(), 100, summary), SIZE_MAX);
 }
 
-TEST_F(QueryRunnerTest, APoolWhereNoClassCanReadIsSaidToBeOne) {
+TEST_F(QueryRunnerTest, APoolThatClassesCannotReadIsReported) {
     struct Unreadable final : MemoryObject {
         using MemoryObject::MemoryObject;
         void Read(uint64_t, size_t, char *) override { throw CannotReadHere("an erasure-coded pool"); }
@@ -334,7 +334,7 @@ TEST_F(QueryRunnerTest, APoolWhereNoClassCanReadIsSaidToBeOne) {
     EXPECT_EQ(reply.text, "an erasure-coded pool");
 }
 
-TEST_F(QueryRunnerTest, ABugInDuckDbCostsOneAnswerOnly) {
+TEST_F(QueryRunnerTest, AnInternalErrorFailsOneRequestOnly) {
     // An internal error inside a query: here, when the data is read.
     struct Breaking final : MemoryObject {
         using MemoryObject::MemoryObject;
@@ -351,7 +351,7 @@ TEST_F(QueryRunnerTest, ABugInDuckDbCostsOneAnswerOnly) {
     EXPECT_EQ(Send(bytes).status, ReplyStatus::OK);
 }
 
-TEST_F(QueryRunnerTest, RequestsFullOfNonsenseAreRefused) {
+TEST_F(QueryRunnerTest, MutatedRequestsAreRejected) {
     Request request = Ask({"g", "sum(d)"}, "a BETWEEN 5 AND 500 AND g LIKE '%1%'");
     request.aggregate = true;
     request.group_count = 1;
@@ -373,7 +373,7 @@ TEST_F(QueryRunnerTest, RequestsFullOfNonsenseAreRefused) {
     EXPECT_EQ(Send(request).status, ReplyStatus::OK);
 }
 
-TEST_F(QueryRunnerTest, ADamagedFooterNeverAnswersWhereItsChecksumIsRecorded) {
+TEST_F(QueryRunnerTest, ACorruptFooterWithAChecksumIsAlwaysDetected) {
     object.RecordCrc();
     ASSERT_EQ(Send(Ask({"a"})).status, ReplyStatus::OK);
     std::mt19937 random(7);
@@ -386,7 +386,7 @@ TEST_F(QueryRunnerTest, ADamagedFooterNeverAnswersWhereItsChecksumIsRecorded) {
     }
 }
 
-TEST_F(QueryRunnerTest, DamageWithoutAChecksumNeverChangesTheNumberOfRows) {
+TEST_F(QueryRunnerTest, CorruptionWithoutAChecksumKeepsTheNumberOfRows) {
     Request request = Ask({"count(*)", "count(a)"});
     request.aggregate = true;
     std::mt19937 random(11);
@@ -421,7 +421,8 @@ TEST_F(QueryRunnerTest, ConcurrentRequestsReadTheirOwnObjects) {
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; i++) {
         threads.emplace_back([&, i] {
-            MemoryObject mine(Parquet("SELECT " + std::to_string(i) + "::BIGINT AS a FROM range(50000)"));
+            MemoryObject own_object(
+                Parquet("SELECT " + std::to_string(i) + "::BIGINT AS a FROM range(50000)"));
             Request request;
             request.duckdb_version = duckdb::DuckDB::LibraryVersion();
             request.columns = {{"a", "BIGINT"}};
@@ -429,7 +430,7 @@ TEST_F(QueryRunnerTest, ConcurrentRequestsReadTheirOwnObjects) {
             request.aggregate = true;
             const std::string bytes = EncodeRequest(request);
             for (int run = 0; run < 50; run++) {
-                Reply reply = shared.Run(bytes.data(), bytes.size(), mine);
+                Reply reply = shared.Run(bytes.data(), bytes.size(), own_object);
                 ASSERT_EQ(reply.status, ReplyStatus::OK) << reply.text;
                 ChunkReader reader(reply, {LogicalType::HUGEINT});
                 duckdb::DataChunk chunk;

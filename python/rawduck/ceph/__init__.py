@@ -1,1 +1,1 @@
-"""A Ceph cluster on this machine, to try things on and to measure with."""
+"""A Ceph cluster on this machine, for trying out, tests and benchmarks."""

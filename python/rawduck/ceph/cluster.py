@@ -1,7 +1,7 @@
-"""A Ceph cluster on this machine, for trying out and for tests: one monitor and a few OSDs on files.
+"""A Ceph cluster on this machine, for trying out, tests and benchmarks: one monitor and a few OSDs on files.
 
-Everything lies below one directory and listens on 127.0.0.1 only. There is no manager and no systemd. The
-daemons are Debian's own; they run as the user who starts them, and nothing else is ever ended.
+All files are below one directory, and all daemons listen on 127.0.0.1 only. There is no manager and no
+systemd. The daemons are Debian's own and run as the user who starts them. No other process is ever ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from rawduck.ceph.daemon import Daemon
 from rawduck.errors import RawduckError
 
-OSDS_MOST = 3
+OSDS_MAX = 3
 MONITOR = "mon.a"
 
 _PROGRAMS = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool")
@@ -29,29 +29,29 @@ _STATE = "rawduck-ceph.json"
 _START_SECONDS = 120
 _COMMAND_SECONDS = 60
 _POLL_SECONDS = 5
-_SOCKET_PATH_MOST = 107
+_SOCKET_PATH_BYTES_MAX = 107
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a cluster is made with; kept in its directory."""
+    """Properties of a cluster, stored in its directory."""
 
     osds: int = 1
-    copies: int = 1  # replicas of every object in a pool made with the defaults
-    cephx: bool = False  # clients and daemons prove who they are with keys
-    osd_bytes: int = 16 << 30  # sparse: it takes what is stored
+    copies: int = 1  # replicas of each object, in pools with the defaults
+    cephx: bool = False  # clients and daemons authenticate with keys
+    osd_bytes: int = 16 << 30  # sparse files
 
 
 def class_directory() -> Path | None:
-    """The object class that is installed with this package, for `Cluster.up`. None where it was not built."""
+    """The directory of the object class in this package, for `Cluster.up`. None where it was not built."""
     directory = Path(__file__).parent.parent / "class"
     return directory if (directory / "libcls_rawduck.so").exists() else None
 
 
 class Cluster:
-    """The cluster below a directory. Not thread-safe, but processes may share one that is up.
+    """The cluster below a directory. Not thread-safe, but several processes may use a running one.
 
-    `wrapper` is put before the commands that talk and listen, to have them in a private network, for one.
+    `wrapper`: put before each command that uses the network, to run it in a private network for example.
     """
 
     def __init__(self, directory: str | os.PathLike[str], wrapper: tuple[str, ...] = ()) -> None:
@@ -60,7 +60,7 @@ class Cluster:
 
     @property
     def conf(self) -> Path:
-        """The configuration file that a client names."""
+        """The configuration file for clients."""
         return self.directory / "ceph.conf"
 
     @property
@@ -77,9 +77,9 @@ class Cluster:
         return Options(**self._state()["options"])
 
     def up(self, options: Options | None = None, class_directory: Path | None = None) -> None:
-        """Makes the cluster where there is none, and starts what does not run; returns when it answers.
+        """Creates the cluster if there is none and starts all daemons; returns when every OSD is up.
 
-        `class_directory` holds object classes of ours; they join the system's in every OSD that starts now.
+        `class_directory`: object classes that are installed beside the system's in each OSD that is started.
         """
         if reason := why_not():
             raise RawduckError(reason)
@@ -109,11 +109,11 @@ class Cluster:
         return [MONITOR, *(f"osd.{number}" for number in range(self.options.osds))]
 
     def daemon(self, name: str) -> Daemon:
-        """A daemon of this cluster by its name, such as osd.0, to look at, kill and stop."""
+        """A daemon of this cluster by its name, such as osd.0."""
         return Daemon(name, self.directory / "run" / f"{name}.pid", str(self.conf))
 
     def start(self, name: str) -> None:
-        """Starts a daemon that does not run; `wait` for what it is to do."""
+        """Starts a daemon unless it runs. Does not wait until it is ready."""
         if self.daemon(name).running:
             return
         kind, _, number = name.partition(".")
@@ -121,8 +121,8 @@ class Cluster:
         self.daemon(name).start([*self._wrapper, *command], self.directory / "log" / f"{name}.out")
 
     def restart(self, name: str) -> None:
-        """Starts a daemon again that was stopped or killed, and waits until every OSD is up."""
-        # Right after a stop the monitor may still take the OSD for up. (A stopped monitor cannot be asked.)
+        """Restarts a daemon, which may have been killed, and waits until every OSD is up."""
+        # Right after a stop, the monitor may still report the OSD as up. (A stopped monitor cannot be asked.)
         before = self._up_since() if name.startswith("osd.") else {}
         again = {osd: epoch for osd, epoch in before.items() if name == f"osd.{osd}"}
         self.daemon(name).stop()
@@ -137,13 +137,13 @@ class Cluster:
     def ceph(
         self, *arguments: str, text_input: str | None = None, connect_seconds: int = _COMMAND_SECONDS
     ) -> str:
-        """Runs the `ceph` command on this cluster. Returns what it printed."""
+        """Runs the `ceph` command on this cluster. Returns its output."""
         command = ["ceph", "--conf", str(self.conf), "--connect-timeout", str(connect_seconds), *arguments]
         timeout = connect_seconds + _COMMAND_SECONDS
         return _run([*self._wrapper, *command], text_input=text_input, timeout=timeout)
 
     def _up_since(self) -> dict[int, int]:
-        """Of each OSD that is up, the epoch of the cluster's map that it came up with."""
+        """For each OSD that is up, the epoch of the cluster map in which it came up."""
         osds = json.loads(self.ceph("osd", "dump", "--format", "json"))["osds"]
         return {osd["osd"]: osd["up_from"] for osd in osds if osd["up"]}
 
@@ -154,7 +154,7 @@ class Cluster:
         return [pool["poolname"] for pool in json.loads(self.ceph("osd", "lspools", "--format", "json"))]
 
     def create_pool(self, name: str, *, erasure_coded: bool = False, groups: int = 16) -> None:
-        """A pool of `groups` placement groups. An erasure-coded one cuts objects in two and needs 3 OSDs."""
+        """`groups`: placement groups. An erasure-coded pool splits objects in two and needs 3 OSDs."""
         if not erasure_coded:
             self.ceph("osd", "pool", "create", name, str(groups), str(groups), "replicated")
             return
@@ -163,19 +163,19 @@ class Cluster:
         self.ceph("osd", "pool", "create", name, str(groups), str(groups), "erasure", "rawduck")
 
     def create_user(self, name: str, *capabilities: str) -> Path:
-        """Makes client.<name> with capabilities such as "mon", "allow r". Returns its keyring."""
+        """Creates client.<name> with capabilities such as "mon", "allow r". Returns its keyring."""
         keyring = self.directory / f"{name}.keyring"
         self.ceph("auth", "get-or-create", f"client.{name}", *capabilities, "--out-file", str(keyring))
         return keyring
 
     def class_directory(self, osd: int) -> Path:
-        """Where an OSD finds its object classes. A change counts from its next start."""
+        """Where an OSD finds its object classes. A change takes effect at its next start."""
         return self.directory / f"osd.{osd}" / "classes"
 
     def wait(self, reached: Callable[[], bool], what: str, dead: Container[str] = ()) -> None:
-        """Returns when `reached` says so; throws, and names the logs, when that takes too long.
+        """Returns when `reached()` is true. Raises an error that names the logs after a timeout.
 
-        It throws, too, when a daemon ends that is not among the `dead`.
+        Raises an error as well when a daemon ends that is not in `dead`.
         """
         limit = time.monotonic() + _START_SECONDS
         while not reached():
@@ -202,14 +202,14 @@ class Cluster:
             ) from None
 
     def _make(self, options: Options) -> None:
-        """Writes an empty cluster: configuration, keys, and the stores of every daemon."""
-        if not 1 <= options.osds <= OSDS_MOST or not 1 <= options.copies <= options.osds:
+        """Creates an empty cluster: the configuration, the keys and the daemons' data."""
+        if not 1 <= options.osds <= OSDS_MAX or not 1 <= options.copies <= options.osds:
             raise RawduckError(
-                f"a cluster here has 1 to {OSDS_MOST} OSDs, and 1 to as many copies of an object"
+                f"a cluster here has 1 to {OSDS_MAX} OSDs, and 1 to as many copies of an object"
             )
         if self.directory.exists() and any(self.directory.iterdir()):
             raise RawduckError(f"{self.directory} is not empty, and holds no cluster; name another directory")
-        if len(str(self.directory / "run" / "osd.0.asok")) > _SOCKET_PATH_MOST:
+        if len(str(self.directory / "run" / "osd.0.asok")) > _SOCKET_PATH_BYTES_MAX:
             raise RawduckError(f"{self.directory}: the path is too long for sockets; name a shorter one")
         for folder in ("run", "log", *(f"osd.{osd}/classes" for osd in range(options.osds))):
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
@@ -316,7 +316,7 @@ osd_data = {directory}/osd.$id
 keyring = {directory}/osd.$id/keyring
 osd_objectstore = bluestore
 bluestore_block_size = {options.osd_bytes}
-# Ceph's lowest target leaves next to nothing for data, and what was just read is read from the disk again.
+# Ceph's minimum leaves almost no memory to cache data, and each read would go to the disk.
 osd_memory_target = 939524096
 bluestore_cache_autotune = false
 bluestore_cache_size = 536870912
@@ -331,7 +331,7 @@ osd_heartbeat_grace = 5
 
 
 def why_not() -> str:
-    """Why there can be no cluster on this machine, or an empty string."""
+    """Why a cluster cannot be created on this machine; empty when it can."""
     missing = [program for program in _PROGRAMS if not shutil.which(program)]
     if not missing:
         return ""
@@ -343,7 +343,7 @@ def why_not() -> str:
 
 
 def _system_classes() -> Path:
-    """Where the distribution keeps Ceph's own object classes."""
+    """The directory of Ceph's own object classes."""
     found = sorted(glob.glob("/usr/lib/*/rados-classes") + glob.glob("/usr/lib*/rados-classes"))
     if not found:
         raise RawduckError("Ceph's own object classes (rados-classes) are missing below /usr/lib")
@@ -351,7 +351,7 @@ def _system_classes() -> Path:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on."""
+    """Unused ports of 127.0.0.1."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [listening.getsockname()[1] for listening in sockets]
     for listening in sockets:

@@ -1,4 +1,4 @@
-"""A process that outlives the one that starts it, known by a pid file and by its command line."""
+"""A process that outlives its parent, identified by a pid file and by its command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KILL_SECONDS = 5
 
 
 class Daemon:
-    """`mark` stands in the command line of the process: a pid that was used again is never taken for ours."""
+    """`mark`: an argument of the process, which distinguishes it from another one with a reused pid."""
 
     def __init__(self, name: str, pid_file: Path, mark: str) -> None:
         self.name = name
@@ -25,7 +25,7 @@ class Daemon:
 
     @property
     def pid(self) -> int | None:
-        """The process, or None when it does not run."""
+        """The process id, or None when it does not run."""
         try:
             number = int(self._pid_file.read_text())
             arguments = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
@@ -39,7 +39,7 @@ class Daemon:
 
     @property
     def failed(self) -> bool:
-        """Whether it was started, was not stopped by us, and does not run."""
+        """Whether it was started, not stopped with `stop`, and does not run."""
         return self._pid_file.exists() and not self.running
 
     @property
@@ -53,14 +53,14 @@ class Daemon:
 
     @property
     def cpu_seconds(self) -> float:
-        """User and system time so far; 0 when it does not run."""
+        """User and system time; 0 when it does not run."""
         with suppress(FileNotFoundError, ProcessLookupError):
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return 0.0
 
     def start(self, command: list[str], output: Path) -> None:
-        """Starts it in a session of its own, with what it prints in a file."""
+        """Starts it in a new session, with its output in a file."""
         with output.open("wb") as file:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, cwd="/"
@@ -68,11 +68,11 @@ class Daemon:
         self._pid_file.write_text(f"{process.pid}\n")
 
     def kill(self) -> None:
-        """Ends it without a chance to clean up, and returns when it is gone."""
+        """Kills it with SIGKILL. Returns when it has ended."""
         self._signal(signal.SIGKILL, _KILL_SECONDS)
 
     def stop(self) -> None:
-        """Asks it to end, insists when it does not, and returns when it is gone."""
+        """Ends it with SIGTERM, and after a timeout with SIGKILL. Returns when it has ended."""
         if not self._signal(signal.SIGTERM, _STOP_SECONDS) and not self._signal(
             signal.SIGKILL, _KILL_SECONDS
         ):
@@ -80,7 +80,7 @@ class Daemon:
         self._pid_file.unlink(missing_ok=True)
 
     def _signal(self, number: int, seconds: float) -> bool:
-        """Sends a signal. Returns whether the process was gone before the time was over."""
+        """Sends a signal. Returns whether the process ended within the time."""
         limit = time.monotonic() + seconds
         if (pid := self.pid) is not None:
             with suppress(ProcessLookupError):

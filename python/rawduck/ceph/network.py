@@ -13,18 +13,18 @@ from rawduck.errors import RawduckError
 
 _CLONE_NEWNET = 0x40000000
 _START_SECONDS = 5
-# Of the token bucket: a little more than the loopback's largest packets, which are of 64 KiB. What passes at
-# once is what a real link would not let pass.
+# Of the token bucket: slightly more than the loopback's largest packets (64 KiB). A larger burst would exceed
+# the rate of a real link.
 _BURST = "96kb"
 _QUEUE = "50ms"
 
 
 class PrivateNetwork:
-    """A network namespace with nothing but its own loopback; a context manager. Needs root, and iproute2."""
+    """A network namespace with its own loopback only; a context manager. Needs root and iproute2."""
 
     @staticmethod
     def why_not() -> str:
-        """Why there can be none here, or an empty string."""
+        """Why there can be none on this machine; empty when there can."""
         if os.geteuid() != 0:
             return "a private network needs root"
         missing = [program for program in ("ip", "tc", "unshare", "nsenter") if not shutil.which(program)]
@@ -47,16 +47,16 @@ class PrivateNetwork:
 
     @property
     def path(self) -> str:
-        """What names it to `enter`."""
+        """The argument of `enter`."""
         return f"/proc/{self._holder.pid}/ns/net"
 
     @property
     def wrapper(self) -> tuple[str, ...]:
-        """Put before a command to run it there."""
+        """Put before a command to run it in this network."""
         return ("nsenter", f"--net={self.path}")
 
     def limit(self, rate: str) -> None:
-        """All that is sent together is no faster than this, such as 1gbit; an empty string lifts it."""
+        """Limits the total rate, such as 1gbit; an empty string removes the limit."""
         shaping = ["root", "tbf", "rate", rate, "burst", _BURST, "latency", _QUEUE]
         if rate:
             self._run("tc", "qdisc", "replace", "dev", "lo", *shaping)
@@ -73,7 +73,7 @@ class PrivateNetwork:
 
 
 def enter(path: str) -> None:
-    """Moves this thread, and all that it starts from now on, into a private network."""
+    """Moves this thread, and threads and processes that it starts, into a private network."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -84,7 +84,7 @@ def enter(path: str) -> None:
 
 
 def loopback_bytes() -> int:
-    """Everything that was sent over the loopback of this thread's network."""
+    """Bytes sent over the loopback of this thread's network."""
     for line in Path("/proc/thread-self/net/dev").read_text().splitlines():
         name, _, counters = line.partition(":")
         if name.strip() == "lo":

@@ -30,10 +30,10 @@ def register(app: typer.Typer) -> None:
 def up(
     directory: Directory = _DIRECTORY,
     osds: Annotated[
-        int, typer.Option(min=1, max=ceph_cluster.OSDS_MOST, help="Storage daemons.")
+        int, typer.Option(min=1, max=ceph_cluster.OSDS_MAX, help="Storage daemons.")
     ] = ceph_cluster.Options.osds,
     copies: Annotated[
-        int, typer.Option(min=1, max=ceph_cluster.OSDS_MOST, help="Copies of every object.")
+        int, typer.Option(min=1, max=ceph_cluster.OSDS_MAX, help="Copies of every object.")
     ] = ceph_cluster.Options.copies,
     cephx: Annotated[bool, typer.Option("--cephx", help="Clients need a key.")] = False,
     pool: Annotated[

@@ -4,7 +4,7 @@
 
 namespace rawduck_ceph {
 
-TEST(BoundedCacheTest, TheLastValueOfAKey) {
+TEST(BoundedCacheTest, FindReturnsTheLastStoredValue) {
     BoundedCache<int> cache(10);
     EXPECT_FALSE(cache.Find("a").has_value());
     cache.Store("a", 1);

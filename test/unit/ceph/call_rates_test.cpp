@@ -1,4 +1,4 @@
-//! How fast reads and calls went lately, with a clock that the test moves; how many calls are out at a time.
+//! Rates of reads and calls with a simulated clock, and the window of calls in flight.
 #include "ceph/pushdown/feedback/call_window.hpp"
 #include "ceph/pushdown/feedback/running_rate.hpp"
 
@@ -18,7 +18,7 @@ class RunningRateTest : public testing::Test {
         now += takes;
         rate.Ended(bytes, cpu_us, now);
     }
-    //! 0: not known.
+    //! 0 when unknown.
     double BytesPerSecond() {
         RunningRate::Cost cost;
         return rate.TryGet(cost, now) ? 1 / cost.wall_s_per_byte : 0;
@@ -30,7 +30,7 @@ class RunningRateTest : public testing::Test {
 
 } // namespace
 
-TEST_F(RunningRateTest, OfLittleNothingIsKnown) {
+TEST_F(RunningRateTest, IsUnknownUntilEnoughWasTransferred) {
     EXPECT_EQ(BytesPerSecond(), 0);
     Operation(3 * MIB, 1s);
     EXPECT_EQ(BytesPerSecond(), 0);
@@ -38,7 +38,7 @@ TEST_F(RunningRateTest, OfLittleNothingIsKnown) {
     EXPECT_DOUBLE_EQ(BytesPerSecond(), 2 * MIB);
 }
 
-TEST_F(RunningRateTest, OperationsSideBySideAddUpAndPausesDoNotCount) {
+TEST_F(RunningRateTest, ConcurrentOperationsAddUpAndPausesDoNotCount) {
     rate.Started(now);
     rate.Started(now);
     now += 1s;
@@ -50,7 +50,7 @@ TEST_F(RunningRateTest, OperationsSideBySideAddUpAndPausesDoNotCount) {
     EXPECT_DOUBLE_EQ(BytesPerSecond(), 8 * MIB);
 }
 
-TEST_F(RunningRateTest, WhatIsOldIsForgotten) {
+TEST_F(RunningRateTest, OldPeriodsExpire) {
     Operation(100 * MIB, 1s);
     now += RunningRate::PERIOD;
     Operation(100 * MIB, 4s);
@@ -61,7 +61,7 @@ TEST_F(RunningRateTest, WhatIsOldIsForgotten) {
     EXPECT_EQ(BytesPerSecond(), 0);
 }
 
-TEST_F(RunningRateTest, ATrialCountsUntilMoreIsKnownAndNotForLong) {
+TEST_F(RunningRateTest, ATrialHoldsUntilMeasuredOrExpired) {
     RunningRate::Cost cost{1, 2};
     EXPECT_FALSE(rate.TryGet(cost, now));
     EXPECT_EQ(cost.wall_s_per_byte, 1) << "left as it was";
@@ -77,7 +77,7 @@ TEST_F(RunningRateTest, ATrialCountsUntilMoreIsKnownAndNotForLong) {
     EXPECT_DOUBLE_EQ(cost.wall_s_per_byte * 10 * MIB, 1);
 }
 
-TEST_F(RunningRateTest, ProcessorTimeIsCountedBesides) {
+TEST_F(RunningRateTest, ProcessorTimeIsMeasured) {
     Operation(10 * MIB, 1s, 500000);
     RunningRate::Cost cost;
     ASSERT_TRUE(rate.TryGet(cost, now));
@@ -86,7 +86,7 @@ TEST_F(RunningRateTest, ProcessorTimeIsCountedBesides) {
 
 namespace {
 
-//! As many calls as there is room for. Returns how many.
+//! Fills the window. Returns the number of calls.
 size_t Fill(CallWindow &window, size_t most = 1000) {
     size_t calls = 0;
     while (window.TryEnter(most)) {
@@ -97,7 +97,7 @@ size_t Fill(CallWindow &window, size_t most = 1000) {
 
 } // namespace
 
-TEST(CallWindowTest, ItNarrowsWhereOsdsAreBusyButNeverCloses) {
+TEST(CallWindowTest, ShrinksWhenOsdsAreBusyDownToItsMinimum) {
     CallWindow window;
     EXPECT_EQ(Fill(window), 8u);
     window.Leave(true);
@@ -115,7 +115,7 @@ TEST(CallWindowTest, ItNarrowsWhereOsdsAreBusyButNeverCloses) {
     EXPECT_EQ(Fill(window), 4u);
 }
 
-TEST(CallWindowTest, ItWidensWhereAllIsAnswered) {
+TEST(CallWindowTest, GrowsWhenNoOsdIsBusy) {
     CallWindow window;
     for (int i = 0; i < 100; i++) {
         Fill(window);
@@ -124,7 +124,7 @@ TEST(CallWindowTest, ItWidensWhereAllIsAnswered) {
     EXPECT_GT(window.Size(), 20u);
 }
 
-TEST(CallWindowTest, ItDoesNotWidenByCallsThatAreFew) {
+TEST(CallWindowTest, DoesNotGrowWhenItIsNotFull) {
     CallWindow window;
     for (int i = 0; i < 100; i++) {
         EXPECT_TRUE(window.TryEnter(1));

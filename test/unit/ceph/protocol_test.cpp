@@ -45,7 +45,7 @@ std::string Resealed(std::string bytes) {
 
 } // namespace
 
-TEST(CephProtocolTest, ARequestArrivesAsItWasSent) {
+TEST(CephProtocolTest, RequestRoundTrip) {
     const Request sent = SomeRequest();
     const Request got = Decoded(EncodeRequest(sent));
     EXPECT_EQ(got.duckdb_version, sent.duckdb_version);
@@ -67,7 +67,7 @@ TEST(CephProtocolTest, ARequestArrivesAsItWasSent) {
     EXPECT_EQ(EncodeRequest(got), EncodeRequest(sent));
 }
 
-TEST(CephProtocolTest, AReplyArrivesAsItWasSent) {
+TEST(CephProtocolTest, ReplyRoundTrip) {
     Reply sent;
     sent.status = ReplyStatus::TOO_LARGE;
     sent.text = "why";
@@ -87,7 +87,7 @@ TEST(CephProtocolTest, AReplyArrivesAsItWasSent) {
     EXPECT_THROW(DecodeReply(bytes.data(), bytes.size() - 1, version), ProtocolError);
 }
 
-TEST(CephProtocolTest, EveryDamagedByteIsFound) {
+TEST(CephProtocolTest, EveryCorruptByteIsDetected) {
     const std::string good = EncodeRequest(SomeRequest());
     for (size_t i = 0; i < good.size(); i++) {
         std::string bad = good;
@@ -103,7 +103,7 @@ TEST(CephProtocolTest, EveryDamagedByteIsFound) {
     }
 }
 
-TEST(CephProtocolTest, NoLengthIsBelieved) {
+TEST(CephProtocolTest, LengthsAreChecked) {
     const std::string good = EncodeRequest(SomeRequest());
     for (size_t length = 0; length < good.size(); length++) {
         EXPECT_THROW(Decoded(good.substr(0, length)), ProtocolError) << length << " bytes";
@@ -127,7 +127,7 @@ TEST(CephProtocolTest, NoLengthIsBelieved) {
     }
 }
 
-TEST(CephProtocolTest, RequestsThatMakeNoSenseAreRefused) {
+TEST(CephProtocolTest, InconsistentRequestsAreRejected) {
     Request request = SomeRequest();
     request.outputs.clear();
     request.order.clear();
@@ -147,7 +147,7 @@ TEST(CephProtocolTest, RequestsThatMakeNoSenseAreRefused) {
     EXPECT_THROW(Decoded(EncodeRequest(request)), ProtocolError);
 }
 
-TEST(CephProtocolTest, TheFootersChecksumIsForThisObjectOnly) {
+TEST(CephProtocolTest, FooterChecksumIsBoundToTheObjectSize) {
     std::string object = "PAR1....metadata";
     object += std::string("\x08\0\0\0", 4) + "PAR1";
     const std::string value = FooterAttributeOf(object.data(), object.size());

@@ -17,7 +17,7 @@ void RecordTail(ObjectTails &tails, const std::string &object, const ObjectStatu
     tails.RecordRead(object, status, bytes.data(), bytes.size(), status.size - bytes.size());
 }
 
-TEST(ObjectTailsTest, TheLongestEndOfTheLastVersion) {
+TEST(ObjectTailsTest, FindReturnsTheLongestTailOfTheLastVersion) {
     ObjectTails tails;
     ObjectStatus status;
     std::string bytes;
@@ -35,7 +35,7 @@ TEST(ObjectTailsTest, TheLongestEndOfTheLastVersion) {
     EXPECT_EQ(status.size, 50u);
 }
 
-TEST(ObjectTailsTest, OnlyEndsOfASensibleLength) {
+TEST(ObjectTailsTest, OtherReadsAreNotKept) {
     ObjectTails tails;
     ObjectStatus status;
     std::string bytes;
@@ -46,7 +46,7 @@ TEST(ObjectTailsTest, OnlyEndsOfASensibleLength) {
     EXPECT_FALSE(tails.Find("a", status, bytes));
 }
 
-TEST(ObjectTailsTest, TheOldestGivesWay) {
+TEST(ObjectTailsTest, TheOldestIsEvicted) {
     ObjectTails tails;
     ObjectStatus status;
     std::string bytes;
