@@ -3,7 +3,8 @@
 #include "duckdb/common/exception.hpp"
 #include "duckdb/main/config.hpp"
 
-#include <algorithm>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 namespace rawduck_ceph {
@@ -20,52 +21,33 @@ struct RadosSetting {
     const char *description; //!< shown by duckdb_settings()
     LogicalTypeId type;
     const char *default_value;
-    SetScope scope;
-    const char *unit;       //!< of numbers, in messages
-    uint32_t least, most;   //!< bounds of numbers
-    const char *choices[4]; //!< of texts
+    SetScope scope = SetScope::SESSION;
+    uint32_t min = 0, max = 0;   //!< of numbers
+    const char *unit = "";       //!< of numbers, in messages
+    const char *choices[4] = {}; //!< of texts
 };
 
 constexpr RadosSetting SETTINGS[] = {
-    {RADOS_TIMEOUT,
-     "Seconds to wait for a Ceph cluster, when connecting and for each operation",
-     LogicalTypeId::UINTEGER,
-     "30",
-     SetScope::GLOBAL,
-     " seconds",
-     1,
-     UINT32_MAX,
-     {}},
+    {RADOS_TIMEOUT, "Seconds to wait for a Ceph cluster, when connecting and for each operation",
+     LogicalTypeId::UINTEGER, "30", SetScope::GLOBAL, 1, UINT32_MAX, "seconds"},
     {RADOS_OFFLOAD,
      "Whether queries over rados:// Parquet objects run in the OSDs: auto, never, always or filters",
      LogicalTypeId::VARCHAR,
      OFFLOAD_AUTO,
      SetScope::SESSION,
+     0,
+     0,
      "",
-     0,
-     0,
      {OFFLOAD_AUTO, OFFLOAD_NEVER, OFFLOAD_ALWAYS, OFFLOAD_FILTERS}},
-    {RADOS_OFFLOAD_LZ4,
-     "Compress the replies of OSDs with LZ4 even where the link is not known to be slow",
-     LogicalTypeId::BOOLEAN,
-     "false",
-     SetScope::SESSION,
-     "",
-     0,
-     0,
-     {}},
+    {RADOS_OFFLOAD_LZ4, "Compress the replies of OSDs with LZ4 even where the link is not known to be slow",
+     LogicalTypeId::BOOLEAN, "false"},
     {RADOS_OFFLOAD_IN_FLIGHT,
      "Maximum number of objects of a pool that OSDs process at the same time for this process",
-     LogicalTypeId::UINTEGER,
-     "16",
-     SetScope::SESSION,
-     " objects",
-     1,
-     1024,
-     {}},
+     LogicalTypeId::UINTEGER, "16", SetScope::SESSION, 1, 1024, "objects"},
 };
 constexpr size_t SETTING_COUNT = sizeof(SETTINGS) / sizeof(SETTINGS[0]);
 
+//! Evaluated at compile time where the result is constexpr: a name that is not in the table does not compile.
 constexpr const RadosSetting &SettingNamed(std::string_view name) {
     for (const RadosSetting &setting : SETTINGS) {
         if (name == setting.name) {
@@ -92,11 +74,11 @@ void CheckChoice(const RadosSetting &setting, const Value &value) {
 }
 
 void CheckBounds(const RadosSetting &setting, const Value &value) {
-    const bool inside = !value.IsNull() && value.GetValue<uint32_t>() >= setting.least &&
-                        value.GetValue<uint32_t>() <= setting.most;
+    const bool inside = !value.IsNull() && value.GetValue<uint32_t>() >= setting.min &&
+                        value.GetValue<uint32_t>() <= setting.max;
     if (!inside) {
-        throw duckdb::InvalidInputException("%s: %s is not a number between %u and %u%s", setting.name,
-                                            value.ToString(), setting.least, setting.most, setting.unit);
+        throw duckdb::InvalidInputException("%s: %s is not a number between %u and %u %s", setting.name,
+                                            value.ToString(), setting.min, setting.max, setting.unit);
     }
 }
 
@@ -141,16 +123,19 @@ uint32_t RadosTimeoutSeconds(duckdb::optional_ptr<duckdb::FileOpener> opener) {
 }
 
 std::string RadosOffload(duckdb::ClientContext &context) {
-    return CurrentValue(context, SettingNamed(RADOS_OFFLOAD)).ToString();
+    constexpr const RadosSetting &setting = SettingNamed(RADOS_OFFLOAD);
+    return CurrentValue(context, setting).ToString();
 }
 
 bool RadosOffloadLz4(duckdb::ClientContext &context) {
-    const Value value = CurrentValue(context, SettingNamed(RADOS_OFFLOAD_LZ4));
+    constexpr const RadosSetting &setting = SettingNamed(RADOS_OFFLOAD_LZ4);
+    const Value value = CurrentValue(context, setting);
     return !value.IsNull() && value.GetValue<bool>();
 }
 
 uint32_t RadosOffloadInFlight(duckdb::ClientContext &context) {
-    return CurrentValue(context, SettingNamed(RADOS_OFFLOAD_IN_FLIGHT)).GetValue<uint32_t>();
+    constexpr const RadosSetting &setting = SettingNamed(RADOS_OFFLOAD_IN_FLIGHT);
+    return CurrentValue(context, setting).GetValue<uint32_t>();
 }
 
 } // namespace rawduck_ceph

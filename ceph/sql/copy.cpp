@@ -2,8 +2,8 @@
 #include "ceph/sql/functions.hpp"
 
 #include "ceph/rados/connection/rados_path.hpp"
-#include "common/text/text.hpp"
 
+#include "duckdb/common/string_util.hpp"
 #include "duckdb/main/config.hpp"
 #include "duckdb/main/database.hpp"
 #include "duckdb/optimizer/optimizer_extension.hpp"
@@ -26,7 +26,7 @@ void PlanCopy(duckdb::LogicalCopyToFile &copy) {
     }
     // Objects cannot be renamed and are replaced atomically, so there is no temporary file.
     copy.use_tmp_file = false;
-    const bool names_one_object = rawduck::EndsWith(copy.file_path, "." + copy.file_extension);
+    const bool names_one_object = duckdb::StringUtil::EndsWith(copy.file_path, "." + copy.file_extension);
     const bool user_chose_split = copy.rotate || copy.per_thread_output || copy.partition_output;
     if (names_one_object || user_chose_split || !copy.function.file_size_bytes) {
         return;
