@@ -1,7 +1,7 @@
 //! How a target's queues are used, as one text of pairs: for whoever compares I/O paths.
 #pragma once
 
-#include "volume/options.hpp"
+#include "volume/mount/options.hpp"
 
 #include <string>
 
