@@ -14,3 +14,9 @@ def interrupts():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def as_a_user_starts_it(monkeypatch):
+    """`rawduck bench` asks by itself for the functions that only tests and benchmarks load."""
+    monkeypatch.delenv("RAWDUCK_TEST_FUNCTIONS")

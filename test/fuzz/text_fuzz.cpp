@@ -4,7 +4,7 @@
 #include "common/text/size.hpp"
 #include "volume/names/file_name.hpp"
 #include "volume/names/path.hpp"
-#include "volume/queue_options.hpp"
+#include "volume/mount/queue_options.hpp"
 #include "volume/volume.hpp"
 
 #include <cstdlib>

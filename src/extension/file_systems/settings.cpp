@@ -6,7 +6,7 @@
 #include "common/error.hpp"
 #include "common/text/size.hpp"
 #include "io/open_device.hpp"
-#include "volume/queue_options.hpp"
+#include "volume/mount/queue_options.hpp"
 
 #include "duckdb/common/types/value.hpp"
 #include "duckdb/main/config.hpp"

@@ -2,7 +2,7 @@
 //! where a file is opened.
 #pragma once
 
-#include "volume/options.hpp"
+#include "volume/mount/options.hpp"
 
 #include "duckdb/common/file_opener.hpp"
 

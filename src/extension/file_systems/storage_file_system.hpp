@@ -3,7 +3,7 @@
 
 #include "common/process/reader_threads.hpp"
 #include "io/storage_file.hpp"
-#include "volume/open_file.hpp"
+#include "volume/mount/open_file.hpp"
 
 #include "duckdb/common/file_system.hpp"
 

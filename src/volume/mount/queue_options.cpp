@@ -1,4 +1,4 @@
-#include "volume/queue_options.hpp"
+#include "volume/mount/queue_options.hpp"
 
 #include "common/error.hpp"
 #include "common/text/key_values.hpp"

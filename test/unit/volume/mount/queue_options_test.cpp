@@ -1,4 +1,4 @@
-#include "volume/queue_options.hpp"
+#include "volume/mount/queue_options.hpp"
 
 #include "support/test_support.hpp"
 
