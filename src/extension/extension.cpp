@@ -1,8 +1,8 @@
 //! The extension's entry point: registers everything, does nothing else.
 #include "extension/file_systems/direct_file_system.hpp"
 #include "extension/file_systems/nvme_file_system.hpp"
-#include "extension/file_systems/settings_cache.hpp"
 #include "extension/file_systems/settings.hpp"
+#include "extension/file_systems/settings_cache.hpp"
 #include "extension/sql/functions.hpp"
 
 #include "duckdb/common/virtual_file_system.hpp"

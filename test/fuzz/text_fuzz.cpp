@@ -2,9 +2,9 @@
 //! the input, it is taken or refused with Error, and what is taken keeps its promises.
 #include "common/error.hpp"
 #include "common/text/size.hpp"
+#include "volume/mount/queue_options.hpp"
 #include "volume/names/file_name.hpp"
 #include "volume/names/path.hpp"
-#include "volume/mount/queue_options.hpp"
 #include "volume/volume.hpp"
 
 #include <cstdlib>

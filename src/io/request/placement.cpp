@@ -1,8 +1,8 @@
 #include "io/request/placement.hpp"
 
 #include "common/error.hpp"
-#include "common/text/name_table.hpp"
 #include "common/text/key_values.hpp"
+#include "common/text/name_table.hpp"
 
 #include <algorithm>
 

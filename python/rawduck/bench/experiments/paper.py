@@ -102,7 +102,9 @@ class Strategies(_CustomerScans):
                 optional=True,
             ),
             *(
-                modes.make(mode, title, modes.ON_VOLUME, extension_settings={"nvme_queues": f"mode={mode}", **bare})
+                modes.make(
+                    mode, title, modes.ON_VOLUME, extension_settings={"nvme_queues": f"mode={mode}", **bare}
+                )
                 for mode, title in (
                     ("sync", "synchronous"),
                     ("single", "single queue"),
