@@ -49,6 +49,16 @@ def test_a_copy_takes_no_devices_place(con, stock_file, tmp_path, scheme):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["node", "stock.duckdb"]
 
 
+@pytest.mark.parametrize("scheme", ["", "direct://"])
+@pytest.mark.parametrize("source", ["/dev/zero", "{folder}"])
+def test_what_has_no_length_is_not_copied(con, tmp_path, scheme, source):
+    """The copy would be empty, and be taken for all there is."""
+    path = scheme + source.format(folder=tmp_path)
+    with pytest.raises(duckdb.InvalidInputException, match="not a regular file"):
+        copy(con, path, tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_export_of_a_database_written_on_the_volume(target, con, tmp_path):
     attach(con, target, "x.duckdb")
     con.execute("CREATE TABLE x.t AS SELECT range AS v, 'n' || range AS s FROM range(300000); CHECKPOINT x")

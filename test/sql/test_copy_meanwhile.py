@@ -211,6 +211,29 @@ def test_a_copy_over_a_symbolic_link_replaces_what_it_leads_to(con, tmp_path):
         con.execute("FROM nvme_copy(?, ?)", [str(tmp_path / "source"), str(tmp_path / "link")]).fetchall()
 
 
+LEAVE_A_LOG = """
+connection.execute(f"ATTACH '{sys.argv[1]}' AS x; INSERT INTO x.t VALUES (1000)")
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("scheme", ["", "direct://"])
+def test_the_log_of_a_database_behind_a_symbolic_link(con, tmp_path, scheme):
+    """It lies beside the database, not beside the link."""
+    database, link = tmp_path / "x.duckdb", tmp_path / "link.duckdb"
+    make_database(str(database))
+    link.symlink_to(database)
+    run_python(LEAVE_A_LOG, f"{scheme}{link}")
+    assert (tmp_path / "x.duckdb.wal").stat().st_size > 0
+    copy = f"FROM nvme_copy('{scheme}{link}', '{tmp_path / 'copy.duckdb'}')"
+    with pytest.raises(duckdb.IOException, match=r"write-ahead log beside it.*x\.duckdb\.wal"):
+        con.execute(copy).fetchall()
+    con.execute(f"ATTACH '{link}' AS x; CHECKPOINT x; DETACH x")
+    con.execute(copy).fetchall()
+    con.execute(f"ATTACH '{tmp_path / 'copy.duckdb'}' AS copied (READ_ONLY)")
+    assert one(con, "SELECT count(*) FROM copied.t") == 1001
+
+
 TRY_TO_OPEN = """
 try:
     duckdb.connect(sys.argv[1]).execute("CREATE TABLE intruder (i INTEGER)")

@@ -49,15 +49,14 @@ bool IsLocalFile(duckdb::FileSystem &files, const std::string &path) {
            S_ISREG(status.st_mode);
 }
 
-//! The copy takes its place by renaming, which would put a file where a device's node was.
-void RefuseDevice(duckdb::FileSystem &files, const std::string &path) {
+//! Only a regular file has a length to copy; and a copy takes its place by renaming, which would put a file
+//! where a device's node was.
+void RequireRegular(duckdb::FileSystem &files, const std::string &path, const char *advice) {
     struct stat status;
     if (!IsVolumePath(path) && stat(LocalPath(files, path).c_str(), &status) == 0 &&
         !S_ISREG(status.st_mode)) {
-        throw duckdb::InvalidInputException(
-            "%s: it is not a regular file, and a copy would take its place. To put files on a device, "
-            "format it (nvme_format) and name one on it: nvme://%s/<name>",
-            path, LocalPath(files, path));
+        throw duckdb::InvalidInputException("%s: it is not a regular file, %s: nvme://<device>/<name>", path,
+                                            advice);
     }
 }
 
@@ -69,7 +68,8 @@ std::string RandomDigits() {
     return text;
 }
 
-//! What a copy over a symbolic link replaces is the file to which it leads.
+//! The file to which a symbolic link leads: that is what a copy over it replaces, and a database's write-ahead
+//! log lies beside that, whatever name it was attached by.
 std::string BehindLinks(duckdb::FileSystem &files, const std::string &path) {
     struct stat status;
     const std::string local = IsVolumePath(path) ? "" : LocalPath(files, path);
@@ -79,7 +79,7 @@ std::string BehindLinks(duckdb::FileSystem &files, const std::string &path) {
     std::unique_ptr<char, void (*)(void *)> target(realpath(local.c_str(), nullptr), std::free);
     if (!target) {
         throw duckdb::IOException("%s: it is a symbolic link that leads to no file (%s); remove it, or name "
-                                  "another destination",
+                                  "another file",
                                   path, ErrnoText(errno));
     }
     return (IsDirectPath(path) ? DIRECT_SCHEME : "") + std::string(target.get());
@@ -100,6 +100,10 @@ FileCopy::FileCopy(duckdb::FileSystem &files, std::string source, std::string de
     }
     CheckNames(overwrite);
     OpenSource();
+    // Now that nobody can begin one.
+    RequireNoLog(source_path_,
+                 "it holds what is not yet in the file. ATTACH the database, CHECKPOINT and DETACH it, "
+                 "then copy");
     try {
         OpenDestination();
     } catch (...) {
@@ -128,16 +132,20 @@ void FileCopy::CheckNames(bool overwrite) {
     // First of all, because it throws when DuckDB's settings forbid a path: then nothing is told of it.
     const bool replaces = files_.FileExists(destination_path_);
     files_.FileExists(source_path_);
+    RequireRegular(files_, source_path_,
+                   "so there is nothing to copy. A file on a device has a name of its own");
+    RequireRegular(
+        files_, destination_path_,
+        "and a copy would take its place. To put files on a device, format it (nvme_format) and name "
+        "one on it");
+    for (std::string *path : {&source_path_, &destination_path_}) {
+        *path = BehindLinks(files_, *path);
+        files_.FileExists(*path); // DuckDB's settings may forbid where the link leads
+    }
     if (source_path_ == destination_path_) {
         throw duckdb::InvalidInputException("%s: source and destination of the copy are the same",
                                             source_path_);
     }
-    RefuseDevice(files_, destination_path_);
-    destination_path_ = BehindLinks(files_, destination_path_);
-    files_.FileExists(destination_path_); // DuckDB's settings may forbid where the link leads
-    RequireNoLog(source_path_,
-                 "it holds what is not yet in the file. ATTACH the database, CHECKPOINT and DETACH it, "
-                 "then copy");
     RequireNoLog(destination_path_, LOG_AT_DESTINATION);
     if (replaces && !overwrite) {
         throw duckdb::IOException("%s: it exists already; choose another name or pass overwrite := true",

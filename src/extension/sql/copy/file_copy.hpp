@@ -44,8 +44,7 @@ class FileCopy {
     void TakeName();
 
     duckdb::FileSystem &files_;
-    const std::string source_path_;
-    std::string destination_path_, temporary_path_;
+    std::string source_path_, destination_path_, temporary_path_;
     VolumePin volume_; //!< of the destination; the handles go before
     duckdb::unique_ptr<duckdb::FileHandle> source_, destination_;
     //! Instead of source_, of a file that stock DuckDB may open too.
