@@ -153,21 +153,40 @@ class LogReplay {
     // Space that was allocated to files since, and space of what was truncated or removed, which is
     // overwritten in place.
     void FindOverwritten(uint64_t position) {
-        const auto add = [this](const std::vector<Extent> &extents) {
-            image_.overwritten.insert(image_.overwritten.end(), extents.begin(), extents.end());
-        };
         for (const Item &item : log_.ItemsFrom(position, sb_.epoch)) {
-            add(item.extents);
-            for (const uint64_t id : {item.file_id, item.replaced_id}) {
-                const auto found = image_.catalog->Entries().find(id);
-                const bool is_cut =
-                    item.type == ItemType::REMOVE || item.type == ItemType::TRUNCATE ||
-                    id == item.replaced_id ||
-                    (item.type == ItemType::SIZE && found != image_.catalog->Entries().end() &&
-                     item.size < found->second.size);
-                if (found != image_.catalog->Entries().end() && is_cut) {
-                    add(found->second.extents);
+            AddOverwritten(item.extents);
+            AddCut(item.replaced_id, 0);
+            if (item.type == ItemType::REMOVE) {
+                AddCut(item.file_id, 0);
+            } else if (item.type == ItemType::TRUNCATE) {
+                AddCut(item.file_id, item.size);
+            } else if (item.type == ItemType::SIZE) {
+                // A smaller one: it was cut before, to a length that is not known.
+                const auto found = image_.catalog->Entries().find(item.file_id);
+                if (found != image_.catalog->Entries().end() && item.size < found->second.size) {
+                    AddCut(item.file_id, 0);
                 }
+            }
+        }
+    }
+
+    void AddOverwritten(const std::vector<Extent> &extents) {
+        image_.overwritten.insert(image_.overwritten.end(), extents.begin(), extents.end());
+    }
+
+    //! What a file had from `size` on.
+    void AddCut(uint64_t file_id, uint64_t size) {
+        const auto found = image_.catalog->Entries().find(file_id);
+        if (found == image_.catalog->Entries().end()) {
+            return;
+        }
+        uint64_t kept = size / UNIT_SIZE;
+        for (const Extent &extent : found->second.extents) {
+            const uint64_t skipped = std::min(kept, extent.units);
+            kept -= skipped;
+            if (skipped < extent.units) {
+                AddOverwritten(
+                    {{extent.file_unit + skipped, extent.start + skipped, extent.units - skipped}});
             }
         }
     }

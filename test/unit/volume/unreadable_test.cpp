@@ -272,6 +272,40 @@ TEST_F(UnreadableTest, WhatWasOverwrittenBehindTheDamageIsNotRead) {
     }
 }
 
+// A checkpoint cuts off the free blocks at the end of a database: what lies before is as it was.
+TEST_F(UnreadableTest, WhatLiesBeforeACutBehindTheDamageIsRead) {
+    const std::string old(256 * KIB, 'o');
+    const uint64_t kept = 2 * old.size() + LBA;
+    uint64_t damaged = 0;
+    {
+        auto volume = Mount();
+        auto file = volume->Open("f", WriteMode(FileKind::DATABASE));
+        for (int i = 0; i < 4; i++) {
+            file->Append(old.data(), old.size());
+            volume->Open("g" + std::to_string(i), WriteMode())->Append("x", 1); // in several extents
+        }
+        file->Sync();
+        auto other = volume->Open("h", WriteMode());
+        damaged = volume->Info().log_bytes;
+        other->Append("x", 1);
+        other->Sync();
+        file->Truncate(kept);
+    }
+    const uint64_t record = LogStart(Load().superblock) + damaged;
+    std::string bytes = ReadBytes(record, LBA);
+    bytes[100] ^= 1;
+    WriteBytes(record, bytes);
+
+    auto volume = Mount();
+    auto file = volume->Open("f", OpenMode());
+    std::string found(AlignDown(kept, UNIT_SIZE), '\0');
+    EXPECT_EQ(file->Read(&found[0], found.size(), 0), found.size());
+    EXPECT_EQ(found, std::string(found.size(), 'o'));
+    for (const uint64_t cut : {kept, 3 * old.size(), 4 * old.size() - LBA}) {
+        EXPECT_EQ(FailureOf([&] { file->Read(&found[0], LBA, cut); }), ErrorCode::CORRUPT) << cut;
+    }
+}
+
 // What is appended to a log that was emptied lies where its old content was.
 TEST_F(UnreadableTest, ALogThatWasEmptiedBehindTheDamageIsNotRead) {
     const std::string old(64 * KIB, 'o'), fresh(16 * KIB, 'n');
