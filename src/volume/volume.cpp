@@ -183,7 +183,7 @@ bool Volume::Stat(const std::string &name, FileInfo &info) const {
     return file != nullptr;
 }
 
-void Volume::Remove(const std::string &name) {
+void Volume::Remove(const std::string &name, RemoveMode mode) {
     if (!FileExists(name)) {
         ThrowNotFound(*state_, name); // without asking for the exclusive lock
     }
@@ -195,7 +195,11 @@ void Volume::Remove(const std::string &name) {
         if (entry == state_->names.end() || entry->second->Kind() == FileKind::DIRECTORY) {
             ThrowNotFound(*state_, name);
         }
-        state_->RequireRemovable(*entry->second);
+        if (mode == RemoveMode::UNLOCKED) {
+            state_->RequireRemovable(*entry->second);
+        } else {
+            RAWDUCK_INVARIANT(entry->second->exclusive_lock, "who removes its own file has that locked");
+        }
         ticket = state_->QueueRemove(entry);
     }
     state_->log.Commit(ticket);

@@ -37,6 +37,11 @@ enum class MoveMode {
     NEW_NAME     //!< nothing
 };
 
+enum class RemoveMode {
+    UNLOCKED, //!< what nobody has locked, if it is a database or a log
+    OWN       //!< what the caller has locked exclusively
+};
+
 //! Thread-safe.
 class Volume : public std::enable_shared_from_this<Volume> {
   public:
@@ -63,8 +68,8 @@ class Volume : public std::enable_shared_from_this<Volume> {
     std::unique_ptr<OpenFile> Open(const std::string &name, const OpenMode &mode);
     bool FileExists(const std::string &name) const;
     bool Stat(const std::string &name, FileInfo &info) const;
-    //! Throws NOT_FOUND, or LOCKED for a database or a log that is open with a lock.
-    void Remove(const std::string &name);
+    //! Throws NOT_FOUND, or LOCKED for a database or a log that is open with a lock, unless it is the caller's.
+    void Remove(const std::string &name, RemoveMode mode = RemoveMode::UNLOCKED);
     //! Atomically replaces `to`, in one record; what may be replaced: see MoveMode. Throws Error: LOCKED,
     //! EXISTS. Durable on return, but for X.wal.recovery over X.wal: that is durable with the next record of
     //! the log, which DuckDB's removal of X.wal.checkpoint makes.

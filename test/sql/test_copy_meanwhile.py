@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -12,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 import rawduck
-from support import file_names, one, run_python
+from support import file_names, one, run_python, start_python
 
 MIB = 1024**2
 PLACES = ("plain", "direct", "volume")
@@ -178,6 +179,44 @@ def test_of_copies_that_race_the_one_that_succeeds_is_there(destinations, con, t
         assert not destination.is_being_made(con)
     for connection in connections:
         connection.close()
+
+
+COPY_ONCE = """
+connection.execute("FROM nvme_copy(?, ?)", sys.argv[1:]).fetchall()
+"""
+
+
+@pytest.fixture(scope="module")
+def pause_when_shared(tmp_path_factory) -> Path:
+    library = tmp_path_factory.mktemp("pause") / "pause_when_shared.so"
+    source = Path(__file__).with_name("pause_when_shared.cpp")
+    subprocess.run(["c++", "-std=c++17", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_nobody_sees_an_unfinished_copy_on_a_volume(
+    new_target, con, tmp_path, monkeypatch, pause_when_shared, fits
+):
+    """Who did would have the volume locked, so that the copy gets neither its name nor is removed."""
+    target, shared = new_target("file-4096", size="32M"), tmp_path / "shared"
+    con.execute("FROM nvme_copy(?, ?)", [str(sparse_file(tmp_path / "a", 1)), target.path("a")]).fetchall()
+    source = tmp_path / "x.duckdb"
+    make_database(str(source))
+    if not fits:
+        os.truncate(source, 64 * MIB)
+    monkeypatch.setenv("LD_PRELOAD", str(pause_when_shared))
+    monkeypatch.setenv("PAUSE_FOLDER", str(tmp_path))
+    seen = []
+    with start_python(COPY_ONCE, str(source), target.path("x.duckdb")) as child:
+        while child.poll() is None:
+            if shared.exists():
+                seen.append(file_names(con, target))
+                shared.unlink()
+        assert (child.returncode == 0) is fits
+    assert seen
+    for names in [*seen, file_names(con, target)]:
+        assert names == (["a", "x.duckdb"] if fits else ["a"])
 
 
 def test_the_lock_of_a_log_that_stock_writes_is_kept(con, tmp_path):

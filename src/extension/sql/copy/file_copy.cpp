@@ -121,6 +121,11 @@ void FileCopy::RemoveUnfinished() noexcept {
         return;
     }
     try {
+        if (volume_) {
+            // Closed first, it would let in a reader, who keeps it from being removed.
+            volume_->Remove(SplitVolumePath(temporary_path_).file, RemoveMode::OWN);
+            return;
+        }
         destination_.reset();
         files_.TryRemoveFile(temporary_path_);
     } catch (...) {
@@ -266,7 +271,9 @@ bool FileCopy::CopyPiece() {
 
 void FileCopy::Finish() {
     destination_->Sync();
-    destination_->Close();
+    if (!volume_) { // a volume stays locked until the copy has its name
+        destination_->Close();
+    }
     RequireNoLog(destination_path_, LOG_AT_DESTINATION); // somebody may have begun one meanwhile
     Translated([&] {
         try {
@@ -282,7 +289,7 @@ void FileCopy::Finish() {
         }
     });
     finished_ = true;
-    // The result of the statement may be kept for long; the locks are not.
+    // The result of the statement may be kept for long; the locks are not. The copy is durable.
     destination_.reset();
     destination_lock_.reset();
     replaced_.reset();
