@@ -81,13 +81,32 @@ std::string HeaderProblem(BlockIo &io, const CatalogEntry &entry) {
     return memcmp(page + 8, "DUCK", 4) == 0 ? "" : "its first page is not the header of a DuckDB database";
 }
 
+bool IsOverwritten(const VolumeImage &image, const CatalogEntry &entry) {
+    for (const Extent &extent : entry.extents) {
+        for (const Extent &lost : image.overwritten) {
+            if (extent.start < lost.start + lost.units && lost.start < extent.start + extent.units) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+//! Empty when all is well.
+std::string FileProblem(BlockIo &io, const VolumeImage &image, const CatalogEntry &entry) {
+    if (IsOverwritten(image, entry)) {
+        return "behind the damage, other data was written over part of it: that part cannot be read";
+    }
+    const bool is_database = entry.kind == FileKind::DATABASE && entry.size >= UNIT_SIZE;
+    return is_database ? HeaderProblem(io, entry) : "";
+}
+
 void ReportFiles(BlockIo &io, const VolumeImage &image, std::vector<CheckFinding> &findings) {
     for (const auto &[id, entry] : image.catalog->Entries()) {
         if (entry.kind == FileKind::DIRECTORY) {
             continue;
         }
-        const bool is_database = entry.kind == FileKind::DATABASE && entry.size >= ALLOCATION_UNIT_BYTES;
-        const std::string problem = is_database ? HeaderProblem(io, entry) : "";
+        const std::string problem = FileProblem(io, image, entry);
         findings.push_back({problem.empty() ? Severity::OK : Severity::ERROR, "file " + entry.name,
                             problem.empty() ? CountText(entry.size, "byte") + " in " +
                                                   CountText(entry.extents.size(), "extent")

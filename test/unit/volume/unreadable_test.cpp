@@ -257,6 +257,7 @@ TEST_F(UnreadableTest, WhatWasOverwrittenBehindTheDamageIsNotRead) {
     bytes[100] ^= 1;
     WriteBytes(record, bytes);
     EXPECT_NE(Load().damage, "");
+    EXPECT_EQ(Complaints(), (Strings{"error log", "error file f"}));
 
     auto volume = Mount();
     auto file = volume->Open("f", OpenMode());
