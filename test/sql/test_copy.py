@@ -101,6 +101,21 @@ def test_existing_destination(target, con, stock_file, tmp_path):
     assert small.read_text() == "small"
 
 
+@pytest.mark.parametrize("scheme", ["", "direct://"])
+def test_what_is_overwritten_keeps_its_permissions(con, tmp_path, scheme):
+    source, private = tmp_path / "source", tmp_path / "private"
+    source.write_text("new")
+    private.write_text("old")
+    private.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(private, 1234, 5678)
+    before = private.stat()
+    copy(con, source, f"{scheme}{private}", overwrite=True)
+    after = private.stat()
+    assert private.read_text() == "new"
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+
+
 def test_attached_destination_is_left_alone(target, con, stock_file):
     attach(con, target, "x.duckdb")
     con.execute("CREATE TABLE x.t AS SELECT 42 AS v")

@@ -251,9 +251,29 @@ void FileCopy::OpenDestination() {
                 ResolveTarget(LocalPath(files_, temporary_path_)), TargetLock::Mode::EXCLUSIVE);
         });
     }
+    if (replaced_lock_) {
+        KeepAccess();
+    }
     if (IsVolumePath(temporary_path_)) {
         volume_ =
             Translated([&] { return PinVolume(SplitVolumePath(temporary_path_).target, MountOptions()); });
+    }
+}
+
+// Before anything is written: what is replaced may be private.
+void FileCopy::KeepAccess() {
+    const std::string path = LocalPath(files_, temporary_path_);
+    struct stat status;
+    if (fstat(replaced_lock_->DescriptorOf(replaced_target_), &status) != 0) {
+        throw duckdb::IOException("%s: cannot ask for its permissions: %s", destination_path_,
+                                  ErrnoText(errno));
+    }
+    // Only root can give a file away. Where the group is another one, that gets no rights.
+    const bool given = chown(path.c_str(), status.st_uid, status.st_gid) == 0;
+    const mode_t mode = status.st_mode & (given ? 0777 : 0707);
+    if (chmod(path.c_str(), mode) != 0) {
+        throw duckdb::IOException("%s: cannot give it the permissions of what it replaces: %s", path,
+                                  ErrnoText(errno));
     }
 }
 

@@ -41,6 +41,7 @@ class FileCopy {
     void OpenSource();
     void ReadSource(uint64_t length, uint64_t offset);
     void OpenDestination();
+    void KeepAccess();
     void TakeName();
 
     duckdb::FileSystem &files_;
