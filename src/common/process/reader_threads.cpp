@@ -71,19 +71,34 @@ uint32_t ReaderThreads::NextNumber() {
     return number == OTHER_FILE ? ++last : number;
 }
 
+ReaderThreads::Reader &ReaderThreads::ReaderOf(int32_t thread) {
+    const auto known = std::find_if(readers_.begin(), readers_.end(),
+                                    [&](const Reader &reader) { return reader.thread == thread; });
+    if (known != readers_.end()) {
+        return *known;
+    }
+    if (readers_.size() == readers_.capacity()) {
+        // Threads may be short, and the file open for long.
+        readers_.erase(std::remove_if(readers_.begin(), readers_.end(),
+                                      [](const Reader &reader) { return CpuNs(reader.thread) < 0; }),
+                       readers_.end());
+    }
+    readers_.push_back({thread, 0});
+    return readers_.back();
+}
+
+void ReaderThreads::Expect() {
+    std::lock_guard<std::mutex> guard(mutex_);
+    ReaderOf(ThisThread());
+}
+
 void ReaderThreads::Add(uint64_t bytes) {
     const int32_t thread = ThisThread();
     const int64_t done_cpu_ns =
         CpuNs(thread) + TASK_CPU_NS + TASK_CPU_NS_PER_BYTE * static_cast<int64_t>(bytes);
     SlotOf(thread) = LastRead(thread, number_);
     std::lock_guard<std::mutex> guard(mutex_);
-    const auto known = std::find_if(readers_.begin(), readers_.end(),
-                                    [&](const Reader &reader) { return reader.thread == thread; });
-    if (known == readers_.end()) {
-        readers_.push_back({thread, done_cpu_ns});
-    } else {
-        known->done_cpu_ns = done_cpu_ns;
-    }
+    ReaderOf(thread).done_cpu_ns = done_cpu_ns;
 }
 
 void ReaderThreads::AddOtherFile() {

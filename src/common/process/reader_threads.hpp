@@ -25,6 +25,8 @@ namespace rawduck {
 //! Thread-safe.
 class ReaderThreads {
   public:
+    //! Call before the calling thread reads. Throws std::bad_alloc, so that Add does not.
+    void Expect();
     //! Call when the calling thread has read, or tried to.
     void Add(uint64_t bytes);
     //! Call when the calling thread has read from a file whose closing does not wait.
@@ -39,13 +41,14 @@ class ReaderThreads {
         int64_t done_cpu_ns; //!< the task is over when the thread has used that much
         int sleeps = 0;
     };
+    Reader &ReaderOf(int32_t thread); //!< mutex_ is held
     bool HasReleased(Reader &reader) const;
 
     static uint32_t NextNumber();
 
     const uint32_t number_ = NextNumber(); //!< of the file
     mutable std::mutex mutex_;             //!< guards readers_
-    std::vector<Reader> readers_;          //!< few: one for each of DuckDB's threads
+    std::vector<Reader> readers_;          //!< few: not many more than there are threads
 };
 
 } // namespace rawduck

@@ -78,6 +78,9 @@ void StorageFileSystem::RemoveDirectory(const std::string &path, Opener opener) 
 void StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes, idx_t location) {
     auto &storage = handle.Cast<StorageFileHandle>();
     auto length = static_cast<uint64_t>(nr_bytes);
+    if (storage.prefetch) {
+        storage.readers.Expect();
+    }
     // Also when it fails: what the thread was to read into, it holds all the same.
     const ScopeExit has_read(
         [&] { storage.prefetch ? storage.readers.Add(length) : ReaderThreads::AddOtherFile(); });

@@ -1,8 +1,12 @@
 #include "common/process/reader_threads.hpp"
+#include "support/out_of_memory.hpp"
 
 #include <atomic>
 #include <gtest/gtest.h>
+#include <new>
+#include <string>
 #include <thread>
+#include <unistd.h>
 
 namespace rawduck {
 namespace {
@@ -55,6 +59,35 @@ class BusyThread {
     std::atomic<bool> has_read_{false}, stop_{false};
     std::thread thread_;
 };
+
+TEST(ReaderThreadsTest, ThreadsThatHaveEndedTakeNoRoom) {
+    ReaderThreads readers;
+    const auto read_briefly = [&readers](int64_t allocations) {
+        std::string entry;
+        std::thread([&] {
+            entry = "/proc/self/task/" + std::to_string(gettid());
+            const OutOfMemoryAfter limit(allocations);
+            EXPECT_NO_THROW(readers.Expect());
+        }).join();
+        while (access(entry.c_str(), F_OK) == 0) { // joined a moment before the kernel has removed it
+            std::this_thread::yield();
+        }
+    };
+    read_briefly(INT64_MAX);
+    for (int i = 0; i < 100; i++) {
+        read_briefly(0);
+    }
+}
+
+// A read is counted where nothing may fail any more.
+TEST(ReaderThreadsTest, WhoIsExpectedIsAddedWithoutMemory) {
+    ReaderThreads readers, others;
+    readers.Expect();
+    const OutOfMemoryAfter first(0);
+    EXPECT_NO_THROW(readers.Add(BYTES));
+    EXPECT_FALSE(first.Failed());
+    EXPECT_THROW(others.Expect(), std::bad_alloc);
+}
 
 TEST(ReaderThreadsTest, AThreadThatHasReadAnotherFileHasReleased) {
     ReaderThreads readers, others;
