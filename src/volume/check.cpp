@@ -97,7 +97,7 @@ std::string FileProblem(BlockIo &io, const VolumeImage &image, const CatalogEntr
     if (IsOverwritten(image, entry)) {
         return "behind the damage, other data was written over part of it: that part cannot be read";
     }
-    const bool is_database = entry.kind == FileKind::DATABASE && entry.size >= UNIT_SIZE;
+    const bool is_database = entry.kind == FileKind::DATABASE && entry.size >= ALLOCATION_UNIT_BYTES;
     return is_database ? HeaderProblem(io, entry) : "";
 }
 

@@ -180,7 +180,7 @@ class LogReplay {
         if (found == image_.catalog->Entries().end()) {
             return;
         }
-        uint64_t kept = size / UNIT_SIZE;
+        uint64_t kept = size / ALLOCATION_UNIT_BYTES;
         for (const Extent &extent : found->second.extents) {
             const uint64_t skipped = std::min(kept, extent.units);
             kept -= skipped;

@@ -299,7 +299,7 @@ TEST_F(UnreadableTest, WhatLiesBeforeACutBehindTheDamageIsRead) {
 
     auto volume = Mount();
     auto file = volume->Open("f", OpenMode());
-    std::string found(AlignDown(kept, UNIT_SIZE), '\0');
+    std::string found(AlignDown(kept, ALLOCATION_UNIT_BYTES), '\0');
     EXPECT_EQ(file->Read(&found[0], found.size(), 0), found.size());
     EXPECT_EQ(found, std::string(found.size(), 'o'));
     for (const uint64_t cut : {kept, 3 * old.size(), 4 * old.size() - LBA}) {
