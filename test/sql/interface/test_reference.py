@@ -9,7 +9,7 @@ from pathlib import Path
 from rawduck.render import rows
 from support import run_python
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "REFERENCE.md"
 FUNCTIONS = "SELECT * FROM duckdb_functions() WHERE starts_with(function_name, 'nvme_')"
 SETTINGS = "SELECT * FROM duckdb_settings() WHERE starts_with(name, 'nvme_')"

@@ -10,7 +10,7 @@ import rawduck
 from rawduck import tpch
 from support import attach, loop_device, make_target, run_cli
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCALE = 0.1
 SOURCE = Path(os.environ.get("RAWDUCK_DUCKDB_SOURCE", ROOT / "build/duckdb-2.0.0"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RUNNER = ROOT / "test" / "sqllogic" / "runner"
 TESTS = sorted((ROOT / "test" / "sqllogic").glob("*.test"))
 
