@@ -112,7 +112,10 @@ def start_python(code: str, *arguments: str, within: tuple[str, ...] = ()):
 
     `within`: a command that starts it, such as unshare.
     """
-    preamble = "import os, sys, time, duckdb, rawduck\nconnection = rawduck.connect()\n"
+    preamble = (
+        "import os, sys, time, duckdb, rawduck\nconnection = rawduck.connect()\n"
+        "connection.execute('SET enable_progress_bar = false')\n"  # which it prints among the answers
+    )
     command = [*within, sys.executable, "-c", preamble + textwrap.dedent(code), *arguments]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     child = subprocess.Popen(command, text=True, start_new_session=True, **pipes)

@@ -47,6 +47,7 @@ processor = {min(os.sched_getaffinity(0))}
 os.sched_setaffinity(0, processor)
 for _ in range(int(sys.argv[2])):
     connection = rawduck.connect()
+    connection.execute("SET enable_progress_bar = false")  # which it prints among the answers
     connection.execute(f"ATTACH '{sys.argv[1]}' AS db (READ_ONLY); USE db")
     for thread in map(int, os.listdir("/proc/self/task")):
         if thread != os.getpid():

@@ -21,6 +21,7 @@ import atexit, ctypes, os, sys, threading
 import rawduck
 how, path, settings = sys.argv[1:]
 connection = rawduck.connect()
+connection.execute("SET enable_progress_bar = false")  # which it prints among the answers
 connection.execute(settings)
 connection.execute(f"ATTACH '{path}' AS db")
 connection.execute("CREATE TABLE db.t AS SELECT range AS i FROM range(199999)")
