@@ -7,7 +7,7 @@ import struct
 import duckdb
 import pytest
 import rawduck
-from support import SUPERBLOCK_BYTES, Image, attach, crc32c, one, run_cli
+from support import SUPERBLOCK_BYTES, Image, attach, crc32c, kill_when_ready, one, run_cli
 
 ALLOCATION_UNIT_BYTES = 4096
 SNAPSHOT_BYTES_OFFSET, ACTIVE_AREA_OFFSET, METADATA_START_OFFSET = 136, 128, 80
@@ -134,6 +134,24 @@ def test_damage_inside_the_log_is_never_repaired(file_target, image, con):
     assert image.read(0, 4 << 20) == before
     with pytest.raises(duckdb.Error, match="takes no writes"):
         attach(con, file_target, "x.duckdb")
+
+
+def test_a_database_with_a_log_is_copied_from_a_damaged_volume(file_target, image, con, tmp_path):
+    code = """
+    connection.execute(f"ATTACH '{sys.argv[1]}' AS x; INSERT INTO x.t VALUES (-1)")
+    print("ready", flush=True)
+    time.sleep(60)
+    """
+    kill_when_ready(code, file_target.path("x.duckdb"))
+    attach(con, file_target, "y.duckdb")
+    con.execute("CREATE TABLE y.t (i INTEGER); INSERT INTO y.t VALUES (1); DETACH y")
+    image.write(log_start(image) + 100, b"\xff\xff\xff\xff")
+    copy = tmp_path / "copy.duckdb"
+    with pytest.raises(duckdb.Error, match="ATTACH it READ_ONLY and use COPY FROM DATABASE"):
+        con.execute("CALL nvme_copy(?, ?)", [file_target.path("x.duckdb"), str(copy)])
+    attach(con, file_target, "x.duckdb", "(READ_ONLY)")
+    con.execute(f"ATTACH '{copy}' AS copy; COPY FROM DATABASE x TO copy")
+    assert one(con, "SELECT count(*) FROM copy.t") == 1004
 
 
 def test_sound_volume_stays_as_it_is(file_target, image, con):
