@@ -73,7 +73,7 @@ TEST(ReaderThreadsTest, ThreadsThatHaveEndedTakeNoRoom) {
             std::this_thread::yield();
         }
     };
-    read_briefly(INT64_MAX);
+    read_briefly(INT32_MAX);
     for (int i = 0; i < 100; i++) {
         read_briefly(0);
     }
