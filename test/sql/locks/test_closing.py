@@ -12,6 +12,9 @@ from support import make_target
 
 #: Without the guard, each has a chance of one in ten or more to end the process.
 CLOSINGS = 80
+#: Closing waits for ten seconds at most. Threads that run only when nothing else does may need longer where
+#: other programs keep all processors busy; without the guard every attempt fails.
+ATTEMPTS = 3
 
 #: DuckDB's threads run on one processor, and only when nothing else does, and take their time to let go of
 #: what they have read: so they are stopped between the moment when a query takes their work for done and the
@@ -74,6 +77,9 @@ def test_threads_that_were_stopped_amid_reading_ahead(tmp_path, scheme, slow_rel
         with rawduck.connect(path) as connection:
             connection.execute("CREATE TABLE t AS SELECT i, md5(i::VARCHAR) AS s FROM range(400000) g(i)")
         command = [sys.executable, "-c", CLOSE_AGAIN_AND_AGAIN, path, str(CLOSINGS), str(slow_release)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        for _ in range(ATTEMPTS):
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode == 0:
+                break
         assert result.returncode == 0, f"it died with {result.returncode}: {result.stderr}"
         assert result.stdout == "closed\n"
