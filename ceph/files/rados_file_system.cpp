@@ -1,6 +1,7 @@
 #include "ceph/files/rados_file_system.hpp"
 
 #include "ceph/files/query_listings.hpp"
+#include "ceph/files/query_pins.hpp"
 #include "ceph/files/rados_connections.hpp"
 #include "ceph/files/rados_file.hpp"
 #include "ceph/rados/connection/rados_path.hpp"
@@ -110,6 +111,7 @@ duckdb::unique_ptr<FileHandle> RadosFileSystem::OpenFile(const std::string &path
         ObjectStatus status;
         if (!flags.OpenForWriting()) {
             if (pool->TryStat(object, status)) {
+                PinsOf(opener)->Pin(*pool, object, status.version);
                 return duckdb::make_uniq<RadosFileHandle>(*this, path, flags, std::move(pool), object,
                                                           status);
             }

@@ -1,5 +1,6 @@
 #include "ceph/pushdown/offload_planner.hpp"
 
+#include "ceph/files/query_pins.hpp"
 #include "ceph/pushdown/decision/object_estimate.hpp"
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/pushdown/plan/parquet_scan.hpp"
@@ -38,7 +39,7 @@ void RequireClass(const CallTarget &target) {
 } // namespace
 
 OffloadPlanner::OffloadPlanner(duckdb::ClientContext &context)
-    : context_(context), mode_(RadosOffload(context)) {}
+    : context_(context), mode_(RadosOffload(context)), pins_(PinsOf(context)) {}
 
 duckdb::unique_ptr<OffloadBindData> OffloadPlanner::Plan(const OffloadCandidate &candidate) {
     const std::string pushed = DescribeRequest(candidate.query.request);
@@ -80,7 +81,7 @@ DecisionInputs OffloadPlanner::FetchInputs(const OffloadCandidate &candidate, co
 const ObjectMetadata &OffloadPlanner::MetadataOf(const OffloadCandidate &candidate) {
     if (fetched_for_ != &candidate.get) {
         fetched_for_ = nullptr;
-        metadata_ = FetchMetadata(candidate.targets.front());
+        metadata_ = FetchMetadata(candidate.targets.front(), *pins_);
         fetched_for_ = &candidate.get;
     }
     return metadata_;
@@ -97,6 +98,7 @@ duckdb::unique_ptr<OffloadBindData> OffloadPlanner::Bind(const OffloadCandidate 
                                                          const Decision &decision) const {
     auto data = duckdb::make_uniq<OffloadBindData>();
     data->targets = candidate.targets;
+    data->pins = pins_;
     data->types = candidate.query.types;
     data->request = candidate.query.request;
     data->request.reply_bytes_max = decision.reply_bytes_max;

@@ -42,6 +42,7 @@ class OffloadPlanner {
 
     duckdb::ClientContext &context_;
     const std::string mode_;
+    const std::shared_ptr<ObjectPins> pins_;
     const duckdb::LogicalGet *fetched_for_ = nullptr; //!< the scan that metadata_ is of
     ObjectMetadata metadata_;
 };

@@ -45,20 +45,25 @@ double SecondsToRead(const CallTarget &object, uint64_t version, std::string &bu
 
 } // namespace
 
-ObjectMetadata FetchMetadata(const CallTarget &object) {
+ObjectMetadata FetchMetadata(const CallTarget &object, ObjectPins &pins) {
     ObjectMetadata metadata;
     ObjectStatus status;
     std::string tail; // usually known, because DuckDB has just opened the object to bind the query
-    if (!object.feedback->tails.Find(object.object, status, tail) &&
-        !object.pool->TryStat(object.object, status)) {
-        return metadata;
+    const bool known = object.feedback->tails.Find(object.object, status, tail);
+    // A tail of another version is of an earlier query, or of one that runs beside this one.
+    if (!known || status.version != pins.Find(*object.pool, object.object)) {
+        tail.clear();
+        if (!object.pool->TryStat(object.object, status)) {
+            return metadata;
+        }
+        pins.Pin(*object.pool, object.object, status.version);
     }
     metadata.bytes = status.size;
     metadata.version = status.version;
     auto &summaries = PushdownFeedback::OfProcess().summaries;
     const std::string key = object.path + "@" + std::to_string(status.version);
-    if (auto known = summaries.Find(key)) {
-        metadata.summary = *known;
+    if (auto summary = summaries.Find(key)) {
+        metadata.summary = *summary;
         return metadata;
     }
     metadata.summary = FetchSummary(object, status, std::move(tail));

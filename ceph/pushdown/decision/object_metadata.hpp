@@ -16,8 +16,10 @@ struct ObjectMetadata {
     std::shared_ptr<const ParquetSummary> summary;
 };
 
-//! Sends no request where the end of the object was read a moment ago and its summary is known. Throws Error.
-ObjectMetadata FetchMetadata(const CallTarget &object);
+//! Of the version that `pins` has, which the query has opened to bind its plan. Sends no request where the end
+//! of this version was read a moment ago and its summary is known. Throws Error, also when the object was
+//! replaced.
+ObjectMetadata FetchMetadata(const CallTarget &object, ObjectPins &pins);
 
 //! Times a read of up to 256 KiB, discards what was read, and records the speed of reads in the pool's
 //! feedback, where it holds until enough was read to measure. Throws Error.

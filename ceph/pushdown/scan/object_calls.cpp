@@ -28,6 +28,9 @@ std::string ErrnoReason(int code) {
         return "the user may not call the object class: it needs the capability osd 'allow rx'";
     case ENOENT:
         return "there is no such object";
+    case ERANGE:
+    case EOVERFLOW:
+        return "the object was replaced since the query has looked at it";
     case ETIMEDOUT:
         return "the OSD did not answer in time";
     default:
@@ -37,8 +40,9 @@ std::string ErrnoReason(int code) {
 
 } // namespace
 
-ObjectCalls::ObjectCalls(std::vector<CallTarget> targets, const Request &request, const CallLimits &limits)
-    : targets_(std::move(targets)), request_(EncodeRequest(request)), limits_(limits),
+ObjectCalls::ObjectCalls(std::vector<CallTarget> targets, const Request &request, const CallLimits &limits,
+                         std::shared_ptr<ObjectPins> pins)
+    : targets_(std::move(targets)), request_(EncodeRequest(request)), limits_(limits), pins_(std::move(pins)),
       attempts_(targets_.size()) {
     for (size_t i = 0; i < targets_.size(); i++) {
         unsent_[i] = Clock::time_point();
@@ -82,8 +86,10 @@ void ObjectCalls::SendCalls(std::unique_lock<std::mutex> &lock) {
         lock.unlock();
         auto callback = [this, number](const ExecReply &reply) { OnReply(number, reply); };
         rates.calls.Started();
+        const CallTarget &target = targets_[number];
         try {
-            targets_[number].pool->Exec(targets_[number].object, 0, "rawduck", "query", request_, callback);
+            target.pool->Exec(target.object, pins_->Find(*target.pool, target.object), "rawduck", "query",
+                              request_, callback);
         } catch (const Error &) {
             ExecReply failed;
             failed.code = -EIO;
@@ -163,8 +169,10 @@ bool ObjectCalls::WaitFor(size_t target, uint32_t timeout_ms, CallAnswer &answer
 CallAnswer ObjectCalls::DecodeAnswer(size_t target, const ExecReply &reply) const {
     CallAnswer answer;
     answer.target = target;
+    answer.version = reply.version;
     if (reply.code < 0) {
         answer.why = ErrnoReason(reply.code);
+        answer.replaced = reply.code == -ERANGE || reply.code == -EOVERFLOW;
         answer.no_class = reply.code == -EOPNOTSUPP || reply.code == -EPERM || reply.code == -EACCES;
         return answer;
     }

@@ -3,6 +3,7 @@
 
 #include "ceph/protocol/messages.hpp"
 #include "ceph/pushdown/feedback/pool_feedback.hpp"
+#include "ceph/rados/pool/object_pins.hpp"
 #include "ceph/rados/pool/rados_pool.hpp"
 
 #include <chrono>
@@ -35,6 +36,8 @@ struct CallAnswer {
     size_t target = 0;
     bool answered = false; //!< reply.status is OK
     bool corrupt = false;  //!< the object cannot be read either
+    bool replaced = false; //!< the pinned version is gone
+    uint64_t version = 0;  //!< of the object that the answer is about
     bool no_class = false; //!< the object class is missing, forbidden, or of another version
     std::string why;       //!< the object was not answered
     Reply reply;
@@ -44,7 +47,9 @@ struct CallAnswer {
 //! that find their OSD busy are repeated by the threads that wait.
 class ObjectCalls {
   public:
-    ObjectCalls(std::vector<CallTarget> targets, const Request &request, const CallLimits &limits);
+    //! `pins`: the versions that the query has looked at, which the calls assert. Answers do not change it.
+    ObjectCalls(std::vector<CallTarget> targets, const Request &request, const CallLimits &limits,
+                std::shared_ptr<ObjectPins> pins);
     //! Waits for the calls in flight, not longer than the connection's timeout.
     ~ObjectCalls();
     ObjectCalls(const ObjectCalls &) = delete;
@@ -71,6 +76,7 @@ class ObjectCalls {
     const std::vector<CallTarget> targets_;
     const std::string request_;
     const CallLimits limits_;
+    const std::shared_ptr<ObjectPins> pins_;
 
     //! Guards what follows. Only the lock of CallWindow is taken while it is held: SendCalls releases it
     //! before it calls the pool.

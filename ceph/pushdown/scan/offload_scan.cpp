@@ -1,10 +1,12 @@
 #include "ceph/pushdown/scan/offload_scan.hpp"
 
+#include "ceph/files/query_pins.hpp"
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/pushdown/scan/join_filters.hpp"
 #include "ceph/query/chunks.hpp"
 #include "ceph/query/statement.hpp"
 #include "ceph/settings/rados_settings.hpp"
+#include "extension/file_systems/errors.hpp"
 
 #include "duckdb/main/connection.hpp"
 #include "duckdb/main/database.hpp"
@@ -12,6 +14,8 @@
 #include "duckdb/parallel/task_scheduler.hpp"
 
 namespace rawduck_ceph {
+
+using rawduck::Translated;
 
 namespace {
 
@@ -33,7 +37,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
         threads = std::min<size_t>(
             data.targets.size(),
             static_cast<size_t>(duckdb::TaskScheduler::GetScheduler(context).NumberOfThreads()));
-        calls = std::make_unique<ObjectCalls>(data.targets, request, data.limits);
+        calls = std::make_unique<ObjectCalls>(data.targets, request, data.limits, data.pins);
     }
 
     duckdb::idx_t MaxThreads() const override { return std::max<size_t>(threads, 1); }
@@ -60,8 +64,10 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
 //! Runs the pushed query in the client, on one object.
 class LocalQuery {
   public:
-    LocalQuery(duckdb::ClientContext &context, const PushedStatement &pushed, const CallTarget &target)
+    LocalQuery(duckdb::ClientContext &context, const PushedStatement &pushed, const CallTarget &target,
+               std::shared_ptr<ObjectPins> pins)
         : path_(target.path), connection_(*context.db) {
+        UsePins(*connection_.context, std::move(pins));
         connection_.Query(std::string("SET ") + RADOS_OFFLOAD + " = '" + OFFLOAD_NEVER + "'")->ThrowIfError();
         stream_ =
             std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(pushed.ForFile(target.path)));
@@ -124,6 +130,16 @@ void RecordAvailability(const OffloadBindData &data, OffloadGlobalState &global,
     }
 }
 
+//! Throws when the object has another version than the query has seen before.
+void RequirePinnedVersion(const OffloadBindData &data, const CallTarget &target, const CallAnswer &answer) {
+    if (answer.replaced) {
+        throw duckdb::IOException("%s: %s; run the query again", target.path, answer.why);
+    }
+    if (answer.answered) {
+        Translated([&] { data.pins->Pin(*target.pool, target.object, answer.version); });
+    }
+}
+
 //! Waits for the answer for the next object. False: there are no more.
 bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data, OffloadGlobalState &global,
                      OffloadLocalState &local) {
@@ -141,6 +157,7 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
         throw duckdb::IOException("%s: %s. The object is damaged: write it again, or from a backup",
                                   target.path, answer.reply.text);
     }
+    RequirePinnedVersion(data, target, answer);
     ScanRecord &record = *data.record;
     record.osd_cpu_us += answer.reply.cpu_us;
     record.osd_read_bytes += answer.reply.read_bytes;
@@ -152,7 +169,7 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
         local.remote = std::make_unique<ChunkReader>(std::move(answer.reply), data.types);
     } else {
         record.CountFallback(answer.why);
-        local.local = std::make_unique<LocalQuery>(context, global.Statement(), target);
+        local.local = std::make_unique<LocalQuery>(context, global.Statement(), target, data.pins);
     }
     return true;
 }

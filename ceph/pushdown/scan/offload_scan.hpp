@@ -21,6 +21,8 @@ struct OffloadBindData final : duckdb::TableFunctionData {
     //! The scan's columns in the object, for join filters; empty where there can be none.
     std::vector<RequestColumn> columns;
     CallLimits limits;
+    //! Of the query that was planned: the plan depends on these versions.
+    std::shared_ptr<ObjectPins> pins;
     std::shared_ptr<ScanRecord> record;
     std::string reply_key; //!< of PushdownFeedback::reply_bytes
 };
