@@ -174,7 +174,7 @@ def test_versions_are_not_mixed(con, cluster, data_prefix):
     reader = con.execute(f"SELECT a, b FROM {source}")
     assert reader.fetchone()[0] == "old"
     rados(cluster, "-p", pool, "put", name, "-", data=b"a,b\n" + b"new,y\n" * 9_000_000)
-    with pytest.raises(duckdb.IOException, match=r"rados://data/.*replaced since it was opened"):
+    with pytest.raises(duckdb.IOException, match=r"rados://data/.*replaced since the query has opened it"):
         reader.fetchall()
 
 

@@ -30,7 +30,7 @@ std::string ErrnoReason(int code) {
         return "there is no such object";
     case ERANGE:
     case EOVERFLOW:
-        return "the object was replaced since the query has looked at it";
+        return "the object was replaced since the query has opened it";
     case ETIMEDOUT:
         return "the OSD did not answer in time";
     default:
