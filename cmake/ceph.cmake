@@ -1,8 +1,9 @@
 # rawduck_ceph: rados:// paths in DuckDB, a DuckDB extension of its own because it needs librados.
-find_path(RAWDUCK_RADOS_INCLUDE rados/librados.h)
+find_path(RAWDUCK_RADOS_INCLUDE rados/librados.hpp)
 find_library(RAWDUCK_RADOS_LIBRARY rados)
 if(NOT RAWDUCK_RADOS_INCLUDE OR NOT RAWDUCK_RADOS_LIBRARY)
-  message(STATUS "rawduck_ceph is left out: librados was not found; on Debian and Ubuntu: apt-get install librados-dev")
+  message(STATUS "rawduck_ceph is left out: librados was not found; on Debian and Ubuntu: "
+                 "apt-get install librados-dev libradospp-dev")
   return()
 endif()
 

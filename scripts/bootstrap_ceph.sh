@@ -13,8 +13,8 @@ needs() {
     need ceph-osd program ceph-osd
     need ceph-common program ceph ceph-authtool rados
     need librados-dev links rados/librados.h "$compiler" -lrados
-    # Has buffer.h, which rados/objclass.h includes.
-    need libradospp-dev links rados/buffer.h "$compiler"
+    # Has librados.hpp, and buffer.h, which rados/objclass.h includes.
+    need libradospp-dev links rados/librados.hpp "$compiler" -lrados
     need rados-objclass-dev links rados/objclass.h "$compiler"
     need_libpython
     # For the tests on a slow link.

@@ -1,6 +1,7 @@
 #include "ceph/files/rados_file.hpp"
 
 #include "ceph/parquet/footer_checksum.hpp"
+#include "ceph/parquet/object_statistics.hpp"
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/rados/connection/rados_path.hpp"
 #include "common/error.hpp"
@@ -85,8 +86,13 @@ void RadosFileHandle::Publish() {
     if (published_) {
         return;
     }
-    pool_->Write(object_, written_.data(), written_.size(), must_create_, FOOTER_ATTRIBUTE,
-                 FooterAttributeOf(written_.data(), written_.size()));
+    timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const uint64_t size = written_.size();
+    pool_->Write(object_, written_.data(), size, must_create_,
+                 {{FOOTER_ATTRIBUTE, FooterAttributeOf(written_.data(), size)},
+                  {STATISTICS_ATTRIBUTE, EncodeStatistics(StatisticsOf(written_.data(), size), size, now)}},
+                 now);
     published_ = true;
     must_create_ = false; // further calls replace the object that this one has created
 }

@@ -9,17 +9,23 @@ uint32_t FooterCrc(const char *footer, size_t length) {
     return rawduck::Crc32c(0, footer, length);
 }
 
-std::string FooterAttributeOf(const char *object, uint64_t size) {
+bool FindMetadata(const char *object, uint64_t size, uint64_t &metadata_bytes) {
     if (size < PARQUET_TAIL_BYTES + sizeof(PARQUET_MAGIC) ||
         std::memcmp(object + size - sizeof(PARQUET_MAGIC), PARQUET_MAGIC, sizeof(PARQUET_MAGIC)) != 0) {
+        return false;
+    }
+    uint32_t length;
+    std::memcpy(&length, object + size - PARQUET_TAIL_BYTES, sizeof(length));
+    metadata_bytes = length;
+    return metadata_bytes + PARQUET_TAIL_BYTES <= size;
+}
+
+std::string FooterAttributeOf(const char *object, uint64_t size) {
+    uint64_t metadata_bytes;
+    if (!FindMetadata(object, size, metadata_bytes)) {
         return {};
     }
-    uint32_t metadata_bytes;
-    std::memcpy(&metadata_bytes, object + size - PARQUET_TAIL_BYTES, sizeof(metadata_bytes));
     const uint64_t footer_bytes = metadata_bytes + PARQUET_TAIL_BYTES;
-    if (footer_bytes > size) {
-        return {};
-    }
     ByteWriter writer;
     writer.Integer(FooterCrc(object + size - footer_bytes, footer_bytes));
     writer.Integer(size);

@@ -14,6 +14,9 @@ constexpr const char *FOOTER_ATTRIBUTE = "rawduck.footer_crc32c";
 constexpr uint64_t PARQUET_TAIL_BYTES = 8;
 constexpr char PARQUET_MAGIC[4] = {'P', 'A', 'R', '1'};
 
+//! The length of the metadata of a whole Parquet file. False when it is none.
+bool FindMetadata(const char *object, uint64_t size, uint64_t &metadata_bytes);
+
 //! CRC32C of the metadata and the tail.
 uint32_t FooterCrc(const char *footer, size_t length);
 

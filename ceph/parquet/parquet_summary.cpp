@@ -1,5 +1,6 @@
 #include "ceph/parquet/parquet_summary.hpp"
 
+#include "ceph/parquet/parquet_fields.hpp"
 #include "ceph/parquet/thrift_reader.hpp"
 
 #include <algorithm>
@@ -10,12 +11,6 @@ namespace rawduck_ceph {
 namespace {
 
 constexpr size_t TAIL_BYTES = 8; // length and magic
-// Fields of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and Statistics.
-constexpr int16_t FILE_ROWS = 3, FILE_ROW_GROUPS = 4;
-constexpr int16_t GROUP_COLUMNS = 1;
-constexpr int16_t CHUNK_METADATA = 3;
-constexpr int16_t COLUMN_PATH = 3, COLUMN_STORED_BYTES = 7, COLUMN_STATISTICS = 12;
-constexpr int16_t STATISTICS_DISTINCT = 4;
 
 class SummaryReader {
   public:

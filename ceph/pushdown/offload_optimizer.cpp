@@ -3,6 +3,7 @@
 #include "ceph/pushdown/offload_planner.hpp"
 #include "ceph/pushdown/plan/parquet_scan.hpp"
 #include "ceph/pushdown/plan/partial_aggregate.hpp"
+#include "ceph/pushdown/pruning/object_pruning.hpp"
 #include "ceph/settings/rados_settings.hpp"
 
 #include "duckdb/main/client_context.hpp"
@@ -334,6 +335,7 @@ void RegisterOffloadOptimizer(duckdb::ExtensionLoader &loader) {
     };
     extension.optimize_function = [](duckdb::OptimizerExtensionInput &input,
                                      unique_ptr<LogicalOperator> &plan) {
+        PruneObjects(input.context, *plan);
         OffloadRewriter(input).Rewrite(plan);
     };
     duckdb::OptimizerExtension::Register(duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance()),

@@ -98,6 +98,8 @@ duckdb::unique_ptr<OffloadBindData> OffloadPlanner::Bind(const OffloadCandidate 
                                                          const Decision &decision) const {
     auto data = duckdb::make_uniq<OffloadBindData>();
     data->targets = candidate.targets;
+    const auto &listed = candidate.get.extra_info.total_files;
+    data->listed_objects = listed.IsValid() ? listed.GetIndex() : candidate.targets.size();
     data->pins = pins_;
     data->types = candidate.query.types;
     data->request = candidate.query.request;

@@ -1,11 +1,13 @@
 //! libFuzzer target: what reaches the OSD or comes back from it, before DuckDB sees it. The first byte
 //! chooses the decoder; checksums are made right, so that what is behind them is reached.
 #include "ceph/parquet/footer.hpp"
+#include "ceph/parquet/object_statistics.hpp"
 #include "ceph/parquet/parquet_summary.hpp"
 #include "ceph/protocol/bytes.hpp"
 #include "ceph/protocol/messages.hpp"
 #include "common/crc32c.hpp"
 
+#include <cstdlib>
 #include <cstring>
 
 using namespace rawduck_ceph;
@@ -44,6 +46,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *input, size_t length) {
             tail.append(reinterpret_cast<const char *>(&footer), sizeof footer).append("PAR1");
             ParquetSummary summary;
             SummarizeParquet(tail.data(), tail.size(), summary);
+            const std::string file = "PAR1" + tail;
+            const timespec modified = {};
+            const auto statistics = StatisticsOf(file.data(), file.size());
+            const std::string attribute = EncodeStatistics(statistics, file.size(), modified);
+            if (DecodeStatistics(attribute, file.size(), modified).size() > statistics.size()) {
+                std::abort();
+            }
+            std::string malformed(data, length);
+            const uint32_t crc = rawduck::Crc32c(0, data, length);
+            malformed.append(reinterpret_cast<const char *>(&crc), sizeof crc);
+            DecodeStatistics(malformed, 0, modified);
         }
     } catch (const ProtocolError &) {
     }

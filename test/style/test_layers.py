@@ -208,6 +208,7 @@ CEPH_LAYERS = [
     "pushdown/feedback",
     "files",
     "pushdown/scan",
+    "pushdown/pruning",
     "pushdown/plan",
     "pushdown/decision",
     "pushdown",

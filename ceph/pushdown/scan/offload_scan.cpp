@@ -214,7 +214,10 @@ void Scan(duckdb::ClientContext &context, duckdb::TableFunctionInput &input, duc
 duckdb::InsertionOrderPreservingMap<std::string> Describe(duckdb::TableFunctionToStringInput &input) {
     auto &data = input.bind_data->Cast<OffloadBindData>();
     duckdb::InsertionOrderPreservingMap<std::string> text;
-    text["Objects"] = std::to_string(data.targets.size()) + ", " + data.targets.front().path + " first";
+    const std::string left = std::to_string(data.targets.size());
+    const bool all = data.targets.size() == data.listed_objects;
+    text["Objects"] = left + (all ? "" : " of " + std::to_string(data.listed_objects)) + ", " +
+                      data.targets.front().path + " first";
     text["Pushed"] = data.record->outcome.pushed;
     text["Why"] = data.record->outcome.why;
     return text;

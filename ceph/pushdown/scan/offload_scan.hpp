@@ -13,6 +13,8 @@ namespace rawduck_ceph {
 //! The result of planning.
 struct OffloadBindData final : duckdb::TableFunctionData {
     std::vector<CallTarget> targets;
+    //! Before statistics of the objects, or partitions, have excluded some.
+    size_t listed_objects = 0;
     Request request;
     duckdb::vector<duckdb::LogicalType> types; //!< of the request's outputs
     //! The output for each column of the scan; NO_OUTPUT for a column that only filters use.

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <deque>
+#include <rados/librados.hpp>
 
 namespace rawduck_ceph {
 namespace {
@@ -67,6 +69,60 @@ class PieceRead {
     size_t bytes_read_ = 0;
     int code_ = 0;
     RadosCompletion completion_; //!< last: its destructor waits while librados writes to the members above
+};
+
+//! Far more than an OSD works on at the same time; each of them is small.
+constexpr size_t EXAMINATIONS_IN_FLIGHT_MAX = 64;
+
+//! One request of Examine. In librados' C++ interface: the C one has no time of modification in nanoseconds.
+class Examination {
+  public:
+    Examination(rados_ioctx_t io, size_t number, const std::string &object, const std::string &attribute)
+        : number(number), attribute_(attribute), completion_(librados::Rados::aio_create_completion()) {
+        librados::IoCtx::from_rados_ioctx_t(io, io_);
+        librados::ObjectReadOperation op;
+        op.stat2(&size_, &modified_, nullptr);
+        op.getxattrs(&attributes_, nullptr);
+        start_code_ = io_.aio_operate(object, completion_, &op, nullptr);
+    }
+    ~Examination() {
+        if (start_code_ == 0) {
+            completion_->wait_for_complete(); // librados writes to the members
+        }
+        completion_->release();
+    }
+    Examination(const Examination &) = delete;
+    Examination &operator=(const Examination &) = delete;
+
+    //! Returns a negative errno, also when it was not started.
+    int Wait(ExaminedObject &examined) {
+        if (start_code_ < 0) {
+            return start_code_;
+        }
+        completion_->wait_for_complete();
+        const int code = completion_->get_return_value();
+        if (code < 0) {
+            return code;
+        }
+        examined.status.size = size_;
+        examined.status.modified_s = modified_.tv_sec;
+        examined.status.modified_ns = modified_.tv_nsec;
+        examined.status.version = completion_->get_version64();
+        auto found = attributes_.find(attribute_);
+        examined.attribute = found == attributes_.end() ? "" : found->second.to_str();
+        return 0;
+    }
+
+    const size_t number;
+
+  private:
+    const std::string &attribute_;
+    librados::IoCtx io_;
+    librados::AioCompletion *const completion_;
+    int start_code_ = 0;
+    uint64_t size_ = 0;
+    timespec modified_ = {};
+    std::map<std::string, ceph::bufferlist> attributes_;
 };
 
 //! A class method in flight. Deletes itself after its callback.
@@ -170,7 +226,7 @@ void RadosPool::Read(const std::string &object, uint64_t version, void *data, ui
 }
 
 void RadosPool::Write(const std::string &object, const void *data, uint64_t length, bool must_create,
-                      const char *attribute_name, const std::string &attribute) {
+                      const std::map<std::string, std::string> &attributes, const timespec &modified) {
     handle_->RequireSameProcess(PathOf(object));
     if (length > OBJECT_BYTES_MAX) {
         ThrowRadosError(-EFBIG, PathOf(object), "write " + std::to_string(length) + " bytes");
@@ -180,13 +236,42 @@ void RadosPool::Write(const std::string &object, const void *data, uint64_t leng
         rados_write_op_create(op.get(), LIBRADOS_CREATE_EXCLUSIVE, nullptr);
     }
     rados_write_op_write_full(op.get(), static_cast<const char *>(data), length);
-    rados_write_op_setxattr(op.get(), attribute_name, attribute.data(), attribute.size());
-    const int code = rados_write_op_operate(op.get(), io_, object.c_str(), nullptr, 0);
+    for (const auto &[name, value] : attributes) {
+        rados_write_op_setxattr(op.get(), name.c_str(), value.data(), value.size());
+    }
+    timespec time = modified;
+    const int code = rados_write_op_operate2(op.get(), io_, object.c_str(), &time, 0);
     stats_->Count(RadosOperation::WRITE, code, length);
     if (code < 0) {
         RequirePoolExists();
         ThrowRadosError(code, PathOf(object), "write " + std::to_string(length) + " bytes");
     }
+}
+
+std::vector<ExaminedObject> RadosPool::Examine(const std::vector<std::string> &objects,
+                                               const std::string &attribute) {
+    handle_->RequireSameProcess(RADOS_SCHEME + name_);
+    std::vector<ExaminedObject> examined(objects.size());
+    std::deque<std::unique_ptr<Examination>> in_flight;
+    auto finish_first = [&] {
+        const size_t number = in_flight.front()->number;
+        const int code = in_flight.front()->Wait(examined[number]);
+        in_flight.pop_front();
+        stats_->Count(RadosOperation::STAT, code == -ENOENT ? 0 : code, 0);
+        if (code < 0 && code != -ENOENT) {
+            ThrowRadosError(code, PathOf(objects[number]), "look at the object");
+        }
+    };
+    for (size_t number = 0; number < objects.size(); number++) {
+        if (in_flight.size() == EXAMINATIONS_IN_FLIGHT_MAX) {
+            finish_first();
+        }
+        in_flight.push_back(std::make_unique<Examination>(io_, number, objects[number], attribute));
+    }
+    while (!in_flight.empty()) {
+        finish_first();
+    }
+    return examined;
 }
 
 bool RadosPool::Remove(const std::string &object) {

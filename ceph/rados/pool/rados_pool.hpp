@@ -6,7 +6,9 @@
 #include "ceph/rados/pool/read_observer.hpp"
 
 #include <cstdint>
+#include <ctime>
 #include <functional>
+#include <map>
 #include <memory>
 #include <rados/librados.h>
 #include <string>
@@ -26,6 +28,11 @@ struct ExecReply {
     std::unique_ptr<char, FreeBuffer> data;
     size_t length = 0;    //!< of data, in bytes
     uint64_t version = 0; //!< of the object that the method read
+};
+
+struct ExaminedObject {
+    ObjectStatus status;
+    std::string attribute; //!< empty where the object has none
 };
 
 //! Called once, on a thread of librados. It must return soon, must not throw, and must not call the pool.
@@ -59,9 +66,14 @@ class RadosPool {
 
     //! Replaces or creates the object. It is durable on return. Atomic: readers see the old or the new
     //! object. `must_create`: throws EXISTS when it exists. At most OBJECT_BYTES_MAX. The same operation sets
-    //! the extended attribute.
+    //! the extended attributes and the time of modification.
     void Write(const std::string &object, const void *data, uint64_t length, bool must_create,
-               const char *attribute_name, const std::string &attribute);
+               const std::map<std::string, std::string> &attributes, const timespec &modified);
+
+    //! What the objects are and the value of an extended attribute of each, without reading them: one small
+    //! request per object, many in flight. An object that does not exist has version 0.
+    std::vector<ExaminedObject> Examine(const std::vector<std::string> &objects,
+                                        const std::string &attribute);
 
     //! False when it did not exist.
     bool Remove(const std::string &object);

@@ -1,4 +1,5 @@
 #include "ceph/parquet/footer_checksum.hpp"
+#include "ceph/parquet/object_statistics.hpp"
 #include "ceph/protocol/bytes.hpp"
 #include "ceph/protocol/messages.hpp"
 #include "common/crc32c.hpp"
@@ -159,6 +160,31 @@ TEST(CephProtocolTest, FooterChecksumIsBoundToTheObjectSize) {
     object[object.size() - 5] = 1; // a length beyond the object
     EXPECT_EQ(FooterAttributeOf(object.data(), object.size()), "");
     EXPECT_EQ(FooterAttributeOf("a,b\n1,2\n", 8), "");
+}
+
+TEST(CephProtocolTest, StatisticsAreBoundToSizeAndTime) {
+    const timespec modified = {1700000000, 123456789};
+    ObjectStatistics statistics;
+    statistics["a"] = {"BIGINT", -5, INT64_MAX, "", ""};
+    statistics["b"] = {"VARCHAR", 0, 0, "", "zz"};
+    std::string value = EncodeStatistics(statistics, 4711, modified);
+    const auto decoded = DecodeStatistics(value, 4711, modified);
+    ASSERT_EQ(decoded.size(), 2u);
+    EXPECT_EQ(decoded.at("a").type, "BIGINT");
+    EXPECT_EQ(decoded.at("a").minimum, -5);
+    EXPECT_EQ(decoded.at("a").maximum, INT64_MAX);
+    EXPECT_EQ(decoded.at("b").maximum_text, "zz");
+    EXPECT_TRUE(DecodeStatistics(value, 4712, modified).empty());
+    EXPECT_TRUE(DecodeStatistics(value, 4711, {1700000000, 123456788}).empty());
+    EXPECT_TRUE(DecodeStatistics(value, 4711, {1700000001, 123456789}).empty());
+    for (size_t i = 0; i < value.size(); i++) {
+        EXPECT_TRUE(DecodeStatistics(value.substr(0, i), 4711, modified).empty());
+        value[i] ^= 1;
+        EXPECT_TRUE(DecodeStatistics(value, 4711, modified).empty());
+        value[i] ^= 1;
+    }
+    EXPECT_EQ(EncodeStatistics({}, 4711, modified), "");
+    EXPECT_TRUE(StatisticsOf("a,b\n1,2\n", 8).empty());
 }
 
 } // namespace rawduck_ceph
