@@ -3,6 +3,7 @@
 #include "ceph/parquet/footer.hpp"
 #include "ceph/protocol/bytes.hpp"
 #include "ceph/query/chunks.hpp"
+#include "ceph/query/exact_column.hpp"
 
 #include "duckdb/common/virtual_file_system.hpp"
 #include "duckdb/main/connection.hpp"
@@ -98,6 +99,7 @@ std::shared_ptr<QueryRunner::Instance> QueryRunner::CurrentInstance() {
         duckdb::DBConfig config;
         fresh->files = LockDown(limits_, config);
         fresh->database = std::make_unique<duckdb::DuckDB>(nullptr, &config);
+        RegisterExactColumn(*fresh->database->instance);
         LockConfiguration(*fresh->database);
         instance_ = std::move(fresh);
     }

@@ -4,6 +4,7 @@
 #include "ceph/pushdown/plan/parquet_scan.hpp"
 #include "ceph/pushdown/plan/partial_aggregate.hpp"
 #include "ceph/pushdown/pruning/object_pruning.hpp"
+#include "ceph/query/statement.hpp"
 #include "ceph/settings/rados_settings.hpp"
 
 #include "duckdb/main/client_context.hpp"
@@ -173,7 +174,8 @@ void OffloadRewriter::ReplaceScan(Attempt &attempt, unique_ptr<LogicalOperator> 
         columns.emplace_back(types.size());
         types.push_back(old.GetColumnType(column));
         names.push_back(old.GetColumnName(column));
-        const bool plain = !column.IsVirtualColumn() && !column.HasChildren() && !column.HasType();
+        const bool plain = !column.IsVirtualColumn() && !column.HasChildren() && !column.HasType() &&
+                           IsPushableType(types.back());
         data->columns.push_back({plain ? names.back().GetIdentifierName() : "", types.back().ToString()});
     }
     auto scan = make_uniq<LogicalGet>(old.table_index, duckdb::BoundTableFunction(OffloadScan()),
@@ -213,7 +215,7 @@ bool OffloadRewriter::PushFirstRows(Attempt &attempt, uint64_t rows,
     for (size_t i = 0; orders && i < orders->size(); i++) {
         const auto &node = (*orders)[i];
         RequestOrder key;
-        key.output = static_cast<uint32_t>(query.AddOutput(*node.expression));
+        key.output = static_cast<uint32_t>(query.AddSortKey(*node.expression));
         key.descending = node.type == duckdb::OrderType::DESCENDING;
         key.nulls_first = node.null_order == duckdb::OrderByNullType::NULLS_FIRST;
         query.request.order.push_back(key);
@@ -259,10 +261,11 @@ bool OffloadRewriter::PushAggregate(Attempt &attempt) {
     }
     PushedQuery query = StartQuery(attempt);
     query.request.aggregate = true;
+    query.plain->aggregate = true;
     const duckdb::TableIndex table = binder_.GenerateTableIndex();
     duckdb::vector<unique_ptr<Expression>> groups;
     for (auto &group : aggregate.groups) {
-        groups.push_back(OutputReference(query, query.AddGroup(*group), table));
+        groups.push_back(query.AddGroup(*group, table));
     }
     query.request.group_count = static_cast<uint32_t>(groups.size());
     duckdb::vector<unique_ptr<Expression>> merged;

@@ -102,6 +102,7 @@ duckdb::unique_ptr<OffloadBindData> OffloadPlanner::Bind(const OffloadCandidate 
     data->listed_objects = listed.IsValid() ? listed.GetIndex() : candidate.targets.size();
     data->pins = pins_;
     data->types = candidate.query.types;
+    data->plain = candidate.query.plain;
     data->request = candidate.query.request;
     data->request.reply_bytes_max = decision.reply_bytes_max;
     const bool lz4 = decision.lz4 || mode_ == OFFLOAD_FILTERS || RadosOffloadLz4(context_);

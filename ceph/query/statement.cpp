@@ -1,5 +1,7 @@
 #include "ceph/query/statement.hpp"
 
+#include "ceph/query/exact_column.hpp"
+
 #include "duckdb/common/exception.hpp"
 #include "duckdb/common/string_util.hpp"
 #include "duckdb/parser/expression/cast_expression.hpp"
@@ -43,10 +45,10 @@ const auto &ALLOWED_FUNCTIONS = *new const std::unordered_set<std::string>{
     "sum", "sum_no_overflow", "count", "count_star", "min", "max", "bool_and", "bool_or"};
 
 const auto &ALLOWED_TYPES = *new const std::unordered_set<std::string>{
-    "boolean",  "tinyint",   "smallint",    "integer",      "bigint",       "hugeint",
-    "utinyint", "usmallint", "uinteger",    "ubigint",      "float",        "double",
-    "real",     "decimal",   "varchar",     "date",         "time",         "timestamp",
-    "blob",     "bool",      "timestamp_s", "timestamp_ms", "timestamp_ns", "interval"};
+    "boolean",      "tinyint",      "smallint",     "integer",   "bigint", "hugeint", "utinyint",
+    "usmallint",    "uinteger",     "ubigint",      "float",     "double", "real",    "decimal",
+    "varchar",      "date",         "time",         "timestamp", "blob",   "bool",    "timestamp_s",
+    "timestamp_ms", "timestamp_ns", "timestamp_us", "interval"};
 
 //! Deeper expressions are rejected before they are parsed, because the parser and the binder are recursive.
 constexpr int NESTING_MAX = 200;
@@ -122,7 +124,7 @@ duckdb::TableFunctionRef &FileOf(duckdb::TableRef &source) {
     return inner.Cast<duckdb::SelectNode>().from_table->Cast<duckdb::TableFunctionRef>();
 }
 
-//! (SELECT CAST(c AS t) AS c, … FROM a file whose path is set later)
+//! (SELECT rawduck_exact(CAST(NULL AS t), c) AS c, … FROM a file whose path is set later)
 unique_ptr<duckdb::TableRef> MakeSource(duckdb::Parser &parser, const Request &request) {
     auto file = make_uniq<duckdb::TableFunctionRef>();
     if (request.columns.empty()) {
@@ -135,10 +137,12 @@ unique_ptr<duckdb::TableRef> MakeSource(duckdb::Parser &parser, const Request &r
         if (typed->GetExpressionClass() != ExpressionClass::CAST) {
             throw duckdb::PermissionException("'%s' is not a type", column.type);
         }
-        auto reference = make_uniq<duckdb::ColumnRefExpression>(Identifier(column.name));
-        typed->Cast<duckdb::CastExpression>().ChildMutable() = std::move(reference);
-        typed->SetAlias(Identifier(column.name));
-        node->select_list.push_back(std::move(typed));
+        duckdb::vector<unique_ptr<ParsedExpression>> arguments;
+        arguments.push_back(std::move(typed));
+        arguments.push_back(make_uniq<duckdb::ColumnRefExpression>(Identifier(column.name)));
+        auto exact = make_uniq<duckdb::FunctionExpression>(Identifier(EXACT_COLUMN), std::move(arguments));
+        exact->SetAlias(Identifier(column.name));
+        node->select_list.push_back(std::move(exact));
     }
     auto statement = make_uniq<duckdb::SelectStatement>();
     statement->node = std::move(node);

@@ -31,6 +31,9 @@ class PartialAggregateBuilder {
         if (name == "count" || name == "count_star") {
             return Count();
         }
+        if (name == "sum" || name == "sum_no_overflow" || name == "avg") {
+            RequireSumsThatFit();
+        }
         if (name == "sum" || name == "sum_no_overflow" || name == "min" || name == "max") {
             return SameFunction(name == "sum_no_overflow" ? "sum" : name);
         }
@@ -41,6 +44,16 @@ class PartialAggregateBuilder {
     }
 
   private:
+    //! A sum of values of up to 64 bits fits into 128 bits, whatever their number. A sum of wider ones may not
+    //! fit in one object although the total does, where others have the opposite sign.
+    void RequireSumsThatFit() const {
+        const auto type = aggregate_.GetChildren()[0]->GetReturnType();
+        const auto stored = type.InternalType();
+        if (stored == duckdb::PhysicalType::INT128 || stored == duckdb::PhysicalType::UINT128) {
+            throw NotPushable{"the sum of " + type.ToString() + " in one object may overflow"};
+        }
+    }
+
     unique_ptr<Expression> Partial(const std::string &function, const LogicalType &type) {
         return OutputReference(query_, query_.AddAggregate(function, aggregate_, type), table_);
     }

@@ -1,9 +1,14 @@
 #include "ceph/pushdown/plan/pushed_query.hpp"
 
+#include "ceph/pushdown/plan/neutral_settings.hpp"
+#include "ceph/pushdown/plan/round_trip.hpp"
 #include "ceph/query/statement.hpp"
 
 #include "duckdb/common/error_data.hpp"
 #include "duckdb/common/exception.hpp"
+#include "duckdb/function/builtin_function_lookup.hpp"
+#include "duckdb/function/function_binder.hpp"
+#include "duckdb/function/scalar/compressed_materialization_utils.hpp"
 #include "duckdb/main/database.hpp"
 #include "duckdb/planner/bound_expression_sql_exporter.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
@@ -12,6 +17,8 @@
 #include "duckdb/planner/expression/bound_reference_expression.hpp"
 #include "duckdb/planner/expression_iterator.hpp"
 #include "duckdb/planner/filter/expression_filter.hpp"
+
+#include <algorithm>
 
 namespace rawduck_ceph {
 
@@ -70,10 +77,24 @@ void NarrowDecimalConstants(unique_ptr<Expression> &expression) {
     });
 }
 
+//! A function or cast with which the optimizer makes values shorter before it sorts or groups them. It is
+//! defined for the values that the statistics allow, is one-to-one and keeps their order.
+bool IsCompression(const Expression &expression) {
+    if (expression.GetExpressionClass() != duckdb::ExpressionClass::BOUND_FUNCTION) {
+        return false;
+    }
+    const auto type = duckdb::CMUtils::GetExpressionType(expression.Cast<duckdb::BoundFunctionExpression>());
+    return type == duckdb::CMExpressionType::COMPRESS || type == duckdb::CMExpressionType::CAST;
+}
+
 } // namespace
 
 PushedQuery::PushedQuery(duckdb::ClientContext &context, duckdb::LogicalGet &get)
-    : context_(context), get_(get) {
+    : plain(std::make_shared<PlainQuery>(get)), context_(context), get_(get) {
+    const std::string setting = SettingInTheWay(context);
+    if (!setting.empty()) {
+        throw NotPushable{setting};
+    }
     request.duckdb_version = duckdb::DuckDB::LibraryVersion();
     for (auto &entry : get.table_filters) {
         if (duckdb::ExpressionFilter::IsOptionalFilter(entry.Filter())) {
@@ -82,7 +103,7 @@ PushedQuery::PushedQuery(duckdb::ClientContext &context, duckdb::LogicalGet &get
         const auto &column = get.GetColumnIndex(entry.GetIndex());
         BoundColumnRefExpression reference(get.GetColumnType(column),
                                            duckdb::ColumnBinding(get.table_index, entry.GetIndex()));
-        AddFilter(*entry.Filter().ToExpression(reference));
+        AddFilterSql(*entry.Filter().ToExpression(reference));
     }
     if (get.table_filters.HasMultiColumnFilters()) {
         for (auto &filter : get.table_filters.GetMultiColumnFilters()) {
@@ -94,7 +115,7 @@ PushedQuery::PushedQuery(duckdb::ClientContext &context, duckdb::LogicalGet &get
                                                         over_columns.column_indexes[reference.Index()]);
                     place = duckdb::make_uniq<BoundColumnRefExpression>(reference.GetReturnType(), binding);
                 });
-            AddFilter(*expression);
+            AddFilterSql(*expression);
         }
     }
 }
@@ -109,30 +130,55 @@ unique_ptr<Expression> PushedQuery::Inlined(const Expression &expression) const 
     return copy;
 }
 
+duckdb::optional_ptr<const duckdb::ColumnIndex>
+PushedQuery::ColumnOf(const duckdb::ColumnBinding &binding) const {
+    if (binding.table_index != get_.table_index) {
+        return nullptr;
+    }
+    const auto &column = get_.GetColumnIndex(binding);
+    return column.IsVirtualColumn() || column.HasChildren() || column.HasType() ? nullptr : &column;
+}
+
+void PushedQuery::RequireRoundTrip(const Expression &expression, const duckdb::ParsedExpression &exported,
+                                   const std::vector<size_t> &columns) const {
+    RequestSchema schema;
+    for (size_t column : columns) {
+        schema.names.push_back(get_.names[column]);
+        schema.types.push_back(get_.returned_types[column]);
+    }
+    const std::string difference =
+        RoundTripDifference(context_, expression, exported, schema, [&](const Expression &reference) {
+            const auto column = ColumnOf(reference.Cast<BoundColumnRefExpression>().Binding());
+            return column ? get_.names[column->GetPrimaryIndex()].GetIdentifierName() : "";
+        });
+    if (!difference.empty()) {
+    }
+}
+
 std::string PushedQuery::ToSql(const Expression &expression) {
     auto inlined = Inlined(expression);
-    NarrowDecimalConstants(inlined);
+    auto narrowed = inlined->Copy();
+    NarrowDecimalConstants(narrowed);
     duckdb::BoundExpressionSQLExportContext exporter;
     exporter.client_context = context_;
-    exporter.discard_optimizer_metadata = true; // optional filters become TRUE
     std::vector<size_t> used;
     exporter.resolve_binding = [&](const duckdb::ColumnBinding &binding) {
         duckdb::optional<duckdb::ResolvedSQLColumnReference> resolved;
-        if (binding.table_index != get_.table_index) {
+        const auto column = ColumnOf(binding);
+        if (!column) {
             return resolved;
         }
-        const auto &column = get_.GetColumnIndex(binding);
-        if (column.IsVirtualColumn() || column.HasChildren() || column.HasType()) {
-            return resolved;
+        const size_t number = column->GetPrimaryIndex();
+        if (std::find(used.begin(), used.end(), number) == used.end()) {
+            used.push_back(number);
         }
-        used.push_back(column.GetPrimaryIndex());
         duckdb::ResolvedSQLColumnReference reference;
-        reference.names = {get_.names[column.GetPrimaryIndex()]};
-        reference.type = get_.returned_types[column.GetPrimaryIndex()];
+        reference.names = {get_.names[number]};
+        reference.type = get_.returned_types[number];
         resolved = std::move(reference);
         return resolved;
     };
-    auto exported = duckdb::BoundExpressionSQLExporter::Export(*inlined, exporter);
+    auto exported = duckdb::BoundExpressionSQLExporter::Export(*narrowed, exporter);
     if (exported.HasError()) {
         throw NotPushable{"no SQL for " + inlined->ToString()};
     }
@@ -142,14 +188,16 @@ std::string PushedQuery::ToSql(const Expression &expression) {
         throw NotPushable{duckdb::ErrorData(error).RawMessage()};
     }
     for (size_t column : used) {
-        const std::string name = get_.names[column].GetIdentifierName();
         if (!IsPushableType(get_.returned_types[column])) {
-            throw NotPushable{"column " + name + " has type " + get_.returned_types[column].ToString()};
+            throw NotPushable{"column " + get_.names[column].GetIdentifierName() + " has type " +
+                              get_.returned_types[column].ToString()};
         }
-        bool known = false;
-        for (const RequestColumn &other : request.columns) {
-            known = known || other.name == name;
-        }
+    }
+    RequireRoundTrip(*narrowed, *exported.GetValue(), used);
+    for (size_t column : used) {
+        const std::string name = get_.names[column].GetIdentifierName();
+        const bool known = std::any_of(request.columns.begin(), request.columns.end(),
+                                       [&](const RequestColumn &other) { return other.name == name; });
         if (!known) {
             request.columns.push_back({name, get_.returned_types[column].ToString()});
         }
@@ -158,6 +206,19 @@ std::string PushedQuery::ToSql(const Expression &expression) {
 }
 
 void PushedQuery::AddFilter(const Expression &filter) {
+    plain->filters.push_back(Inlined(filter));
+    AddFilterSql(filter);
+}
+
+void PushedQuery::AddFilterSql(const Expression &filter) {
+    if (duckdb::ExpressionFilter::IsOptionalExpression(filter)) {
+        return; // it only helps to skip rows that another filter removes
+    }
+    if (filter.GetExpressionType() == duckdb::ExpressionType::CONJUNCTION_AND) {
+        duckdb::ExpressionIterator::EnumerateChildren(filter,
+                                                      [&](const Expression &child) { AddFilterSql(child); });
+        return;
+    }
     const std::string sql = ToSql(filter);
     request.filter += (request.filter.empty() ? "(" : " AND (") + sql + ")";
     if (request.filter.size() > FILTER_BYTES_MAX) {
@@ -177,12 +238,31 @@ size_t PushedQuery::AddOutputSql(const std::string &sql, const duckdb::LogicalTy
 }
 
 size_t PushedQuery::AddOutput(const Expression &expression) {
-    return AddOutputSql(ToSql(expression), expression.GetReturnType());
+    const size_t output = AddOutputSql(ToSql(expression), expression.GetReturnType());
+    plain->outputs.push_back(Inlined(expression));
+    return output;
 }
 
-size_t PushedQuery::AddGroup(const Expression &expression) {
-    groups.push_back(Inlined(expression));
-    return AddOutput(expression);
+unique_ptr<Expression> PushedQuery::AddGroup(const Expression &expression, duckdb::TableIndex table) {
+    auto grouped = Inlined(expression);
+    unique_ptr<Expression> *input = &grouped;
+    while (IsCompression(**input)) {
+        input = &(*input)->Cast<duckdb::BoundFunctionExpression>().GetChildrenMutable()[0];
+    }
+    groups.push_back((*input)->Copy());
+    const size_t output = AddOutput(**input);
+    *input = duckdb::make_uniq<BoundColumnRefExpression>(
+        types[output], duckdb::ColumnBinding(table, duckdb::ProjectionIndex(output)));
+    return grouped;
+}
+
+size_t PushedQuery::AddSortKey(const Expression &expression) {
+    auto key = Inlined(expression);
+    const Expression *input = key.get();
+    while (IsCompression(*input)) {
+        input = input->Cast<duckdb::BoundFunctionExpression>().GetChildren()[0].get();
+    }
+    return AddOutput(*input);
 }
 
 size_t PushedQuery::AddColumn(size_t position) {
@@ -200,7 +280,22 @@ size_t PushedQuery::AddAggregate(const std::string &function,
     if (aggregate.GetFilter()) {
         sql += " FILTER (WHERE " + ToSql(*aggregate.GetFilter()) + ")";
     }
-    return AddOutputSql(sql, type);
+    const size_t output = AddOutputSql(sql, type);
+    plain->aggregates.push_back(BindAggregate(children.empty() ? "count_star" : function, aggregate));
+    return output;
+}
+
+unique_ptr<Expression> PushedQuery::BindAggregate(const std::string &function,
+                                                  const duckdb::BoundAggregateExpression &aggregate) const {
+    duckdb::vector<unique_ptr<Expression>> arguments;
+    duckdb::vector<duckdb::LogicalType> argument_types;
+    for (const auto &child : aggregate.GetChildren()) {
+        argument_types.push_back(child->GetReturnType());
+        arguments.push_back(Inlined(*child));
+    }
+    return duckdb::FunctionBinder(context_).BindAggregateFunction(
+        duckdb::GetBuiltinAggregateFunction(context_, duckdb::Identifier(function), argument_types),
+        std::move(arguments), aggregate.GetFilter() ? Inlined(*aggregate.GetFilter()) : nullptr);
 }
 
 } // namespace rawduck_ceph

@@ -2,13 +2,16 @@
 #pragma once
 
 #include "ceph/protocol/messages.hpp"
+#include "ceph/pushdown/scan/plain_query.hpp"
 
 #include "duckdb/planner/expression/bound_aggregate_expression.hpp"
 #include "duckdb/planner/operator/logical_aggregate.hpp"
 #include "duckdb/planner/operator/logical_get.hpp"
 #include "duckdb/planner/operator/logical_projection.hpp"
 
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 namespace rawduck_ceph {
 
@@ -21,15 +24,20 @@ struct NotPushable {
 //! which are added first and then inlined.
 class PushedQuery {
   public:
-    //! Adds the scan's own filters. Throws NotPushable.
+    //! Adds the scan's own filters. Throws NotPushable, also where a setting changes what expressions mean.
     PushedQuery(duckdb::ClientContext &context, duckdb::LogicalGet &get);
 
     void AddProjection(duckdb::LogicalProjection &projection);
-    //! Throws NotPushable, like the functions below.
+    //! Of an operator above the scan. Throws NotPushable, like the functions below.
     void AddFilter(const duckdb::Expression &filter);
     //! Returns the output's position.
     size_t AddOutput(const duckdb::Expression &expression);
-    size_t AddGroup(const duckdb::Expression &expression);
+    //! Adds the group as an output, as a column of `table`. Returns what the plan groups by: this column, or the
+    //! compressed form of it, which the optimizer has chosen.
+    duckdb::unique_ptr<duckdb::Expression> AddGroup(const duckdb::Expression &expression,
+                                                    duckdb::TableIndex table);
+    //! A sort key. An order-preserving compression is left out.
+    size_t AddSortKey(const duckdb::Expression &expression);
     //! A column of the scan, by its position in GetColumnIds().
     size_t AddColumn(size_t position);
     //! `function`: sum, count, min or max. Returns the output's position.
@@ -37,15 +45,25 @@ class PushedQuery {
                         const duckdb::LogicalType &type);
 
     Request request;
+    //! The same for an object that is read.
+    std::shared_ptr<PlainQuery> plain;
     duckdb::vector<duckdb::LogicalType> types; //!< of the outputs
     //! Over the scan's columns, for estimates.
     std::vector<duckdb::unique_ptr<duckdb::Expression>> filters, groups;
 
   private:
-    //! The expression in SQL. Adds the columns that it uses to the request.
+    //! The expression in SQL, which is bound again to the same expression. Adds the columns that it uses to the
+    //! request.
     std::string ToSql(const duckdb::Expression &expression);
+    void RequireRoundTrip(const duckdb::Expression &expression, const duckdb::ParsedExpression &exported,
+                          const std::vector<size_t> &columns) const;
+    //! The scan's column that a reference of the plan is to.
+    duckdb::optional_ptr<const duckdb::ColumnIndex> ColumnOf(const duckdb::ColumnBinding &binding) const;
     //! A copy in which references to projections are replaced by their expressions.
     duckdb::unique_ptr<duckdb::Expression> Inlined(const duckdb::Expression &expression) const;
+    duckdb::unique_ptr<duckdb::Expression>
+    BindAggregate(const std::string &function, const duckdb::BoundAggregateExpression &aggregate) const;
+    void AddFilterSql(const duckdb::Expression &filter);
     size_t AddOutputSql(const std::string &sql, const duckdb::LogicalType &type);
 
     duckdb::ClientContext &context_;

@@ -10,6 +10,8 @@
 #include "duckdb/common/multi_file/multi_file_reader.hpp"
 #include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/main/client_data.hpp"
+#include "duckdb/planner/expression/bound_comparison_expression.hpp"
+#include "duckdb/planner/expression_iterator.hpp"
 #include "duckdb/planner/filter/expression_filter.hpp"
 #include "duckdb/planner/operator/logical_get.hpp"
 #include "duckdb/storage/statistics/base_statistics.hpp"
@@ -67,6 +69,29 @@ duckdb::BaseStatistics ToDuckDB(const ColumnBounds &bounds, const LogicalType &t
     return statistics;
 }
 
+bool IsColumn(const duckdb::Expression &expression) {
+    return expression.GetExpressionClass() == duckdb::ExpressionClass::BOUND_REF;
+}
+
+//! Whether bounds of the column may decide about the filter: it compares the column itself with constants.
+bool ComparesColumn(const duckdb::Expression &filter) {
+    if (auto optional = duckdb::ExpressionFilter::GetOptionalFilterChild(filter)) {
+        return ComparesColumn(*optional);
+    }
+    bool column = false, constant = false, inside = false;
+    duckdb::ExpressionIterator::EnumerateChildren(filter, [&](const duckdb::Expression &child) {
+        column = column || IsColumn(child);
+        constant = constant || child.GetExpressionClass() == duckdb::ExpressionClass::BOUND_CONSTANT;
+        inside = inside || ComparesColumn(child);
+    });
+    const auto type = filter.GetExpressionType();
+    const bool compares = duckdb::BoundComparisonExpression::IsComparison(type) ||
+                          type == duckdb::ExpressionType::COMPARE_BETWEEN ||
+                          type == duckdb::ExpressionType::COMPARE_IN;
+    return (compares && column && constant) ||
+           (filter.GetExpressionClass() == duckdb::ExpressionClass::BOUND_CONJUNCTION && inside);
+}
+
 //! Null for a scan whose objects cannot be told apart by their statistics: not of several rados:// objects, or
 //! with columns that number the objects.
 duckdb::MultiFileBindData *PrunableScan(const duckdb::LogicalGet &get) {
@@ -99,8 +124,7 @@ std::vector<ColumnFilter> FiltersOf(const duckdb::LogicalGet &get, const duckdb:
         }
         auto &filter = duckdb::ExpressionFilter::GetExpressionFilter(entry.Filter(), "pruning");
         const auto &type = get.returned_types[column.GetPrimaryIndex()];
-        const bool decides = filter.expr->GetExpressionType() != duckdb::ExpressionType::OPERATOR_IS_NOT_NULL;
-        if (HasBounds(type) && decides) {
+        if (HasBounds(type) && ComparesColumn(*filter.expr)) {
             filters.push_back({get.names[column.GetPrimaryIndex()].GetIdentifierName(), type, filter});
         }
     }

@@ -4,7 +4,6 @@
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/pushdown/scan/join_filters.hpp"
 #include "ceph/query/chunks.hpp"
-#include "ceph/query/statement.hpp"
 #include "ceph/settings/rados_settings.hpp"
 #include "extension/file_systems/errors.hpp"
 
@@ -12,6 +11,7 @@
 #include "duckdb/main/database.hpp"
 #include "duckdb/main/query_result_stream.hpp"
 #include "duckdb/parallel/task_scheduler.hpp"
+#include "duckdb/parser/statement/logical_plan_statement.hpp"
 
 namespace rawduck_ceph {
 
@@ -42,12 +42,6 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
 
     duckdb::idx_t MaxThreads() const override { return std::max<size_t>(threads, 1); }
 
-    //! The statement of the request, for objects that the client reads.
-    const PushedStatement &Statement() {
-        std::call_once(parsed_, [this] { statement_ = std::make_unique<PushedStatement>(request); });
-        return *statement_;
-    }
-
     Request request;
     std::vector<size_t> outputs; //!< of the request, for each column of the result
     size_t threads = 1;
@@ -55,22 +49,25 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     std::atomic<uint64_t> largest_reply_bytes{0}; //!< of one object; or REPLY_TOO_LARGE
     std::atomic<size_t> finished{0};              //!< objects
     std::atomic<size_t> without_class{0};         //!< objects whose OSD has no class that the user may call
-
-  private:
-    std::once_flag parsed_;
-    std::unique_ptr<PushedStatement> statement_;
 };
 
-//! Runs the pushed query in the client, on one object.
+//! Runs the pushed part of the query in the client, on one object.
 class LocalQuery {
   public:
-    LocalQuery(duckdb::ClientContext &context, const PushedStatement &pushed, const CallTarget &target,
-               std::shared_ptr<ObjectPins> pins)
+    LocalQuery(duckdb::ClientContext &context, const OffloadBindData &data, const CallTarget &target)
         : path_(target.path), connection_(*context.db) {
-        UsePins(*connection_.context, std::move(pins));
-        connection_.Query(std::string("SET ") + RADOS_OFFLOAD + " = '" + OFFLOAD_NEVER + "'")->ThrowIfError();
-        stream_ =
-            std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(pushed.ForFile(target.path)));
+        duckdb::ClientContext &own = *connection_.context;
+        own.config = context.config; // settings of the session may change how the object is read
+        own.config.enable_profiler = false;
+        own.config.enable_progress_bar = false;
+        UsePins(own, data.pins);
+        // The plan was optimized before it was pushed.
+        for (const std::string &setting : {std::string(RADOS_OFFLOAD) + " = '" + OFFLOAD_NEVER + "'",
+                                           std::string("enable_optimizer = false")}) {
+            connection_.Query("SET SESSION " + setting)->ThrowIfError();
+        }
+        stream_ = std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(
+            duckdb::make_uniq<duckdb::LogicalPlanStatement>(data.plain->PlanFor(own, path_, data.types))));
     }
 
     bool Next(duckdb::DataChunk &chunk) {
@@ -169,7 +166,7 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
         local.remote = std::make_unique<ChunkReader>(std::move(answer.reply), data.types);
     } else {
         record.CountFallback(answer.why);
-        local.local = std::make_unique<LocalQuery>(context, global.Statement(), target, data.pins);
+        local.local = std::make_unique<LocalQuery>(context, data, target);
     }
     return true;
 }

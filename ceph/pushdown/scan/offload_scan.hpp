@@ -1,9 +1,10 @@
 //! The scan that replaces read_parquet where a query is pushed. It calls the object class for each object,
-//! and runs the same query itself on objects for which the class returns no result.
+//! and reads the objects for which the class returns no result.
 #pragma once
 
 #include "ceph/protocol/messages.hpp"
 #include "ceph/pushdown/scan/object_calls.hpp"
+#include "ceph/pushdown/scan/plain_query.hpp"
 #include "ceph/pushdown/scan/scan_log.hpp"
 
 #include "duckdb/function/table_function.hpp"
@@ -23,6 +24,8 @@ struct OffloadBindData final : duckdb::TableFunctionData {
     //! The scan's columns in the object, for join filters; empty where there can be none.
     std::vector<RequestColumn> columns;
     CallLimits limits;
+    //! For objects without an answer.
+    std::shared_ptr<const PlainQuery> plain;
     //! Of the query that was planned: the plan depends on these versions.
     std::shared_ptr<ObjectPins> pins;
     std::shared_ptr<ScanRecord> record;

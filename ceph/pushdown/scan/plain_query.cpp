@@ -1,0 +1,90 @@
+#include "ceph/pushdown/scan/plain_query.hpp"
+
+#include "duckdb/common/multi_file/multi_file_list.hpp"
+#include "duckdb/common/multi_file/multi_file_states.hpp"
+#include "duckdb/planner/expression/bound_cast_expression.hpp"
+#include "duckdb/planner/expression/bound_columnref_expression.hpp"
+#include "duckdb/planner/operator/logical_aggregate.hpp"
+#include "duckdb/planner/operator/logical_filter.hpp"
+#include "duckdb/planner/operator/logical_projection.hpp"
+
+namespace rawduck_ceph {
+
+namespace {
+
+using duckdb::Expression;
+using duckdb::make_uniq;
+using duckdb::TableIndex;
+using duckdb::unique_ptr;
+
+using Expressions = duckdb::vector<unique_ptr<Expression>>;
+
+Expressions CopyAll(const Expressions &expressions) {
+    Expressions copies;
+    for (const auto &expression : expressions) {
+        copies.push_back(expression->Copy());
+    }
+    return copies;
+}
+
+unique_ptr<Expression> Reference(const Expression &expression, TableIndex table, size_t position) {
+    return make_uniq<duckdb::BoundColumnRefExpression>(
+        expression.GetReturnType(), duckdb::ColumnBinding(table, duckdb::ProjectionIndex(position)));
+}
+
+} // namespace
+
+PlainQuery::PlainQuery(const duckdb::LogicalGet &get) : scan_(ScanOf(get)) {}
+
+unique_ptr<duckdb::LogicalGet> PlainQuery::ScanOf(const duckdb::LogicalGet &get) const {
+    auto scan = make_uniq<duckdb::LogicalGet>(get.table_index, get.function, get.bind_data->Copy(),
+                                              get.returned_types, get.names, get.virtual_columns);
+    auto columns = get.GetColumnIds();
+    scan->SetColumnIds(std::move(columns));
+    scan->projection_ids = get.projection_ids;
+    scan->table_filters = std::move(*get.table_filters.Copy());
+    return scan;
+}
+
+unique_ptr<duckdb::LogicalOperator>
+PlainQuery::PlanFor(duckdb::ClientContext &context, const std::string &path,
+                    const duckdb::vector<duckdb::LogicalType> &types) const {
+    auto scan = ScanOf(*scan_);
+    const TableIndex last = scan->table_index;
+    auto &data = scan->bind_data->Cast<duckdb::MultiFileBindData>();
+    data.file_list = duckdb::make_shared_ptr<duckdb::SimpleMultiFileList>(
+        duckdb::vector<duckdb::OpenFileInfo>{duckdb::OpenFileInfo(path)});
+    unique_ptr<duckdb::LogicalOperator> plan = std::move(scan);
+    if (!filters.empty()) {
+        auto filter = make_uniq<duckdb::LogicalFilter>();
+        filter->expressions = CopyAll(filters);
+        filter->children.push_back(std::move(plan));
+        plan = std::move(filter);
+    }
+    Expressions columns;
+    if (aggregate) {
+        const TableIndex groups(last.index + 1), results(last.index + 2);
+        auto grouping = make_uniq<duckdb::LogicalAggregate>(groups, results, CopyAll(aggregates));
+        grouping->groups = CopyAll(outputs);
+        grouping->group_stats.resize(outputs.size());
+        grouping->children.push_back(std::move(plan));
+        plan = std::move(grouping);
+        for (size_t i = 0; i < outputs.size(); i++) {
+            columns.push_back(Reference(*outputs[i], groups, i));
+        }
+        for (size_t i = 0; i < aggregates.size(); i++) {
+            columns.push_back(Reference(*aggregates[i], results, i));
+        }
+    } else {
+        columns = CopyAll(outputs);
+    }
+    for (size_t i = 0; i < columns.size(); i++) {
+        columns[i] = duckdb::BoundCastExpression::AddCastToType(context, std::move(columns[i]), types[i]);
+    }
+    auto projection = make_uniq<duckdb::LogicalProjection>(TableIndex(last.index + 3), std::move(columns));
+    projection->children.push_back(std::move(plan));
+    projection->ResolveOperatorTypes();
+    return std::move(projection);
+}
+
+} // namespace rawduck_ceph

@@ -1,0 +1,37 @@
+//! The pushed part of a query as a plan that reads one object, for objects that no OSD answers for: the same
+//! bound expressions over the same scan as in the plan that was pushed, so with the same casts and errors.
+#pragma once
+
+#include "duckdb/planner/expression.hpp"
+#include "duckdb/planner/operator/logical_get.hpp"
+
+#include <string>
+
+namespace rawduck_ceph {
+
+//! Expressions refer to the columns of the scan. Not changed after planning: thread-safe.
+class PlainQuery {
+  public:
+    //! Copies what the scan was bound to, and its filters.
+    explicit PlainQuery(const duckdb::LogicalGet &get);
+
+    //! From the operators above the scan.
+    duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> filters;
+    //! The first outputs are groups, or all of them are plain ones where there are no aggregates.
+    duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> outputs;
+    //! The outputs after the groups; empty unless `aggregate`.
+    duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> aggregates;
+    bool aggregate = false;
+
+    //! The plan for the object at a path of the scan. `types`: of all outputs.
+    duckdb::unique_ptr<duckdb::LogicalOperator>
+    PlanFor(duckdb::ClientContext &context, const std::string &path,
+            const duckdb::vector<duckdb::LogicalType> &types) const;
+
+  private:
+    duckdb::unique_ptr<duckdb::LogicalGet> ScanOf(const duckdb::LogicalGet &get) const;
+
+    duckdb::unique_ptr<duckdb::LogicalGet> scan_;
+};
+
+} // namespace rawduck_ceph

@@ -1,0 +1,261 @@
+"""Pushed queries give the answers of read ones: what once differed, and what must not be pushed."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from ceph_support import one
+
+MODES = ["always", "auto", "filters"]
+
+
+@pytest.fixture(params=MODES)
+def pushing(con, request):
+    con.execute(f"SET rados_offload = '{request.param}'")
+    return con
+
+
+def write(connection, path: str, query: str, options: str = "") -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet{options})")
+
+
+def answers(connection, query: str) -> tuple[object, object]:
+    """The rows pushed and read, in order; an error as its type."""
+    mode = one(connection, "SELECT current_setting('rados_offload')")
+    result = []
+    for tried in (mode, "never"):
+        connection.execute(f"SET rados_offload = '{tried}'")
+        try:
+            result.append(sorted(connection.execute(query).fetchall(), key=repr))
+        except duckdb.Error as error:
+            result.append(type(error))
+    connection.execute(f"SET rados_offload = '{mode}'")
+    return tuple(result)
+
+
+def last_scan(connection) -> tuple[bool, str, str]:
+    query = (
+        "SELECT offloaded, why, coalesce(fallback_reasons, '') FROM rados_scans() ORDER BY scan DESC LIMIT 1"
+    )
+    return connection.execute(query).fetchone()
+
+
+@pytest.fixture
+def numbers(con, data_prefix):
+    """Three objects of 1000 rows with columns of many kinds."""
+    for part in range(3):
+        write(
+            con,
+            f"{data_prefix}/{part}.parquet",
+            "SELECT i, i % 7 AS k, (i % 11 + 5)::BIGINT AS narrow, i / 7 AS d, (i / 4)::DECIMAL(9,2) AS m, "
+            "'1' || (i % 5)::VARCHAR || '-phone' AS phone, DATE '2019-01-01' + (i % 1500)::INTEGER AS dt, "
+            "TIMESTAMP '2020-01-01' + INTERVAL (i) MINUTE AS ts, encode('é' || (i % 3)) AS b "
+            f"FROM range({part * 1000}, {part * 1000 + 1000}) r(i)",
+        )
+    return f"read_parquet('{data_prefix}/*.parquet')"
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        "CASE WHEN i > 110 THEN '1' ELSE '2' END",
+        "CASE WHEN i > 110 THEN 'A' ELSE 'B' END",
+        "CASE WHEN i > 110 THEN '2023' ELSE '2024' END",
+        "CASE WHEN i > 110 THEN '1' ELSE '2024' END",
+        "CASE WHEN k IN (1, 2, 3) THEN 'few' END",
+        "substring(phone, 1, 1)",
+        "left(phone, 2)",
+        "substring(CAST(dt AS VARCHAR), 1, 4)",
+        "year(dt)",
+        "narrow",
+        "k",
+        "i % 3 = 0",
+        "date_trunc('month', ts)",
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 4])
+def test_groups_that_the_optimizer_compresses(pushing, numbers, group, threads):
+    pushing.execute(f"SET threads = {threads}")
+    for query in (
+        f"SELECT {group} AS g, count(*), sum(i), avg(m), min(phone) FROM {numbers} GROUP BY g",
+        f"SELECT DISTINCT {group} FROM {numbers}",
+        f"SELECT {group} AS g, sum(m) FROM {numbers} WHERE k <> 3 GROUP BY g ORDER BY g LIMIT 3",
+        f"SELECT {group} AS g, i FROM {numbers} ORDER BY g DESC, i LIMIT 7",
+    ):
+        pushed, read = answers(pushing, query)
+        assert pushed == read, query
+
+
+def test_compressed_groups_are_pushed(con, numbers):
+    """They are grouped in the OSDs by what they were before the optimizer has compressed them."""
+    con.execute("SET rados_offload = 'always'")
+    for group in ("CASE WHEN i > 110 THEN '2023' ELSE '2024' END", "year(dt)", "narrow", "left(phone, 1)"):
+        con.execute(f"SELECT {group} AS g, sum(m) FROM {numbers} GROUP BY g").fetchall()
+        row = con.execute("SELECT offloaded, pushed, fell_back FROM rados_scans() ORDER BY scan DESC LIMIT 1")
+        offloaded, text, fell_back = row.fetchone()
+        assert offloaded, group
+        assert "GROUP BY 1" in text, group
+        assert fell_back == 0, group
+
+
+def test_timestamps_are_compared_in_the_osds(con, numbers):
+    con.execute("SET rados_offload = 'always'")
+    query = (
+        f"SELECT count(*) FROM {numbers} WHERE ts >= TIMESTAMP '2020-01-02' AND ts < '2020-01-02 12:00:00'"
+    )
+    pushed, read = answers(con, query)
+    assert pushed == read == [(720,)]
+    text = one(con, "SELECT pushed FROM rados_scans() ORDER BY scan DESC LIMIT 1")
+    assert "TIMESTAMP" in text
+
+
+#: A setting, a value that changes what expressions mean, and a query that shows it.
+SETTINGS = [
+    ("binary_as_string", "true", "SELECT max(b), count(*) FROM {} WHERE b > 'b'"),
+    ("integer_division", "true", "SELECT sum(i / 2) FROM {}"),
+    ("ieee_floating_point_ops", "false", "SELECT count(*) FROM {} WHERE (i + 1) / k > 5"),
+    ("error_on_division_by_zero", "false", "SELECT sum(i % k), sum(i // k) FROM {}"),
+    ("default_collation", "nocase", "SELECT count(*) FROM {} WHERE phone = '12-PHONE'"),
+    ("disabled_optimizers", "filter_pushdown", "SELECT count(*) FROM {} WHERE k = 3"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value", "query"), SETTINGS)
+def test_settings_that_change_the_meaning(pushing, numbers, setting, value, query):
+    pushing.execute(f"SET {setting} = '{value}'")
+    pushed, read = answers(pushing, query.format(numbers))
+    assert pushed == read
+    if isinstance(pushed, list):
+        offloaded, why, _ = last_scan(pushing)
+        assert not offloaded
+        assert setting in why
+
+
+#: Settings that change how fast something is, where something is stored, what is allowed or shown; or that
+#: are about statements, types and functions that are never pushed. (A timestamp with time zone is neither
+#: pushed nor cast in the OSD.)
+# fmt: off
+HARMLESS_PATTERNS = (
+    "access_mode", "active_grammar_extensions", "allocator_*", "allow_*", "allowed_*",
+    "approximate_join_order_threshold", "arrow_*", "asof_loop_join_threshold", "async_threads",
+    "auto_checkpoint_*", "autoinstall_*", "autoload_*", "block_allocator_memory", "cache_local_files",
+    "catalog_error_max_schemas", "checkpoint_*", "current_dialect", "current_transaction_*", "custom_*",
+    "debug_*", "default_block_size", "default_null_order", "default_order", "default_secret_storage",
+    "default_transaction_*", "delim_join_as_cte", "disable_database_invalidation",
+    "disable_parquet_prefetching", "disabled_compression_methods", "disabled_filesystems",
+    "disabled_log_types", "duckdb_api", "dynamic_or_filter_threshold", "enable_external_*",
+    "enable_fsst_vectors", "enable_http_metadata_cache", "enable_logging", "enable_macro_dependencies",
+    "enable_optimistic_write", "enable_profiling", "enable_progress_bar*", "enable_view_dependencies",
+    "enabled_log_types", "errors_as_json", "experimental_metadata_reuse", "explain_output", "extension_*",
+    "external_*", "file_search_path", "force_*", "fsync_mode", "geometry_minimum_shredding_size",
+    "home_directory", "http_*", "ignore_unknown_crs", "immediate_transaction_mode", "index_scan_*",
+    "initial_column_segment_size", "json_geometry_format", "late_materialization_max_rows",
+    "lock_configuration", "log_query_path", "logging_*", "max_*", "memory_limit", "merge_join_threshold",
+    "nested_loop_join_threshold", "null_order", "operator_memory_limit", "order_by_non_integer_literal",
+    "ordered_aggregate_threshold", "pandas_analyze_sample", "parquet_metadata_cache",
+    "parquet_prefetch_column_gap", "partitioned_write_*", "password", "perfect_ht_threshold", "pin_threads",
+    "pivot_*", "prefer_range_joins", "prefetch_all_parquet_files", "preserve_*", "profil*",
+    "progress_bar_time", "python_*", "rados_*", "read_ahead_depth", "redact_http_logs",
+    "scalar_subquery_error_on_multiple_rows", "scheduler_process_partial", "schema", "search_path",
+    "secret_directory", "show_behavior", "standard_vector_size", "storage_*", "streaming_buffer_size",
+    "table_function_identifier_conversion", "temp_*", "threads", "tracked_metrics", "user", "username",
+    "validate_external_file_cache", "variant_minimum_shredding_size", "wal_*", "warnings_as_errors",
+    "worker_threads", "write_buffer_row_group_*", "zstd_min_string_length", "TimeZone", "nvme_*",
+)
+# fmt: on
+
+
+def test_every_setting_is_classified(con):
+    """A setting that DuckDB adds changes no meaning, or is in MeaningfulSettings."""
+    names = {name for (name,) in con.execute("SELECT name FROM duckdb_settings()").fetchall()}
+    assert len(names) > 100
+
+    def matches(name: str) -> bool:
+        return any(
+            name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+            for pattern in HARMLESS_PATTERNS
+        )
+
+    unclassified = {name for name in names if not matches(name)}
+    assert unclassified == {
+        *("binary_as_string", "Calendar", "default_collation", "dialect_compatibility_mode"),
+        *("disable_timestamptz_casts", "disabled_optimizers", "enable_geoparquet_conversion"),
+        *("enable_optimizer", "error_on_division_by_zero", "ieee_floating_point_ops", "integer_division"),
+        *("legacy_disable_null_type", "regex_match_operator_semantics"),
+    }
+
+
+#: The type of the first object, that of another one, values of it, and whether an OSD may cast it.
+STORED_TYPES = [
+    ("BIGINT", "INTEGER", "7", True),
+    ("BIGINT", "UINTEGER", "4000000000", True),
+    ("DECIMAL(18,4)", "DECIMAL(9,2)", "1.25", True),
+    ("DOUBLE", "FLOAT", "1.5", True),
+    ("INTEGER", "BIGINT", "7", False),
+    ("UBIGINT", "DOUBLE", "1.8446744073709552e19", False),
+    ("INTEGER", "DOUBLE", "1.6", False),
+    ("DOUBLE", "BIGINT", "9007199254740993", False),
+    ("VARCHAR", "DATE", "'2020-02-02'", False),
+    ("DATE", "VARCHAR", "'2020-02-02'", False),
+    ("TIMESTAMP", "TIMESTAMPTZ", "'2020-02-02 20:00:00+00'", False),
+    ("TIMESTAMP", "DATE", "'2020-02-02'", False),
+    ("DECIMAL(9,2)", "DECIMAL(18,4)", "1.2550", False),
+]
+
+
+@pytest.mark.parametrize(("first", "other", "value", "cast"), STORED_TYPES)
+def test_objects_of_other_types(pushing, data_prefix, first, other, value, cast):
+    pushing.execute("SET TimeZone = 'Asia/Kolkata'") if "TIMESTAMPTZ" in other else None
+    write(pushing, f"{data_prefix}/a.parquet", f"SELECT NULL::{first} AS v, 1 AS i FROM range(3)")
+    write(pushing, f"{data_prefix}/b.parquet", f"SELECT {value}::{other} AS v, 2 AS i FROM range(5000)")
+    source = f"read_parquet('{data_prefix}/*.parquet')"
+    for query in (
+        f"SELECT i FROM {source} WHERE v IS NOT NULL",
+        f"SELECT v::VARCHAR, count(*) FROM {source} GROUP BY ALL",
+        f"SELECT min(v)::VARCHAR, max(v)::VARCHAR, count(v) FROM {source}",
+        f"SELECT v::VARCHAR FROM {source} WHERE i = 2",
+    ):
+        pushed, read = answers(pushing, query)
+        assert pushed == read, query
+    if one(pushing, "SELECT current_setting('rados_offload')") == "always":
+        answers(pushing, f"SELECT count(v) FROM {source}")
+        offloaded, _, reasons = last_scan(pushing)
+        assert offloaded
+        assert ("stored as" in reasons) != cast
+
+
+def test_a_column_that_one_object_lacks(pushing, data_prefix):
+    write(pushing, f"{data_prefix}/a.parquet", "SELECT 1 AS v, 2 AS w")
+    write(pushing, f"{data_prefix}/b.parquet", "SELECT 1 AS v")
+    source = f"read_parquet('{data_prefix}/*.parquet')"
+    pushed, read = answers(pushing, f"SELECT sum(w) FROM {source}")
+    assert pushed == read
+    pushed, read = answers(pushing, f"SELECT sum(v) FROM {source}")
+    assert pushed == read == [(2,)]
+
+
+@pytest.mark.parametrize("type_name", ["DECIMAL(38,0)", "HUGEINT"])
+def test_sums_that_overflow_in_one_object_only(pushing, data_prefix, type_name):
+    for name, sign in (("a", ""), ("b", "-")):
+        query = f"SELECT ({sign}9{'0' * 37})::{type_name} AS v FROM range(2)"
+        write(pushing, f"{data_prefix}/{name}.parquet", query)
+    pushing.execute("SET threads = 1")
+    pushed, read = answers(pushing, f"SELECT sum(v), avg(v) FROM read_parquet('{data_prefix}/*.parquet')")
+    assert pushed == read
+
+
+def test_reading_in_place_of_an_osd_keeps_the_session(con, data_prefix):
+    """An object that is read does not change the settings of the database."""
+    write(con, f"{data_prefix}/a.parquet", "SELECT 1::INTEGER AS v")
+    write(con, f"{data_prefix}/b.parquet", "SELECT 1::BIGINT AS v")
+    con.execute("SET rados_offload = 'always'")
+    settings = "SELECT name, value FROM duckdb_settings() WHERE name <> 'scan' ORDER BY name"
+    before = con.execute(settings).fetchall()
+    assert one(con, f"SELECT sum(v) FROM read_parquet('{data_prefix}/*.parquet')") == 2
+    assert "stored as" in last_scan(con)[2]
+    assert con.execute(settings).fetchall() == before
+    with con.cursor() as other:
+        assert other.execute(settings).fetchall() == [
+            (name, "auto" if name == "rados_offload" else value) for name, value in before
+        ]
