@@ -18,8 +18,8 @@ import pytest
 from rawduck.bench import EXPERIMENTS
 from support import loop_device, run_cli
 
-# skyhook needs a Ceph cluster: test/ceph has it.
-NAMES = [name for name in EXPERIMENTS if name != "skyhook"]
+# skyhook and its model need a Ceph cluster: test/ceph has it.
+NAMES = [name for name in EXPERIMENTS if not name.startswith("skyhook")]
 
 UNPRIVILEGED = ("unshare", "--user")
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rawduck.bench.experiments.ceph_site import ModelSite
 from rawduck.ceph.network import PrivateNetwork
 from support import run_cli
 
@@ -18,8 +19,8 @@ STARTED_SECONDS = 90
 ENDED_SECONDS = 30
 
 
-def rows_of(folder: Path) -> list[dict[str, str]]:
-    with (folder / "results/skyhook/results.csv").open(newline="") as file:
+def rows_of(folder: Path, experiment: str = "skyhook") -> list[dict[str, str]]:
+    with (folder / f"results/{experiment}/results.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -45,6 +46,22 @@ def test_on_a_cluster_of_its_own(cluster, tmp_path):
     assert "## loopback: speed of rawduck" in report
     assert processes_of(tmp_path) == []
     assert list(tmp_path.glob("ceph-*")) == []
+
+
+def test_a_scale_model(cluster, tmp_path):
+    if reason := ModelSite.why_not(3):
+        pytest.skip(reason)
+    quick = [argument if argument != "skyhook" else "skyhook-model" for argument in QUICK]
+    result = run_cli(*quick, "--work-dir", str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    rows = rows_of(tmp_path, "skyhook-model")
+    assert not [row for row in rows if row["error"]]
+    assert {row["case"] for row in rows} == {"1gx3-q01", "1gx3-q06"}
+    # The client is on another host than the OSDs: all that it reads goes through its link.
+    ranges = [row for row in rows if row["mode"] == "ranges"]
+    assert all(float(row["sent_bytes"]) > float(row["moved_bytes"]) > 0 for row in ranges)
+    assert "It is a model" in (tmp_path / "results/skyhook-model/report.md").read_text()
+    assert processes_of(tmp_path) == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

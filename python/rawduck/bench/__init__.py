@@ -12,7 +12,7 @@ from rawduck.bench.experiments.micro import Micro
 from rawduck.bench.experiments.paper import Passthrough, Strategies
 from rawduck.bench.experiments.scaling import Scaling
 from rawduck.bench.experiments.scan import Scan
-from rawduck.bench.experiments.skyhook import Skyhook
+from rawduck.bench.experiments.skyhook import Skyhook, SkyhookModel
 from rawduck.bench.experiments.spill import Spill
 from rawduck.bench.experiments.tpch import Tpch
 from rawduck.bench.experiments.warm import Warm
@@ -34,5 +34,6 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Scaling,
         Warm,
         Skyhook,
+        SkyhookModel,
     )
 }

@@ -2,6 +2,7 @@
 
 All files are below one directory, and all daemons listen on 127.0.0.1 only. There is no manager and no
 systemd. The daemons are Debian's own and run as the user who starts them. No other process is ever ended.
+In a scale model, each daemon has a host of its own, and listens on that host's address.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rawduck.ceph.daemon import Daemon
+from rawduck.ceph.model_hosts import ModelHost
 from rawduck.errors import RawduckError
 
-OSDS_MAX = 3
+OSDS_MAX = 6
 MONITOR = "mon.a"
 
 _PROGRAMS = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool")
@@ -30,6 +32,7 @@ _START_SECONDS = 120
 _COMMAND_SECONDS = 60
 _POLL_SECONDS = 5
 _SOCKET_PATH_BYTES_MAX = 107
+_LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,18 @@ class Cluster:
     """The cluster below a directory. Not thread-safe, but several processes may use a running one.
 
     `wrapper`: put before each command that uses the network, to run it in a private network for example.
+    `hosts`: of a scale model, by the names of daemons. The monitor's is that of the commands too.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], wrapper: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        wrapper: tuple[str, ...] = (),
+        hosts: Mapping[str, ModelHost] | None = None,
+    ) -> None:
         self.directory = Path(directory).absolute()
-        self._wrapper = wrapper
+        self._hosts = hosts or {}
+        self._wrapper = self._hosts[MONITOR].wrapper if self._hosts else wrapper
 
     @property
     def conf(self) -> Path:
@@ -118,7 +128,8 @@ class Cluster:
             return
         kind, _, number = name.partition(".")
         command = [f"ceph-{kind}", "--foreground", "--id", number, "--conf", str(self.conf)]
-        self.daemon(name).start([*self._wrapper, *command], self.directory / "log" / f"{name}.out")
+        wrapper = self._hosts[name].wrapper if self._hosts else self._wrapper
+        self.daemon(name).start([*wrapper, *command], self.directory / "log" / f"{name}.out")
 
     def restart(self, name: str) -> None:
         """Restarts a daemon, which may have been killed, and waits until every OSD is up."""
@@ -214,9 +225,12 @@ class Cluster:
         for folder in ("run", "log", *(f"osd.{osd}/classes" for osd in range(options.osds))):
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
         try:
-            cluster_id, ports = str(uuid.uuid4()), _free_ports(2)
-            self.conf.write_text(_configuration(self.directory, cluster_id, ports, options))
-            self._make_monitor(cluster_id, ports)
+            cluster_id = str(uuid.uuid4())
+            addresses = _monitor_addresses(self._address(MONITOR))
+            self.conf.write_text(_configuration(self.directory, cluster_id, addresses, options))
+            with self.conf.open("a") as conf:
+                conf.writelines(_address_section(name, host.address) for name, host in self._hosts.items())
+            self._make_monitor(cluster_id, addresses)
             state = {"fsid": cluster_id, "options": asdict(options)}
             (self.directory / _STATE).write_text(json.dumps(state, indent=2) + "\n")
             self.start(MONITOR)
@@ -239,7 +253,10 @@ class Cluster:
             return False
         return True
 
-    def _make_monitor(self, cluster_id: str, ports: list[int]) -> None:
+    def _address(self, name: str) -> str:
+        return self._hosts[name].address if self._hosts else _LOOPBACK
+
+    def _make_monitor(self, cluster_id: str, addresses: str) -> None:
         keyring, monitor_keyring = str(self.keyring), str(self.directory / "mon.keyring")
         everything = [item for part in ("mon", "osd", "mgr", "mds") for item in ("--cap", part, "allow *")]
         _run(
@@ -248,7 +265,6 @@ class Cluster:
         _run(["ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "client.admin", *everything])
         _run(["ceph-authtool", monitor_keyring, "--import-keyring", keyring])
         monitor_map = str(self.directory / "monmap")
-        addresses = f"[v2:127.0.0.1:{ports[0]},v1:127.0.0.1:{ports[1]}]"
         _run(["monmaptool", "--create", "--fsid", cluster_id, "--addv", "a", addresses, monitor_map])
         files = ["--monmap", monitor_map, "--keyring", monitor_keyring]
         _run(["ceph-mon", "--mkfs", "--id", "a", "--conf", str(self.conf), *files])
@@ -272,16 +288,25 @@ class Cluster:
                 (self.class_directory(osd) / library.name).symlink_to(library.absolute())
 
 
-def _configuration(directory: Path, cluster_id: str, ports: list[int], options: Options) -> str:
+def _monitor_addresses(address: str) -> str:
+    ports = _free_ports(2)
+    return f"[v2:{address}:{ports[0]},v1:{address}:{ports[1]}]"
+
+
+def _address_section(name: str, address: str) -> str:
+    return f"\n[{name}]\npublic_addr = {address}\ncluster_addr = {address}\n"
+
+
+def _configuration(directory: Path, cluster_id: str, addresses: str, options: Options) -> str:
     auth = "cephx" if options.cephx else "none"
     return f"""\
 # Written by `rawduck ceph up`; `rawduck ceph down` removes it with everything beside it.
 [global]
 fsid = {cluster_id}
 mon_initial_members = a
-mon_host = [v2:127.0.0.1:{ports[0]},v1:127.0.0.1:{ports[1]}]
-public_addr = 127.0.0.1
-cluster_addr = 127.0.0.1
+mon_host = {addresses}
+public_addr = {_LOOPBACK}
+cluster_addr = {_LOOPBACK}
 auth_cluster_required = {auth}
 auth_service_required = {auth}
 auth_client_required = {auth}
@@ -351,8 +376,8 @@ def _system_classes() -> Path:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Unused ports of 127.0.0.1."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Unused ports of the loopback. The hosts of a scale model have all ports for themselves."""
+    sockets = [socket.create_server((_LOOPBACK, 0)) for _ in range(count)]
     ports = [listening.getsockname()[1] for listening in sockets]
     for listening in sockets:
         listening.close()

@@ -38,7 +38,7 @@ class PrivateNetwork:
                 self.__exit__()
                 raise RawduckError("cannot make a private network: `unshare --net` does not work here")
             time.sleep(0.01)
-        self._run("ip", "link", "set", "lo", "up")
+        self.run("ip", "link", "set", "lo", "up")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -55,18 +55,22 @@ class PrivateNetwork:
         """Put before a command to run it in this network."""
         return ("nsenter", f"--net={self.path}")
 
-    def limit(self, rate: str) -> None:
-        """Limits the total rate, such as 1gbit; an empty string removes the limit."""
-        shaping = ["root", "tbf", "rate", rate, "burst", _BURST, "latency", _QUEUE]
-        if rate:
-            self._run("tc", "qdisc", "replace", "dev", "lo", *shaping)
-        else:
-            self._run("tc", "qdisc", "replace", "dev", "lo", "root", "noqueue")
+    @property
+    def pid(self) -> int:
+        """Of a process in this network."""
+        return self._holder.pid
 
-    def _run(self, *command: str) -> None:
+    def limit(self, rate: str, device: str = "lo") -> None:
+        """Limits what the device sends, such as 1gbit; an empty string removes the limit."""
+        shaping = ["tbf", "rate", rate, "burst", _BURST, "latency", _QUEUE] if rate else ["noqueue"]
+        self.run("tc", "qdisc", "replace", "dev", device, "root", *shaping)
+
+    def run(self, *command: str) -> str:
+        """Runs a command in this network. Returns its output; raises RawduckError when it fails."""
         result = subprocess.run([*self.wrapper, *command], capture_output=True, text=True, check=False)
         if result.returncode != 0:
             raise RawduckError(f"`{' '.join(command)}` failed: {result.stderr.strip()}")
+        return result.stdout
 
     def _same_as_ours(self) -> bool:
         return os.readlink(self.path) == os.readlink("/proc/self/ns/net")
@@ -83,10 +87,13 @@ def enter(path: str) -> None:
         os.close(descriptor)
 
 
-def loopback_bytes() -> int:
-    """Bytes sent over the loopback of this thread's network."""
+def transferred_bytes() -> int:
+    """Bytes that this thread's network has carried so far: those that it sent to itself, and those that it
+    sent to others and received from them."""
+    total = 0
     for line in Path("/proc/thread-self/net/dev").read_text().splitlines():
-        name, _, counters = line.partition(":")
-        if name.strip() == "lo":
-            return int(counters.split()[8])
-    raise RawduckError("this network has no loopback")
+        name, separator, counters = line.partition(":")
+        if separator:
+            received, sent = int(counters.split()[0]), int(counters.split()[8])
+            total += sent if name.strip() == "lo" else received + sent
+    return total

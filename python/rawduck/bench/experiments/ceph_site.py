@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +13,12 @@ import rawduck
 from rawduck import tpch
 from rawduck.ceph import cluster as ceph_cluster
 from rawduck.ceph import network
-from rawduck.ceph.cluster import Cluster, class_directory
+from rawduck.ceph.cluster import MONITOR, Cluster, class_directory
 from rawduck.ceph.cluster import Options as ClusterOptions
+from rawduck.ceph.model_hosts import ModelHost, ModelHosts, shares_fit
 from rawduck.ceph.network import PrivateNetwork
 from rawduck.measuring.measure import Result, Stopwatch
+from rawduck.measuring.process_tree import tree_cpu_seconds
 from rawduck.paths import quote
 
 OWN_POOL = "tpch"
@@ -32,6 +33,8 @@ class CephSession:
     keyring: str = ""
     #: Of a private network; empty for that of the machine.
     network: str = ""
+    #: Of a scale model; its network is entered as well.
+    host: ModelHost | None = None
     #: Below it every table has a prefix of its own.
     prefix: str = ""
     threads: int | None = None
@@ -40,6 +43,8 @@ class CephSession:
 
     def open(self) -> duckdb.DuckDBPyConnection:
         """A connection on which the tables of TPC-H are views of objects."""
+        if self.host:
+            self.host.join()
         if self.network:
             network.enter(self.network)
         config = {} if self.threads is None else {"threads": self.threads}
@@ -48,10 +53,6 @@ class CephSession:
         keyring = f", KEYRING {quote(self.keyring)}" if self.keyring else ""
         connection.execute(f"CREATE SECRET (TYPE rados, CONF {quote(self.conf)}{keyring})")
         return connection
-
-    def osd_cpu_seconds(self) -> float:
-        """CPU time of the OSDs so far, by the clocks that the kernel has for other processes."""
-        return sum(time.clock_gettime((~pid << 3) | 2) for pid in self.osd_pids)
 
 
 @dataclass
@@ -84,10 +85,11 @@ class CephQuery(CephSession):
                 source = quote(f"{self.prefix}/{table}/*")
                 connection.execute(f"CREATE VIEW {table} AS FROM read_parquet({source})")
             connection.execute("CALL rados_reset_stats()")
-            sent, osd_cpu = network.loopback_bytes(), self.osd_cpu_seconds()
+            sent, osd_cpu = network.transferred_bytes(), tree_cpu_seconds(self.osd_pids)
             with Stopwatch() as watch:
                 rows = connection.execute(self.query).fetchall()
-            osd_cpu, sent = self.osd_cpu_seconds() - osd_cpu, network.loopback_bytes() - sent
+            osd_cpu = tree_cpu_seconds(self.osd_pids) - osd_cpu
+            sent = network.transferred_bytes() - sent
             moved, requests, calls = connection.execute(
                 "SELECT sum(bytes)::BIGINT, sum(requests)::BIGINT, "
                 "sum(requests) FILTER (WHERE operation = 'exec')::BIGINT FROM rados_stats()"
@@ -133,13 +135,19 @@ class CephSite:
     def _start_own(self, stack: ExitStack) -> None:
         if not PrivateNetwork.why_not():
             self._network = stack.enter_context(PrivateNetwork())
-        wrapper = self._network.wrapper if self._network else ()
+        folder = self._make_folder(stack)
+        self._start(stack, Cluster(folder, self._network.wrapper if self._network else ()), _OSDS)
+
+    def _make_folder(self, stack: ExitStack) -> Path:
         folder = Path(tempfile.mkdtemp(prefix="ceph-", dir=self._work_dir))
         stack.callback(_remove_empty, folder)
-        self._cluster = Cluster(folder / "c", wrapper)
+        return folder / "c"
+
+    def _start(self, stack: ExitStack, cluster: Cluster, osds: int) -> None:
+        self._cluster = cluster
         stack.callback(self._take_down)
-        self._cluster.up(ClusterOptions(osds=_OSDS), class_directory())
-        self._cluster.create_pool(OWN_POOL)
+        cluster.up(ClusterOptions(osds=osds), class_directory())
+        cluster.create_pool(OWN_POOL)
 
     def _take_down(self) -> None:
         if self._cluster and self._cluster.exists:
@@ -169,6 +177,44 @@ class CephSite:
             "threads": threads,
             "osd_pids": [pid for name in names if (pid := self._cluster.daemon(name).pid)],
         }
+
+
+#: Of the scale model, in processors: a client of two and OSDs of one, at a fifth of their speed.
+MODEL_SLOWER = 5
+_CLIENT, _CLIENT_SHARE, _OSD_SHARE = "client", 0.4, 0.2
+
+
+class ModelSite(CephSite):
+    """A scale model: every OSD and the client have a host of their own, with a share of a processor and a
+    link. The monitor has what it needs."""
+
+    def __init__(self, work_dir: Path, osds: int) -> None:
+        super().__init__(work_dir, "", "")
+        self._osds = osds
+        self._hosts: ModelHosts
+
+    @staticmethod
+    def why_not(osds: int) -> str:
+        """Why there can be none on this machine; empty when there can."""
+        return ModelHosts.why_not() or (
+            "" if shares_fit(_shares(osds)) else f"this machine has too few processors for {osds} OSDs"
+        )
+
+    def _start_own(self, stack: ExitStack) -> None:
+        self._hosts = stack.enter_context(ModelHosts(_shares(self._osds)))
+        daemons = {name: host for name, host in self._hosts.hosts.items() if name != _CLIENT}
+        self._start(stack, Cluster(self._make_folder(stack), hosts=daemons), self._osds)
+
+    def limit(self, rate: str) -> None:
+        self._hosts.limit(rate)
+
+    def session(self, scale: float, threads: int | None) -> dict[str, object]:
+        client = self._hosts.hosts[_CLIENT]
+        return {**super().session(scale, threads), "network": client.network, "host": client}
+
+
+def _shares(osds: int) -> dict[str, float | None]:
+    return {MONITOR: None, _CLIENT: _CLIENT_SHARE, **{f"osd.{number}": _OSD_SHARE for number in range(osds)}}
 
 
 def _remove_empty(folder: Path) -> None:
