@@ -48,9 +48,11 @@ class Batch:
         self.seed = seed
         self.pool = Pool(Path(conf), Path(keyring), "data")
         self.client = Client(connect(_cluster(conf, keyring), ADMIN))
+        # Of its own, because settings change what casts and comparisons in the tables' values mean.
+        self.writer = connect(_cluster(conf, keyring), ADMIN)
         self.coverage = Coverage(self.client.con.cursor())
         self.folder = tempfile.TemporaryDirectory(prefix="rawduck-differential-")
-        self.store = Store(self.client.con, self.pool, f"differential/{seed}", Path(self.folder.name))
+        self.store = Store(self.writer, self.pool, f"differential/{seed}", Path(self.folder.name))
         self.counts: Counter[str] = Counter()
         self.tables: list[Table] = []
         self.shrunk = 0
@@ -83,7 +85,7 @@ class Batch:
         case = CASES[number]
         for place, select in enumerate(case.objects):
             path = f"known{number}/{place}.parquet"
-            self.client.con.execute(f"COPY ({select}) TO '{self.store.prefix}/{path}' (FORMAT parquet)")
+            self.writer.execute(f"COPY ({select}) TO '{self.store.prefix}/{path}' (FORMAT parquet)")
             self.store.written.add(path)
         source = f"read_parquet('{self.store.prefix}/known{number}/*')"
         self.client.con.execute(f"CREATE OR REPLACE VIEW memory.main.t AS FROM {source}")
@@ -168,6 +170,7 @@ class Batch:
         self.flush()
         self.store.remove()
         self.client.con.close()
+        self.writer.close()
         self.pool.close()
         self.folder.cleanup()
 

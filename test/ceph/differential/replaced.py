@@ -79,7 +79,7 @@ def prepare(batch: Batch, rng: random.Random) -> dict[tuple[int, int], bytes]:
         select = STATE.format(object=number, state=state, rows=rng.choice((1, 40, 3000, 9000)))
         con.execute(f"INSERT INTO states {select}")
         file = batch.store.folder / f"replaced{number}_{state}.parquet"
-        con.execute(f"COPY ({select}) TO '{file}' (FORMAT parquet, ROW_GROUP_SIZE 2048)")
+        batch.writer.execute(f"COPY ({select}) TO '{file}' (FORMAT parquet, ROW_GROUP_SIZE 2048)")
         contents[number, state] = file.read_bytes()
         file.unlink()
     for number in range(OBJECTS):
