@@ -44,7 +44,9 @@ class Findings:
     def progress(self) -> str:
         seconds = time.monotonic() - self.begin
         return (
-            f"{self.closing_line()}; {self.counts['pushed']} pushed, {self.counts['batches']} batches, "
+            f"{self.closing_line()}; {self.counts['pushed']} pushed, {self.counts['read fails']} queries that "
+            f"cannot be read, {self.counts['objects were replaced']} ended because objects were replaced, "
+            f"{self.counts['batches']} batches, "
             f"{self.counts['comparisons'] / max(seconds, 0.1):.0f} comparisons/s"
         )
 

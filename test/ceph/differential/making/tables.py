@@ -57,7 +57,7 @@ class Object:
 
 @dataclass(frozen=True)
 class ReadColumn:
-    """A column as read_parquet returns it."""
+    """A column as read_parquet returns it, or a field of one."""
 
     name: str
     type: str
@@ -131,7 +131,7 @@ def random_table(rng: random.Random, name: str, rows_max: int) -> Table:
     lacking = rng.random() < MISSING_COLUMNS
     objects, first = [], 0
     for number in range(count):
-        rows = min(rng.choice((0, 1, 2, 7, 60, 300, 2049, 5000)), rows_max)
+        rows = min(rng.choices((0, 1, 2, 7, 60, 300, 2049, 5000), (2, 3, 2, 4, 5, 4, 1, 1))[0], rows_max)
         stored = [(column.name, column.values.type) for column in columns]
         if number and varied:
             stored = [
@@ -178,7 +178,13 @@ class Store:
         read = tuple(
             ReadColumn(row[0], row[1], family_of(row[1]), wild.get(row[0], False)) for row in described
         )
-        return replace(table, read=read)
+        fields = tuple(
+            ReadColumn(f"{column.name}.{name}", kind, family_of(kind))
+            for column in read
+            if column.type == "STRUCT(a INTEGER, b VARCHAR)"
+            for name, kind in (("a", "INTEGER"), ("b", "VARCHAR"))
+        )
+        return replace(table, read=read + fields)
 
     def write_object(self, table: Table, an_object: Object) -> None:
         file = self.folder / an_object.path
