@@ -30,7 +30,7 @@ from differential.judging.script import script
 from differential.known import CASES
 from differential.making.queries import Maker
 from differential.making.settings import random_settings
-from differential.making.tables import Store, Table, random_table
+from differential.making.tables import POOL, POOLS, Store, Table, random_table
 from differential.making.tree import Query, Several
 
 #: Queries with the same settings and number of threads.
@@ -46,16 +46,20 @@ SHRINK_MAX = 3
 class Batch:
     def __init__(self, conf: str, keyring: str, seed: str) -> None:
         self.seed = seed
-        self.pool = Pool(Path(conf), Path(keyring), "data")
+        self.pools = {name: Pool(Path(conf), Path(keyring), name) for name in POOLS}
         self.client = Client(connect(_cluster(conf, keyring), ADMIN))
         # Of its own, because settings change what casts and comparisons in the tables' values mean.
         self.writer = connect(_cluster(conf, keyring), ADMIN)
         self.coverage = Coverage(self.client.con.cursor())
         self.folder = tempfile.TemporaryDirectory(prefix="rawduck-differential-")
-        self.store = Store(self.writer, self.pool, f"differential/{seed}", Path(self.folder.name))
+        self.store = Store(self.writer, self.pools, f"differential/{seed}", Path(self.folder.name))
         self.counts: Counter[str] = Counter()
         self.tables: list[Table] = []
         self.shrunk = 0
+
+    @property
+    def data_prefix(self) -> str:
+        return self.store.prefix.replace(POOL, POOLS[0])
 
     def prepare(self) -> None:
         rng = random.Random(f"{self.seed} tables")
@@ -85,9 +89,9 @@ class Batch:
         case = CASES[number]
         for place, select in enumerate(case.objects):
             path = f"known{number}/{place}.parquet"
-            self.writer.execute(f"COPY ({select}) TO '{self.store.prefix}/{path}' (FORMAT parquet)")
-            self.store.written.add(path)
-        source = f"read_parquet('{self.store.prefix}/known{number}/*')"
+            self.writer.execute(f"COPY ({select}) TO '{self.data_prefix}/{path}' (FORMAT parquet)")
+            self.store.written.add((POOLS[0], path))
+        source = f"read_parquet('{self.data_prefix}/known{number}/*')"
         self.client.con.execute(f"CREATE OR REPLACE VIEW memory.main.t AS FROM {source}")
         query = Query(case.query, items=Several("", ", ", []))
         for threads in (1, 4):
@@ -171,7 +175,8 @@ class Batch:
         self.store.remove()
         self.client.con.close()
         self.writer.close()
-        self.pool.close()
+        for pool in self.pools.values():
+            pool.close()
         self.folder.cleanup()
 
 

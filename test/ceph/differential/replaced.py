@@ -84,7 +84,7 @@ def prepare(batch: Batch, rng: random.Random) -> dict[tuple[int, int], bytes]:
         file.unlink()
     for number in range(OBJECTS):
         batch.store.put(f"replaced/{number}.parquet", contents[number, 0])
-    con.execute(f"CREATE VIEW replaced AS FROM read_parquet('{batch.store.prefix}/replaced/*.parquet')")
+    con.execute(f"CREATE VIEW replaced AS FROM read_parquet('{batch.data_prefix}/replaced/*.parquet')")
     return contents
 
 

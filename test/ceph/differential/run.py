@@ -30,7 +30,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--batch", help="only this batch, such as 1.17")
     parser.add_argument("--queries", type=int, default=QUERIES, help="per batch")
-    parser.add_argument("--cluster", type=Path, help="the directory of a running cluster with a pool `data`")
+    parser.add_argument(
+        "--cluster", type=Path, help="the directory of a running cluster with pools `data` and `coded`"
+    )
     parser.add_argument("--scripts", type=Path, default=ROOT / "build" / "differential")
     return parser.parse_args()
 
@@ -43,6 +45,7 @@ def main() -> int:
     if not options.cluster:
         cluster.up(Options(osds=3, copies=2), class_directory())
         cluster.create_pool("data")
+        cluster.create_pool("coded", erasure_coded=True)
     try:
         runner = Runner(cluster, options.scripts)
         every = (f"{options.seed}.{number}" for number in itertools.count())

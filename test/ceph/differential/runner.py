@@ -43,10 +43,10 @@ class Findings:
 
     def progress(self) -> str:
         seconds = time.monotonic() - self.begin
+        counts = self.counts
         return (
-            f"{self.closing_line()}; {self.counts['pushed']} pushed, {self.counts['read fails']} queries that "
-            f"cannot be read, {self.counts['objects were replaced']} ended because objects were replaced, "
-            f"{self.counts['batches']} batches, "
+            f"{self.closing_line()}; {counts['pushed']} pushed, {counts['read fails']} fail when read, "
+            f"{counts['objects were replaced']} since objects were replaced; {counts['batches']} batches, "
             f"{self.counts['comparisons'] / max(seconds, 0.1):.0f} comparisons/s"
         )
 
@@ -57,9 +57,8 @@ class Findings:
             seen.setdefault(f"{found['mode']} {_kind(found['text'])}", found)
         lines = []
         for found in list(seen.values())[:most]:
-            lines.append(
-                f"seed {found['seed']}, query {found['number']}, {found['mode']}: {found['text'][:300]}"
-            )
+            place = f"seed {found['seed']}, query {found['number']}, {found['mode']}"
+            lines.append(f"{place}: {found['text'][:300]}")
             names = ("sql", "settings", "threads", "read", "other", "file")
             lines += [f"    {name}: {found[name]}" for name in names if found.get(name)]
         return "\n".join(lines)
@@ -70,7 +69,7 @@ def _kind(text: str) -> str:
 
 
 class Runner:
-    """Runs batches on a cluster with a pool `data`. `folder`: for the scripts of differences."""
+    """Runs batches on a cluster with the pools `data` and `coded`. `folder`: of the differences' scripts."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder

@@ -75,6 +75,7 @@ def outcome(*rows: tuple) -> Outcome:
         (query_of("exact"), outcome((None,)), outcome((0,)), False),
         (query_of("exact"), outcome((0.0,)), outcome((-0.0,)), False),
         (query_of("representative"), outcome((0.0,)), outcome((-0.0,)), True),
+        (query_of("representative"), outcome(("0.0",)), outcome(("-0.0",)), True),
         (query_of("exact"), outcome((0.1 + 0.2,)), outcome((0.3,)), False),
         (query_of("sum"), outcome((0.1 + 0.2,)), outcome((0.3,)), True),
         (query_of("sum"), outcome((1.0,)), outcome((1.000001,)), False),

@@ -86,9 +86,7 @@ def _normal(row: tuple, places: Sequence[int], rules: Sequence[str], collation: 
 
 def _text(value: object, rule: str, collation: bool) -> str:
     if rule == "representative":
-        if value == 0 and isinstance(value, float):
-            return "0.0"
-        if value == "-0.0":
+        if value in ("0.0", "-0.0") or (value == 0 and isinstance(value, float)):
             return "0.0"
         if collation and isinstance(value, str):
             return ""  # only the number of groups and the other columns count

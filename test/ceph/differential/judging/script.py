@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from differential.making.settings import set_all
-from differential.making.tables import Table
+from differential.making.tables import POOLS, Table
 from differential.making.tree import Query
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 TEMPLATE = '''\
 """{title}
 
-    rawduck ceph up --osds 3 --pool data
+    rawduck ceph up --osds 3 --pool data{coded}
     python this_file.py build/ceph/ceph.conf
 """
 
@@ -26,12 +26,11 @@ import rawduck
 
 con = rawduck.connect(ceph=True)
 con.execute(f"CREATE SECRET (TYPE rados, CONF '{{sys.argv[1]}}')")
-PREFIX = "{prefix}"
 OBJECTS = [
 {objects}
 ]
 for path, select, options in OBJECTS:
-    con.execute(f"COPY ({{select}}) TO '{{PREFIX}}/{{path}}' ({{options}})")
+    con.execute(f"COPY ({{select}}) TO '{{path}}' ({{options}})")
 for statement in [
 {statements}
 ]:
@@ -49,11 +48,15 @@ for mode in ("never", "{mode}"):
 '''
 
 
+CODED = """
+    ceph --conf build/ceph/ceph.conf osd pool create coded 16 16 erasure"""
+
+
 def script(batch: Batch, query: Query, tables: list[Table], mode: str) -> str:
     text = query.sql()
     used = [table for table in tables if f" {table.name}" in text]
     objects = [
-        (an_object.path, table.select(an_object),
+        (an_object.at(batch.store.prefix), table.select(an_object),
          f"FORMAT parquet, ROW_GROUP_SIZE {an_object.row_group_rows}, CODEC '{an_object.codec}'")
         for table in used
         for an_object in table.objects
@@ -62,7 +65,9 @@ def script(batch: Batch, query: Query, tables: list[Table], mode: str) -> str:
     statements += [*set_all(batch.client.settings), f"SET threads = {batch.client.threads}"]
     return TEMPLATE.format(
         title=f"Batch {batch.seed}: rados_offload = '{mode}' and 'never' differ.",
-        prefix=batch.store.prefix,
+        coded=CODED
+        if any(an_object.pool != POOLS[0] for table in used for an_object in table.objects)
+        else "",
         objects="\n".join(f"    {item!r}," for item in objects),
         statements="\n".join(f"    {item!r}," for item in statements),
         query="\n".join(f"            {item!r}," for item in query.statements()),

@@ -20,6 +20,10 @@ from differential.making.column_types import (
     text,
 )
 
+#: In prefixes: the pool of an object.
+POOL = "<pool>"
+POOLS = ("data", "coded")
+
 
 @dataclass(frozen=True)
 class Column:
@@ -53,6 +57,10 @@ class Object:
     row_group_rows: int
     codec: str
     direct: bool  # written by COPY TO 'rados://…'; otherwise a file that is put into the pool
+    pool: str  # OSDs cannot answer for objects of an erasure-coded one: the client reads them
+
+    def at(self, prefix: str) -> str:
+        return f"{prefix}/{self.path}".replace(POOL, self.pool)
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ class Table:
 
     def source(self, prefix: str) -> str:
         """The call of read_parquet."""
-        paths = ", ".join(f"'{prefix}/{an_object.path}'" for an_object in self.objects)
+        paths = ", ".join(f"'{an_object.at(prefix)}'" for an_object in self.objects)
         return f"read_parquet([{paths}]{self.options})"
 
     def view(self, prefix: str) -> str:
@@ -103,6 +111,7 @@ def key_column() -> Column:
 #: Chances that objects of a table differ in their columns.
 DIFFERENT_TYPES = 0.25
 MISSING_COLUMNS = 0.04
+SEVERAL_POOLS = 0.15
 
 
 def random_columns(rng: random.Random, name: str) -> list[Column]:
@@ -129,6 +138,7 @@ def random_table(rng: random.Random, name: str, rows_max: int) -> Table:
     count = rng.choices((1, 2, 3, 5, 8), (3, 3, 3, 2, 1))[0]
     varied = rng.random() < DIFFERENT_TYPES
     lacking = rng.random() < MISSING_COLUMNS
+    pools = POOLS if rng.random() < SEVERAL_POOLS else POOLS[:1]
     objects, first = [], 0
     for number in range(count):
         rows = min(rng.choices((0, 1, 2, 7, 60, 300, 2049, 5000), (2, 3, 2, 4, 5, 4, 1, 1))[0], rows_max)
@@ -153,6 +163,7 @@ def random_table(rng: random.Random, name: str, rows_max: int) -> Table:
                 rng.choice((2048, 2048, 122880)),
                 rng.choice(("zstd", "snappy", "uncompressed", "lz4_raw")),
                 rng.random() < 0.4,
+                rng.choice(pools),
             )
         )
         first += rows
@@ -160,14 +171,16 @@ def random_table(rng: random.Random, name: str, rows_max: int) -> Table:
 
 
 class Store:
-    """Writes tables into a pool below a prefix, and as files below a folder for stock DuckDB."""
+    """Writes tables into pools below a prefix, and as files below a folder for stock DuckDB."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, pool: Pool, name: str, folder: Path) -> None:
-        self._con, self._pool, self._name = con, pool, name
+    def __init__(
+        self, con: duckdb.DuckDBPyConnection, pools: dict[str, Pool], name: str, folder: Path
+    ) -> None:
+        self._con, self._pools, self._name = con, pools, name
         self.folder = folder
-        self.prefix = f"rados://data/{name}"
+        self.prefix = f"rados://{POOL}/{name}"
         self.files = str(folder)
-        self.written: set[str] = set()
+        self.written: set[tuple[str, str]] = set()
 
     def write(self, table: Table) -> Table:
         """Writes every object. Returns the table with its columns as they are read."""
@@ -191,15 +204,15 @@ class Store:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._con.execute(table.copy(an_object, str(file)))
         if an_object.direct:
-            self._con.execute(table.copy(an_object, f"{self.prefix}/{an_object.path}"))
-            self.written.add(an_object.path)
+            self._con.execute(table.copy(an_object, an_object.at(self.prefix)))
+            self.written.add((an_object.pool, an_object.path))
         else:
-            self.put(an_object.path, file.read_bytes())
+            self.put(an_object.path, file.read_bytes(), an_object.pool)
 
-    def put(self, path: str, data: bytes) -> None:
-        self._pool.write(f"{self._name}/{path}", data)
-        self.written.add(path)
+    def put(self, path: str, data: bytes, pool: str = POOLS[0]) -> None:
+        self._pools[pool].write(f"{self._name}/{path}", data)
+        self.written.add((pool, path))
 
     def remove(self) -> None:
-        for path in self.written:
-            self._pool.remove(f"{self._name}/{path}")
+        for pool, path in self.written:
+            self._pools[pool].remove(f"{self._name}/{path}")
