@@ -2,6 +2,7 @@
 
     python -m differential.batch CONF KEYRING SEED all FIRST END    queries FIRST to END - 1, replaced objects
     python -m differential.batch CONF KEYRING SEED one N N+1        query N
+    python -m differential.batch CONF KEYRING SEED itself N END     reading compared with itself
     python -m differential.batch CONF KEYRING SEED known N END      cases N to END - 1 of known.py
     python -m differential.batch CONF KEYRING SEED script N MODE    writes the script of a query, runs nothing
 
@@ -56,6 +57,7 @@ class Batch:
         self.counts: Counter[str] = Counter()
         self.tables: list[Table] = []
         self.shrunk = 0
+        self.itself = False  # reading is compared with itself, with another number of threads
 
     @property
     def data_prefix(self) -> str:
@@ -108,17 +110,26 @@ class Batch:
                         number, mode, f"{case.name}: {text}", case.query, read=str(read), other=str(other)
                     )
 
-    def compare(self, number: int) -> None:
-        query = self.query(number)
+    def modes(self, number: int) -> list[str]:
+        """What a query is compared with."""
         rng = random.Random(f"{self.seed} modes {number}")
         modes = ["always", *(mode for mode, chance in MODES.items() if rng.random() < chance)]
+        if self.itself:
+            modes = ["never"]
         if rng.random() < STOCK and not any("filename" in table.options for table in self.tables):
             modes.append("stock")
+        return modes
+
+    def compare(self, number: int) -> None:
+        query = self.query(number)
+        modes = self.modes(number)
         self.report_query(number, "; ".join(query.statements()))
         read = self.client.run(query, "never")
         self.counts["read fails"] += read.rows is None
         self.coverage.skip()
         for mode in modes:
+            if self.itself:
+                self.client.configure(self.client.settings, 5 - self.client.threads)
             text, _, other = self.client.differs(query, mode, read)
             self.counts["comparisons"] += 1
             self.counts["pushed"] += self.coverage.count(query.features, mode)
@@ -203,6 +214,7 @@ def main() -> None:
         batch.finish()
         return
     batch.prepare()
+    batch.itself = what == "itself"
     if what == "script":
         report(event="smaller", script=script(batch, batch.query(first), batch.tables, end))
     else:

@@ -71,8 +71,9 @@ def _kind(text: str) -> str:
 class Runner:
     """Runs batches on a cluster with the pools `data` and `coded`. `folder`: of the differences' scripts."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self.cluster, self.folder = cluster, folder
+    def __init__(self, cluster: Cluster, folder: Path, what: str = "all") -> None:
+        """`what`: see batch.py."""
+        self.cluster, self.folder, self.what = cluster, folder, what
         self.findings = Findings()
         self._lock = threading.Lock()  # guards findings, and the daemons' state
 
@@ -100,7 +101,7 @@ class Runner:
         return self.findings
 
     def run_batch(self, seed: str, queries: int = QUERIES) -> None:
-        self._run(seed, "all", 0, queries)
+        self._run(seed, self.what, 0, queries)
         with self._lock:
             self.findings.counts["batches"] += 1
 
