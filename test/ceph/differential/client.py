@@ -19,6 +19,7 @@ class Client:
         self.con = con
         self.settings: dict[str, str] = {}
         self.threads = 0
+        self.invalid = False  # after an internal error DuckDB refuses every further query
 
     def configure(self, settings: dict[str, str], threads: int) -> None:
         for statement in change(self.settings, settings):
@@ -48,6 +49,7 @@ class Client:
             types = tuple(str(column[1]) for column in result.description)
             return Outcome(names, types, result.fetchall())
         except (duckdb.Error, OverflowError, ValueError) as error:
+            self.invalid |= isinstance(error, duckdb.InternalException | duckdb.FatalException)
             return Outcome(error=f"{type(error).__name__}: {error}")
 
     def differs(self, query: Query, mode: str, read: Outcome | None = None) -> tuple[str, Outcome, Outcome]:

@@ -22,6 +22,7 @@ from differential.judging.coverage import Sum
 
 #: Queries of a batch, which share their tables.
 QUERIES = 200
+RESTART = 3  # batch.py
 JOBS = 2
 PROGRESS_SECONDS = 20
 
@@ -45,7 +46,8 @@ class Findings:
         seconds = time.monotonic() - self.begin
         counts = self.counts
         return (
-            f"{self.closing_line()}; {counts['pushed']} pushed, {counts['read fails']} fail when read, "
+            f"{self.closing_line()}; {counts['pushed']} pushed, {counts['read fails']} fail when read "
+            f"({counts['internal errors when read']} with an internal error of DuckDB), "
             f"{counts['objects were replaced']} since objects were replaced; {counts['batches']} batches, "
             f"{self.counts['comparisons'] / max(seconds, 0.1):.0f} comparisons/s"
         )
@@ -132,6 +134,8 @@ class Runner:
         stderr = process.communicate()[1]
         if process.returncode == 0:
             return None
+        if process.returncode == RESTART:
+            return at["number"] + 1
         how = f"signal {-process.returncode}" if process.returncode < 0 else stderr.strip()[-600:]
         number = at["number"]
         with self._lock:

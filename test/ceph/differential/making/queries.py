@@ -89,7 +89,8 @@ def sorted_by_columns(maker: Maker, with_limit: bool) -> Query:
         for _ in range(maker.rng.randint(1, 3))
     ]
     keys += [Piece("k", family="int")] if total else []
-    items = [Item(key, f"c{number}") for number, key in enumerate(keys)]
+    # 0.0 and -0.0 are the same in an order.
+    items = [Item(key, f"c{number}", "representative") for number, key in enumerate(keys)]
     others = maker.some(make.output, 0, 3, "d")
     orders = Several(
         " ORDER BY ", ", ", [Piece(f"c{number}", maker.direction()) for number in range(len(items))]
