@@ -1,4 +1,4 @@
-"""Cases that once differed, made small; and the seeds of batches that once differed.
+"""Cases that once differed, made small, and their neighbours; and the seeds of batches that once differed.
 
 A seed makes the same queries only as long as the generator is the same, a case for ever.
 """
@@ -8,24 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 #: Batches, with the numbers of their queries.
-SEEDS: tuple[tuple[str, int], ...] = (
-    ("7.0", 51),
-    ("7.3", 95),
-    ("7.3", 180),
-    ("7.5", 152),
-    ("7.6", 60),
-    ("7.6", 148),
-)
+SEEDS: tuple[tuple[str, int], ...] = (("s.2", 135), ("s.2", 140), ("s.4", 41), ("s.9", 160))
 
 
 @dataclass(frozen=True)
 class Case:
-    """`objects`: the rows of each object of the table t. `query`: returns values that Python has."""
+    """`objects`: the rows of each object of the table t. `query`: returns values that Python has.
+
+    `fails`: when it is read, so it must fail when it is pushed, too.
+    """
 
     name: str
     query: str
     objects: tuple[str, ...]
     settings: dict[str, str] = field(default_factory=dict)
+    pool: str = "data"
+    fails: bool = False
 
 
 NUMBERS = (
@@ -35,6 +33,8 @@ NUMBERS = (
 DATES = ("SELECT DATE '1992-01-01' + i::INTEGER AS d, i AS k FROM range(3000) r(i)",)
 PHONES = ("SELECT (10 + i % 25) || '-' || i AS phone, i AS k FROM range(500) r(i)",)
 GREEK = ("SELECT 'a' AS s, 1 AS k", "SELECT 'A' AS s, 2 AS k")
+
+WIDER = ("SELECT 1::UBIGINT AS v, 'A' AS s", "SELECT 1.8446744073709552e19::DOUBLE AS v, 'B' AS s")
 
 CASES = (
     Case(
@@ -129,5 +129,34 @@ CASES = (
         "constants of timestamps",
         "SELECT count(*) FROM t WHERE d > TIMESTAMP '1995-06-15 12:00:00'",
         ("SELECT TIMESTAMP '1992-01-01' + to_days(i::INTEGER) AS d FROM range(3000) r(i)",),
+    ),
+    Case(
+        "floating-point division by zero in a filter",
+        "SELECT k FROM t WHERE 1.5::FLOAT < (k / a)",
+        NUMBERS,
+        {"ieee_floating_point_ops": "false"},
+        fails=True,
+    ),
+    Case(
+        "disabled casts of time zones",
+        "SELECT v::VARCHAR AS c FROM t",
+        ("SELECT TIMESTAMP '2024-01-01 12:00:00' AS v", "SELECT TIMESTAMPTZ '2024-01-01 12:00:00+00' AS v"),
+        {"disable_timestamptz_casts": "true"},
+        fails=True,
+    ),
+    Case("a stored value that does not fit", "SELECT s FROM t WHERE v IS NOT NULL", WIDER),
+    Case(
+        "a stored value that does not fit, in the first rows",
+        "SELECT k, v FROM t ORDER BY k LIMIT 5",
+        (
+            "SELECT i AS k, 0.5::DECIMAL(18,18) AS v FROM range(100) r(i)",
+            "SELECT 100 + i AS k, 1::DECIMAL(9,1) AS v FROM range(100) r(i)",
+        ),
+    ),
+    Case(
+        "an impossible CASE in an object that the client reads",
+        "SELECT k FROM t WHERE CASE WHEN false THEN NULL WHEN d = DATE '1992-01-01' THEN '1' END < chr(0)",
+        DATES,
+        pool="coded",
     ),
 )
