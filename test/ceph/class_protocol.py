@@ -130,9 +130,6 @@ class Pool:
     def write(self, name: str, data: bytes) -> None:
         self._check(self._lib.rados_write_full(self._io, name.encode(), data, ctypes.c_size_t(len(data))))
 
-    def remove(self, name: str) -> None:
-        self._check(self._lib.rados_remove(self._io, name.encode()))
-
     def set_attribute(self, name: str, attribute: str, value: bytes) -> None:
         size = ctypes.c_size_t(len(value))
         self._check(self._lib.rados_setxattr(self._io, name.encode(), attribute.encode(), value, size))
@@ -147,6 +144,9 @@ class Pool:
 
     def query(self, name: str, request: Request, reply_bytes: int = 1 << 16) -> Reply:
         return Reply.decode(self.call(name, "query", request.encode(), reply_bytes))
+
+    def remove(self, name: str) -> None:
+        self._check(self._lib.rados_remove(self._io, name.encode()))
 
     @staticmethod
     def _check(result: int) -> int:
