@@ -112,6 +112,7 @@ class Batch:
                     self.found(
                         number, mode, f"{case.name}: {text}", case.query, read=str(read), other=str(other)
                     )
+        self.flush()
 
     def modes(self, number: int) -> list[str]:
         """What a query is compared with."""
