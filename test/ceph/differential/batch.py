@@ -39,7 +39,7 @@ GROUP = 20
 #: Chances per query besides 'always', which every query is compared with.
 MODES = {"filters": 0.4, "auto": 0.4}
 STOCK = 0.05
-HANG_SECONDS = 150
+HANG_SECONDS = 90
 #: The exit status after an internal error.
 RESTART = 3
 #: Differences that are made smaller, per batch.

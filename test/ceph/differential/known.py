@@ -159,4 +159,15 @@ CASES = (
         DATES,
         pool="coded",
     ),
+    # The second scan runs only when the first one has its rows, and both need calls.
+    Case(
+        "two scans and one call at a time",
+        "SELECT count(*), min(b.s) FROM (FROM t WHERE s LIKE '%a%b%' AND k % 7 <> 3) a "
+        "JOIN (FROM t WHERE s LIKE '%c%d%' LIMIT 40) b ON a.k = b.k",
+        tuple(
+            f"SELECT i AS k, md5(i::VARCHAR) AS s FROM range({n}0000, {n + 5}0000) r(i)"
+            for n in (0, 5, 10, 15)
+        ),
+        {"rados_offload_in_flight": "1"},
+    ),
 )
