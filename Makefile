@@ -19,6 +19,7 @@ DUCKDB_TESTS ?= attach copy_database index/art/storage outofcore storage
 ARGS ?=
 SEED ?= 1
 CUTS ?= 20000
+COMPARISONS ?= 100000
 
 .PHONY: help
 help: ## List the targets
@@ -104,6 +105,12 @@ test-nvme: build ## Engines and SQL on emulated NVMe devices in a QEMU guest; in
 test-ceph: build ## rados:// on a real Ceph cluster; installs Ceph's packages where they are missing; ARGS='-k copy'
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py ceph -- $(ARGS)
+
+.PHONY: test-differential
+test-differential: build ## Pushed queries against read ones, on a Ceph cluster of its own; SEED=1 COMPARISONS=100000
+	@scripts/bootstrap.sh test
+	@scripts/bootstrap_ceph.sh
+	@$(PYTHON) test/ceph/differential/run.py --seed $(SEED) --comparisons $(COMPARISONS) $(ARGS)
 
 .PHONY: test-duckdb
 test-duckdb: build ## DuckDB's own storage tests, on files and on a volume; DUCKDB_SOURCE=<source tree>, ARGS=--slow

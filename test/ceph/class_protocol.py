@@ -145,6 +145,9 @@ class Pool:
     def query(self, name: str, request: Request, reply_bytes: int = 1 << 16) -> Reply:
         return Reply.decode(self.call(name, "query", request.encode(), reply_bytes))
 
+    def remove(self, name: str) -> None:
+        self._check(self._lib.rados_remove(self._io, name.encode()))
+
     @staticmethod
     def _check(result: int) -> int:
         if result < 0:

@@ -1,0 +1,1 @@
+"""A differential fuzzer: pushed queries must return what reading returns."""

@@ -1,0 +1,59 @@
+"""Runs queries in any mode."""
+
+from __future__ import annotations
+
+import duckdb
+
+from differential.judging.comparison import Outcome, difference
+from differential.making.settings import COLLATION, change
+from differential.making.tree import Query
+
+#: The tables of a batch, and the largest number of rows of their objects.
+TABLES = {"t": 5000, "u": 300, "v": 60}
+
+
+class Client:
+    """A connection on which queries are run in any mode."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        self.con = con
+        self.settings: dict[str, str] = {}
+        self.threads = 0
+        self.invalid = False  # after an internal error DuckDB refuses every further query
+
+    def configure(self, settings: dict[str, str], threads: int) -> None:
+        for statement in change(self.settings, settings):
+            self.con.execute(statement)
+        if threads != self.threads:
+            self.con.execute(f"SET threads = {threads}")
+        self.settings, self.threads = settings, threads
+
+    def copy_tables(self) -> None:
+        """Makes tables of DuckDB's own for the mode "copied"."""
+        self.con.execute("SET rados_offload = 'never'")
+        self.con.execute("CREATE SCHEMA IF NOT EXISTS copied")
+        for name in TABLES:
+            self.con.execute(f"CREATE OR REPLACE TABLE memory.copied.{name} AS FROM memory.main.{name}")
+
+    def run(self, query: Query, mode: str) -> Outcome:
+        """`mode`: of rados_offload, "stock" for the files, or "copied"."""
+        others = ("stock", "copied")
+        self.con.execute(f"USE memory.{mode if mode in others else 'main'}")
+        self.con.execute(f"SET rados_offload = '{'never' if mode in others else mode}'")
+        try:
+            *before, last = query.statements()
+            for statement in before:
+                self.con.execute(statement)
+            result = self.con.execute(last)
+            names = tuple(column[0] for column in result.description)
+            types = tuple(str(column[1]) for column in result.description)
+            return Outcome(names, types, result.fetchall())
+        except (duckdb.Error, OverflowError, ValueError) as error:
+            self.invalid |= isinstance(error, duckdb.InternalException | duckdb.FatalException)
+            return Outcome(error=f"{type(error).__name__}: {error}")
+
+    def differs(self, query: Query, mode: str, read: Outcome | None = None) -> tuple[str, Outcome, Outcome]:
+        """The difference between a mode and reading, and both results."""
+        read = read or self.run(query, "never")
+        other = self.run(query, mode)
+        return difference(query, read, other, COLLATION in self.settings), read, other

@@ -1,0 +1,1 @@
+"""Whether results differ, what to say about it, and what was covered."""

@@ -1,0 +1,69 @@
+"""Errors that may differ: a query may fail in one way of executing it and succeed in another.
+
+An error about a value (a failing cast, an overflow, a division by zero) is raised only when the row is
+evaluated. Two rules, as narrow as they can be:
+
+1. Reading fails and the pushed query succeeds. Each conjunct of a WHERE clause, and each condition of a CASE
+   or OR, may keep another expression from being evaluated, and LIMIT and joins may end a scan before the row.
+2. The pushed query fails in the client, not on an object, and reading succeeds. This may differ only if
+   reading fails with the same error as soon as DuckDB chooses another plan or reads tables of its own, which
+   is tried: an empty side of a join, for example, keeps the other side from being evaluated, and so does an
+   argument that is a constant NULL in Parquet. An error in a pushed expression is always a difference.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from differential.judging.comparison import Outcome
+from differential.making.tree import Query
+
+if TYPE_CHECKING:
+    from differential.client import Client
+
+ABOUT_A_VALUE = ("ConversionException", "OutOfRangeException", "InvalidInputException")
+MAY_SKIP_ROWS = (" AND ", " OR ", "CASE ", "LIMIT", " JOIN ", " IN (", "EXISTS (")
+#: Optimizers without which other plans are chosen.
+OTHER_PLANS = (
+    "join_order,build_side_probe_side",
+    "filter_pushdown",
+    "statistics_propagation,empty_result_pullup",
+    "late_materialization",
+    "filter_pushdown,join_order,build_side_probe_side,statistics_propagation,empty_result_pullup,top_n,limit_pushdown",
+)
+
+
+def may_differ(client: Client, query: Query, read: Outcome, other: Outcome) -> bool:
+    text = query.sql()
+    if not any(word in text for word in MAY_SKIP_ROWS):
+        return False
+    if read.rows is None:
+        return other.rows is not None and read.error.startswith(ABOUT_A_VALUE)
+    if other.rows is not None or not other.error.startswith(ABOUT_A_VALUE):
+        return False
+    return "rados://" not in other.error.split("\n")[0] and _fails_in_another_plan(client, query, other)
+
+
+def _fails_in_another_plan(client: Client, query: Query, other: Outcome) -> bool:
+    before = client.settings
+    try:
+        client.copy_tables()
+        if _first_line(client.run(query, "copied").error) == _first_line(other.error):
+            return True
+        for optimizers in OTHER_PLANS:
+            client.configure({**before, "disabled_optimizers": f"'{optimizers}'"}, client.threads)
+            if _first_line(client.run(query, "never").error) == _first_line(other.error):
+                return True
+    except duckdb.Error:
+        return False  # a table cannot be read
+    finally:
+        client.configure(before, client.threads)
+    return False
+
+
+def _first_line(error: str) -> str:
+    """Without the value, since another plan may come to another row first."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|-?\d[\d.e+]*", "…", error.split("\n")[0])
