@@ -51,7 +51,7 @@ def record_checksum(pool, name: str, parquet: bytes, size: int):
 
 
 def test_version(pool):
-    assert pool.call("class/rows", "version") == b"rawduck object class, protocol 1, DuckDB v2.0.0"
+    assert pool.call("class/rows", "version") == b"rawduck object class, protocol 2, DuckDB v2.0.0"
 
 
 def test_it_answers_from_the_object(pool, parquet):
@@ -66,7 +66,7 @@ def test_it_answers_from_the_object(pool, parquet):
 
 def test_refusals_reach_the_client(pool):
     assert pool.query("class/rows", replace(GROUPED, duckdb_version="v1.4.0")).status == "version"
-    assert pool.query("class/rows", replace(GROUPED, version=2)).status == "version"
+    assert pool.query("class/rows", replace(GROUPED, version=3)).status == "version"
     assert (
         pool.query("class/rows", replace(GROUPED, filter="read_text('/etc/passwd') IS NULL")).status
         == "bad request"

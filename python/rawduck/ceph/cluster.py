@@ -30,6 +30,11 @@ _START_SECONDS = 120
 _COMMAND_SECONDS = 60
 _POLL_SECONDS = 5
 _SOCKET_PATH_BYTES_MAX = 107
+# What Ceph itself has in osd_class_default_list.
+_DEFAULT_CLASSES = (
+    "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas cmpomap "
+    "queue 2pc_queue fifo"
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,11 @@ class Cluster:
     def keyring(self) -> Path:
         """The administrator's key."""
         return self.directory / "keyring"
+
+    @property
+    def helper_directory(self) -> Path:
+        """Where the helper process of the object class listens, for all OSDs."""
+        return self.directory / "run" / "rawduck"
 
     @property
     def exists(self) -> bool:
@@ -118,7 +128,9 @@ class Cluster:
             return
         kind, _, number = name.partition(".")
         command = [f"ceph-{kind}", "--foreground", "--id", number, "--conf", str(self.conf)]
-        self.daemon(name).start([*self._wrapper, *command], self.directory / "log" / f"{name}.out")
+        output = self.directory / "log" / f"{name}.out"
+        environment = {"RAWDUCK_HELPER_DIR": str(self.helper_directory)} if kind == "osd" else {}
+        self.daemon(name).start([*self._wrapper, *command], output, **environment)
 
     def restart(self, name: str) -> None:
         """Restarts a daemon, which may have been killed, and waits until every OSD is up."""
@@ -209,7 +221,7 @@ class Cluster:
             )
         if self.directory.exists() and any(self.directory.iterdir()):
             raise RawduckError(f"{self.directory} is not empty, and holds no cluster; name another directory")
-        if len(str(self.directory / "run" / "osd.0.asok")) > _SOCKET_PATH_BYTES_MAX:
+        if len(str(self.helper_directory / "helper.sock")) > _SOCKET_PATH_BYTES_MAX:
             raise RawduckError(f"{self.directory}: the path is too long for sockets; name a shorter one")
         for folder in ("run", "log", *(f"osd.{osd}/classes" for osd in range(options.osds))):
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
@@ -324,7 +336,8 @@ bluestore_cache_meta_ratio = 0.2
 bluestore_cache_kv_ratio = 0.1
 osd_class_dir = {directory}/osd.$id/classes
 osd_class_load_list = *
-osd_class_default_list = *
+# Not ours: an "allow x" for a pool does not allow its pushed queries, "allow class rawduck" does.
+osd_class_default_list = {_DEFAULT_CLASSES}
 osd_heartbeat_interval = 1
 osd_heartbeat_grace = 5
 """
