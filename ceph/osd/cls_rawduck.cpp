@@ -4,7 +4,6 @@
 //! It contains no DuckDB: the helper process runs the query. Errors are reported in the reply; a negative
 //! return code means that there is no reply. An exception that left a method would end the OSD.
 #include "ceph/osd/object_call.hpp"
-#include "ceph/osd/time_budget.hpp"
 #include "ceph/parquet/footer_checksum.hpp"
 #include "common/scope_exit.hpp"
 
@@ -121,7 +120,8 @@ int Version(cls_method_context_t, ceph::bufferlist *, ceph::bufferlist *out) {
     });
 }
 
-int AnswerInTime(cls_method_context_t context, ceph::bufferlist *in, ceph::bufferlist *out) {
+int AnswerInTime(cls_method_context_t context, ceph::bufferlist *in, ceph::bufferlist *out,
+                 Allowance allowance) {
     uint64_t size = 0;
     time_t modified = 0;
     if (const int result = cls_cxx_stat(context, &size, &modified); result < 0) {
@@ -129,8 +129,8 @@ int AnswerInTime(cls_method_context_t context, ceph::bufferlist *in, ceph::buffe
     }
     ClsObject object(context, size);
     Process &process = Process::Get();
-    const CallResult result =
-        AnswerCall(in->c_str(), in->length(), object, process.client, process.keys, process.limits);
+    const CallResult result = AnswerCall(in->c_str(), in->length(), object, process.client, process.keys,
+                                         process.limits, allowance);
     if (!result.encoded) {
         out->append(EncodeReply(result.reply));
         return 0;
@@ -150,16 +150,13 @@ int Query(cls_method_context_t context, ceph::bufferlist *in, ceph::bufferlist *
             return -E2BIG;
         }
         const auto start = TimeBudget::Clock::now();
-        if (budget.IsSpent(start)) {
-            Reply busy;
-            busy.status = ReplyStatus::BUSY;
-            busy.text = "the op thread has no time for more calls";
-            busy.duckdb_version = RAWDUCK_DUCKDB_VERSION;
-            out->append(EncodeReply(busy));
+        const Allowance allowance = budget.Allowed(start);
+        if (allowance == Allowance::NOTHING) {
+            out->append(EncodeReply(BusyThread()));
             return 0;
         }
         const rawduck::ScopeExit spend([start] { budget.Spend(TimeBudget::Clock::now() - start); });
-        return AnswerInTime(context, in, out);
+        return AnswerInTime(context, in, out, allowance);
     });
 }
 

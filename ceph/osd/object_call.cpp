@@ -134,8 +134,8 @@ HelperClient::Answer HandOver(const char *request, size_t length, const Request 
 }
 
 HelperClient::Answer AskAndHandOver(const char *request, size_t length, CalledObject &object,
-                                    HelperClient &helper, const CallKeys &keys,
-                                    const HandOverLimits &limits) {
+                                    HelperClient &helper, const CallKeys &keys, const HandOverLimits &limits,
+                                    Allowance allowance) {
     uint16_t version = 0;
     const Request decoded = DecodeRequest(request, length, version);
     if (version != PROTOCOL_VERSION || decoded.duckdb_version != RAWDUCK_DUCKDB_VERSION) {
@@ -150,10 +150,15 @@ HelperClient::Answer AskAndHandOver(const char *request, size_t length, CalledOb
     packet.request_hash = keys.RequestHash(request, length);
     packet.object_bytes = object.Size();
     packet.time_ms_max = decoded.time_ms_max;
-    packet.wait_ms = HelperClient::WAIT_MS;
+    if (allowance == Allowance::ALL) {
+        packet.wait_ms = HelperClient::WAIT_MS;
+    }
     auto answer = helper.Call(packet);
     if (answer.packet.kind != AnswerKind::SEND_DATA) {
         return answer;
+    }
+    if (allowance == Allowance::FETCH) {
+        throw Refusal{ReplyStatus::BUSY, BusyThread().text};
     }
     return HandOver(request, length, decoded, answer.packet.received_bytes, packet, object, helper, limits);
 }
@@ -184,16 +189,24 @@ CallResult Refused(ReplyStatus status, const std::string &text) {
 
 } // namespace
 
+Reply BusyThread() {
+    Reply reply;
+    reply.status = ReplyStatus::BUSY;
+    reply.text = "the op thread has no time for more calls";
+    reply.duckdb_version = RAWDUCK_DUCKDB_VERSION;
+    return reply;
+}
+
 std::string ClassVersion() {
     return "rawduck object class, protocol " + std::to_string(PROTOCOL_VERSION) + ", DuckDB " +
            RAWDUCK_DUCKDB_VERSION;
 }
 
 CallResult AnswerCall(const char *request, size_t length, CalledObject &object, HelperClient &helper,
-                      const CallKeys &keys, const HandOverLimits &limits) {
+                      const CallKeys &keys, const HandOverLimits &limits, Allowance allowance) {
     CallResult result;
     try {
-        result = ResultOf(AskAndHandOver(request, length, object, helper, keys, limits));
+        result = ResultOf(AskAndHandOver(request, length, object, helper, keys, limits, allowance));
     } catch (const Refusal &refusal) {
         result = Refused(refusal.status, refusal.text);
     } catch (const ProtocolError &error) {

@@ -4,6 +4,7 @@
 
 #include "ceph/channel/call_key.hpp"
 #include "ceph/osd/helper_client.hpp"
+#include "ceph/osd/time_budget.hpp"
 #include "ceph/parquet/object_source.hpp"
 
 namespace rawduck_ceph {
@@ -31,9 +32,13 @@ struct CallResult {
     uint64_t encoded_bytes = 0;
 };
 
-//! Answers an encoded request. Does not throw but std::bad_alloc: errors are the status of the reply.
+//! Answers an encoded request. Does not throw but std::bad_alloc: errors are the status of the reply. With
+//! FETCH, what is not finished is BUSY.
 CallResult AnswerCall(const char *request, size_t length, CalledObject &object, HelperClient &helper,
-                      const CallKeys &keys, const HandOverLimits &limits);
+                      const CallKeys &keys, const HandOverLimits &limits, Allowance allowance);
+
+//! The reply when the op thread has no time for calls.
+Reply BusyThread();
 
 //! "rawduck object class, protocol 2, DuckDB v2.0.0".
 std::string ClassVersion();

@@ -25,7 +25,7 @@ constexpr uint32_t FAILED_STARTS_MAX = 5;
 constexpr int IDLE_TICK_MS = 500;
 //! How often it is checked whether a worker that was killed is gone.
 constexpr std::chrono::milliseconds ENDING_TICK{3};
-constexpr uint32_t RETRY_MS_MIN = 1, RETRY_MS_MAX = 50, EARLY_MS = 2;
+constexpr uint32_t RETRY_MS_MIN = 1, RETRY_MS_MAX = 30, EARLY_MS = 2;
 
 AnswerPacket StatusPacket(ReplyStatus status, const char *text) {
     AnswerPacket packet;

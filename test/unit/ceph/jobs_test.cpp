@@ -141,7 +141,9 @@ TEST_F(JobTableTest, ExpectationsFollowTheRequest) {
     EXPECT_EQ(table.ExpectedMs(*last, now), 80u) << "one is before it";
     table.NextQueued(now);
     EXPECT_EQ(table.ExpectedMs(*next, now + milliseconds(30)), 10u);
-    EXPECT_EQ(table.ExpectedMs(*next, now + milliseconds(60)), 60u) << "late already";
+    EXPECT_EQ(table.ExpectedMs(*next, now + milliseconds(60)), 30u) << "late already";
+    table.Finish(*next, ReplyOf(1), File(1), now + milliseconds(10));
+    EXPECT_EQ(table.ExpectedMs(*last, now), 19u) << "the faster runs count";
 }
 
 } // namespace rawduck_ceph
