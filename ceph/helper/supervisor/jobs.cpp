@@ -163,7 +163,8 @@ uint32_t JobTable::ExpectedMs(const Job &job, HelperClock::time_point now) const
 }
 
 HelperClock::time_point JobTable::DeadlineOf(const Job &job) const {
-    return job.started + std::chrono::milliseconds(std::min(job.call.time_ms_max, limits_.time_ms_max));
+    const std::chrono::milliseconds time(std::min(job.call.time_ms_max, limits_.time_ms_max));
+    return job.started + time + limits_.kill_after;
 }
 
 } // namespace rawduck_ceph

@@ -26,6 +26,8 @@ struct JobLimits {
     uint64_t data_bytes_max = 256ull << 20;  //!< of all objects that are here
     uint64_t reply_bytes_max = 128ull << 20; //!< of all finished replies
     uint32_t time_ms_max = 10000;            //!< limits the request's own limit
+    //! A worker ends a job in time by itself, unless one step of it takes long. It is killed after this time.
+    std::chrono::milliseconds kill_after{50};
     //! A job that nobody asks for any more is dropped after this time.
     std::chrono::milliseconds forget_after{3000};
     //! A reply stays for this time after it was sent: its client may have waited too long, and come again.
@@ -75,6 +77,7 @@ class JobTable {
     //! How long the job probably takes until it is finished, in milliseconds.
     uint32_t ExpectedMs(const Job &job, HelperClock::time_point now) const;
 
+    //! When the job's worker is killed.
     HelperClock::time_point DeadlineOf(const Job &job) const;
     size_t Count() const { return jobs_.size(); }
     uint64_t DataBytes() const { return data_bytes_; }

@@ -25,6 +25,8 @@ constexpr uint32_t FAILED_STARTS_MAX = 5;
 constexpr int IDLE_TICK_MS = 500;
 //! How often it is checked whether a worker that was killed is gone.
 constexpr std::chrono::milliseconds ENDING_TICK{3};
+//! Between two lines of the log, which requests can cause.
+constexpr std::chrono::seconds LOG_PAUSE{1};
 constexpr uint32_t RETRY_MS_MIN = 1, RETRY_MS_MAX = 30, EARLY_MS = 2;
 
 AnswerPacket StatusPacket(ReplyStatus status, const char *text) {
@@ -314,7 +316,11 @@ void Supervisor::ServeWorker(WorkerProcess &worker) {
 void Supervisor::EndWorker(WorkerProcess &worker, ReplyStatus status, const char *why) {
     const bool was_busy = worker.IsBusy();
     const CallKey key = worker.JobKey();
-    std::fprintf(stderr, "rawduck-osd-helper: a worker is replaced: %s\n", was_busy ? why : "it has ended");
+    if (now_ > logged_ + LOG_PAUSE) {
+        logged_ = now_;
+        std::fprintf(stderr, "rawduck-osd-helper: a worker is replaced: %s\n",
+                     was_busy ? why : "it has ended");
+    }
     worker.Kill();
     if (was_busy) {
         FinishJob(key, StatusPacket(status, why), OwnedFd());

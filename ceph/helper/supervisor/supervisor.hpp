@@ -67,8 +67,9 @@ class Supervisor {
     std::map<int, Client> clients_; //!< by socket
     std::vector<WorkerProcess> workers_;
     uint32_t failed_starts_ = 0; //!< of workers, one after the other
-    Clock::time_point used_;
-    Clock::time_point now_;
+    Clock::time_point used_;     //!< when a client was last connected
+    Clock::time_point logged_;   //!< when a line was last written
+    Clock::time_point now_;      //!< of the present events
 };
 
 } // namespace rawduck_ceph

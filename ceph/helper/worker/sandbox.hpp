@@ -7,8 +7,8 @@
 
 namespace rawduck_ceph {
 
-//! Gives way to everything else on the host: nice value, scheduling class, and first to be ended when memory
-//! runs out. What cannot be set is left as it is.
+//! Gives way to everything else on the host: nice value, and first to be ended when memory runs out. What
+//! cannot be set is left as it is.
 void GiveWay();
 
 //! Gives up, for ever and before the first job: files, sockets, processes, threads, signals to others, new

@@ -59,7 +59,7 @@ TEST_F(JobTableTest, AJobFromItsFirstPieceToItsReply) {
     EXPECT_EQ(job->state, JobState::QUEUED);
     EXPECT_EQ(table.DataBytes(), 2 * (100 + REQUEST_BYTES));
     ASSERT_EQ(table.NextQueued(now), job);
-    EXPECT_EQ(table.DeadlineOf(*job), now + milliseconds(500));
+    EXPECT_EQ(table.DeadlineOf(*job), now + milliseconds(550));
     table.Finish(*job, ReplyOf(400), File(400), now);
     EXPECT_EQ(table.DataBytes(), 0u);
     EXPECT_EQ(table.ReplyBytes(), 400u);
