@@ -1,12 +1,9 @@
 #include "ceph/channel/memory_file.hpp"
 
-#include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <fcntl.h>
 #include <stdexcept>
-#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,28 +17,17 @@ constexpr int SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
     throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
 }
 
-void WriteAll(int fd, std::vector<iovec> parts) {
-    size_t next = 0;
-    while (next < parts.size()) {
-        if (parts[next].iov_len == 0) {
-            next++;
-            continue;
-        }
-        const auto count = static_cast<int>(std::min<size_t>(parts.size() - next, IOV_MAX));
-        ssize_t written = writev(fd, &parts[next], count);
+void WriteAll(int fd, const char *data, size_t bytes) {
+    while (bytes > 0) {
+        const ssize_t written = write(fd, data, bytes);
         if (written < 0 && errno == EINTR) {
             continue;
         }
         if (written <= 0) {
             Fail("writing a file in memory");
         }
-        while (written > 0) {
-            const size_t taken = std::min(static_cast<size_t>(written), parts[next].iov_len);
-            parts[next].iov_base = static_cast<char *>(parts[next].iov_base) + taken;
-            parts[next].iov_len -= taken;
-            written -= static_cast<ssize_t>(taken);
-            next += parts[next].iov_len == 0 ? 1 : 0;
-        }
+        data += written;
+        bytes -= static_cast<size_t>(written);
     }
 }
 
@@ -54,16 +40,28 @@ void OwnedFd::Close() {
     }
 }
 
-OwnedFd MakeMemoryFile(const char *name, std::vector<iovec> content) {
-    OwnedFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd) {
+MemoryFileWriter::MemoryFileWriter(const char *name)
+    : fd_(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    if (!fd_) {
         Fail("making a file in memory");
     }
-    WriteAll(fd.Get(), std::move(content));
-    if (fcntl(fd.Get(), F_ADD_SEALS, SEALS) != 0) {
+}
+
+void MemoryFileWriter::Write(const void *data, size_t bytes) {
+    WriteAll(fd_.Get(), static_cast<const char *>(data), bytes);
+}
+
+OwnedFd MemoryFileWriter::Seal() {
+    if (fcntl(fd_.Get(), F_ADD_SEALS, SEALS) != 0) {
         Fail("sealing a file in memory");
     }
-    return fd;
+    return std::move(fd_);
+}
+
+OwnedFd MakeMemoryFile(const char *name, const std::string &content) {
+    MemoryFileWriter writer(name);
+    writer.Write(content.data(), content.size());
+    return writer.Seal();
 }
 
 bool IsSealed(int fd, uint64_t bytes) {

@@ -3,9 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <sys/uio.h>
+#include <string>
 #include <utility>
-#include <vector>
 
 namespace rawduck_ceph {
 
@@ -30,8 +29,20 @@ class OwnedFd {
     int fd_ = -1;
 };
 
+//! Fills a file in memory. All functions throw std::runtime_error.
+class MemoryFileWriter {
+  public:
+    explicit MemoryFileWriter(const char *name);
+    void Write(const void *data, size_t bytes);
+    //! The file, which nobody can change any more.
+    OwnedFd Seal();
+
+  private:
+    OwnedFd fd_;
+};
+
 //! Makes a file in memory with this content that nobody can change any more. Throws std::runtime_error.
-OwnedFd MakeMemoryFile(const char *name, std::vector<iovec> content);
+OwnedFd MakeMemoryFile(const char *name, const std::string &content);
 
 //! Whether it is a file in memory of exactly this size that nobody can change any more. Only such a file may
 //! be mapped: one that shrinks ends the process that reads it.

@@ -30,7 +30,7 @@ struct ByteRange {
 
 enum class CallKind : uint32_t { ASK = 1, HAND_OVER = 2 };
 
-//! The first of the file beside HAND_OVER are the request, then `range_count` ByteRanges, then their bytes.
+//! In the file beside HAND_OVER are the request, then the bytes of `range_count` ranges, then the ByteRanges.
 struct CallPacket {
     uint32_t version = CHANNEL_VERSION;
     CallKind kind = CallKind::ASK;

@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 //! One read of the object: small enough that the time is checked often.
-constexpr uint64_t READ_BYTES = 1 << 20;
+constexpr uint64_t READ_BYTES = 512 << 10;
 
 //! Ends a call with this status; caught by AnswerCall.
 struct Refusal {
@@ -61,17 +61,18 @@ class CachedTail final : public ObjectSource {
     std::string tail_;
 };
 
-//! Bytes of the object that one call hands over.
+//! Bytes of the object that one call hands over, in a file after the request.
 struct Piece {
     std::vector<ByteRange> ranges;
-    std::vector<std::unique_ptr<char[]>> buffers; //!< one for each range
     uint64_t bytes = 0;
     bool is_last = false;
 };
 
 //! Reads what follows the first `skip` bytes of the ranges, until enough is read or the time is over.
 Piece ReadPiece(ObjectSource &object, const std::vector<ObjectRange> &ranges, uint64_t skip,
-                uint32_t read_ms_max) {
+                uint32_t read_ms_max, MemoryFileWriter &file) {
+    // One buffer, which stays in the processor's cache and needs no new pages.
+    static thread_local std::unique_ptr<char[]> buffer(new char[READ_BYTES]);
     const auto deadline = Clock::now() + std::chrono::milliseconds(read_ms_max);
     Piece piece;
     for (const ObjectRange &range : ranges) {
@@ -83,8 +84,8 @@ Piece ReadPiece(ObjectSource &object, const std::vector<ObjectRange> &ranges, ui
             if (is_over || piece.bytes + bytes > PIECE_BYTES_MAX || piece.ranges.size() == RANGES_MAX) {
                 return piece;
             }
-            piece.buffers.emplace_back(new char[bytes]);
-            object.Read(start, bytes, piece.buffers.back().get());
+            object.Read(start, bytes, buffer.get());
+            file.Write(buffer.get(), bytes);
             piece.ranges.push_back({start, bytes});
             piece.bytes += bytes;
             start += bytes;
@@ -92,16 +93,6 @@ Piece ReadPiece(ObjectSource &object, const std::vector<ObjectRange> &ranges, ui
     }
     piece.is_last = true;
     return piece;
-}
-
-OwnedFd FileOf(const Piece &piece, const char *request, size_t length) {
-    std::vector<iovec> parts;
-    parts.push_back({const_cast<char *>(request), length});
-    parts.push_back({const_cast<ByteRange *>(piece.ranges.data()), piece.ranges.size() * sizeof(ByteRange)});
-    for (size_t i = 0; i < piece.ranges.size(); i++) {
-        parts.push_back({piece.buffers[i].get(), piece.ranges[i].bytes});
-    }
-    return MakeMemoryFile("rawduck-object", std::move(parts));
 }
 
 //! Hands over the part of the object that follows the first `received` bytes.
@@ -119,7 +110,10 @@ HelperClient::Answer HandOver(const char *request, size_t length, const Request 
         columns.push_back(column.name);
     }
     const auto ranges = NeededRanges(layout, object.Size(), columns);
-    const Piece piece = ReadPiece(object, ranges, received, limits.read_ms_max);
+    MemoryFileWriter file("rawduck-object");
+    file.Write(request, length);
+    const Piece piece = ReadPiece(object, ranges, received, limits.read_ms_max, file);
+    file.Write(piece.ranges.data(), piece.ranges.size() * sizeof(ByteRange));
     packet.kind = CallKind::HAND_OVER;
     packet.first_byte = received;
     packet.data_bytes = piece.bytes;
@@ -129,8 +123,8 @@ HelperClient::Answer HandOver(const char *request, size_t length, const Request 
     packet.wait_ms = piece.is_last ? HelperClient::WAIT_MS : 0;
     packet.has_footer_crc = tail.has_crc ? 1 : 0;
     packet.footer_crc = tail.footer_crc;
-    const OwnedFd file = FileOf(piece, request, length);
-    return helper.Call(packet, file.Get());
+    const OwnedFd sealed = file.Seal();
+    return helper.Call(packet, sealed.Get());
 }
 
 HelperClient::Answer AskAndHandOver(const char *request, size_t length, CalledObject &object,

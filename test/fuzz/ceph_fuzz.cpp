@@ -30,9 +30,8 @@ void ReadHandedOver(const char *data, size_t length) {
     job.request_bytes = 3;
     job.range_counts[0] = static_cast<uint8_t>(data[0]) % 8;
     job.file_bytes[0] = length;
-    std::string content(data, length);
     std::vector<OwnedFd> files;
-    files.push_back(MakeMemoryFile("fuzz", {{&content[0], content.size()}}));
+    files.push_back(MakeMemoryFile("fuzz", std::string(data, length)));
     try {
         HandedOverObject object(job, std::move(files));
         std::string bytes(1 << 10, '\0');

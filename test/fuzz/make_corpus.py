@@ -131,7 +131,7 @@ def ceph_inputs() -> dict[str, bytes]:
         **{f"reply-{name}": b"\1" + body for name, body in replies.items()},
         **{f"footer-{name}": b"\2" + footer for name, footer in footers.items()},
         # Two ranges.
-        "job": b"\3" + b"\2rq" + struct.pack("<QQQQ", 0, 2, 2, 3) + b"abcde",
+        "job": b"\3" + b"\2rq" + b"abcde" + struct.pack("<QQQQ", 0, 2, 2, 3),
     }
 
 

@@ -17,17 +17,18 @@ HandedOverObject::HandedOverObject(const JobPacket &job, std::vector<OwnedFd> fi
 }
 
 void HandedOverObject::AddParts(const MappedFile &file, uint32_t range_count) {
-    const uint64_t head = job_.request_bytes + uint64_t{range_count} * sizeof(ByteRange);
-    if (head > file.Bytes()) {
-        throw std::runtime_error("a job's file is shorter than its head");
+    const uint64_t table_bytes = uint64_t{range_count} * sizeof(ByteRange);
+    if (job_.request_bytes + table_bytes > file.Bytes()) {
+        throw std::runtime_error("a job's file is shorter than its request and its ranges");
     }
-    uint64_t position = head;
+    const uint64_t table = file.Bytes() - table_bytes;
+    uint64_t position = job_.request_bytes;
     for (uint32_t i = 0; i < range_count; i++) {
         ByteRange range;
-        std::memcpy(&range, file.Data() + job_.request_bytes + i * sizeof(range), sizeof(range));
+        std::memcpy(&range, file.Data() + table + i * sizeof(range), sizeof(range));
         const uint64_t expected = parts_.empty() ? 0 : parts_.back().offset + parts_.back().bytes;
-        if (range.offset < expected || range.bytes > file.Bytes() - position ||
-            range.offset > job_.object_bytes || range.bytes > job_.object_bytes - range.offset) {
+        if (range.offset < expected || range.bytes > table - position || range.offset > job_.object_bytes ||
+            range.bytes > job_.object_bytes - range.offset) {
             throw std::runtime_error("a job's ranges do not fit its object");
         }
         parts_.push_back({range.offset, range.bytes, file.Data() + position});

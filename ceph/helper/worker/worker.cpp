@@ -26,10 +26,10 @@ Reply RunJob(QueryRunner &runner, const JobPacket &job, std::vector<OwnedFd> fil
 OwnedFd Encode(Reply &reply, uint64_t &bytes) {
     for (;;) {
         try {
-            std::string encoded = EncodeReply(reply);
+            const std::string encoded = EncodeReply(reply);
             reply.payload.clear();
             bytes = encoded.size();
-            return MakeMemoryFile("rawduck-reply", {{&encoded[0], encoded.size()}});
+            return MakeMemoryFile("rawduck-reply", encoded);
         } catch (const std::bad_alloc &) {
             if (reply.status == ReplyStatus::FAILED) {
                 throw;

@@ -15,8 +15,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-OwnedFd File(std::string content) {
-    return MakeMemoryFile("test", {{&content[0], content.size()}});
+OwnedFd File(const std::string &content) {
+    return MakeMemoryFile("test", content);
 }
 
 struct Pair {
@@ -29,14 +29,14 @@ struct Pair {
     OwnedFd left, right;
 };
 
-std::string Head(const std::vector<ByteRange> &ranges) {
-    return "rq" +
+std::string Piece(const std::string &data, const std::vector<ByteRange> &ranges) {
+    return "rq" + data +
            std::string(reinterpret_cast<const char *>(ranges.data()), ranges.size() * sizeof(ByteRange));
 }
 
 //! The object "abc.......jkl", of which the first and the last three bytes were handed over, in two pieces.
 JobPacket SomeJob(std::vector<OwnedFd> &files) {
-    const std::string first = Head({{0, 1}, {1, 2}}) + "abc", second = Head({{10, 3}}) + "jkl";
+    const std::string first = Piece("abc", {{0, 1}, {1, 2}}), second = Piece("jkl", {{10, 3}});
     JobPacket job;
     job.object_bytes = 13;
     job.request_bytes = 2;

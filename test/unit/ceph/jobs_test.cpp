@@ -24,10 +24,7 @@ class JobTableTest : public testing::Test {
         call.time_ms_max = 500;
         return call;
     }
-    static OwnedFd File(uint64_t bytes) {
-        std::string content(bytes, 'x');
-        return MakeMemoryFile("test", {{&content[0], content.size()}});
-    }
+    static OwnedFd File(uint64_t bytes) { return MakeMemoryFile("test", std::string(bytes, 'x')); }
     Job *Add(const CallPacket &call) { return table.AddPiece(call, File(call.FileBytes()), now); }
     static AnswerPacket ReplyOf(uint64_t bytes) {
         AnswerPacket answer;
