@@ -8,7 +8,7 @@ if(NOT RAWDUCK_RADOS_INCLUDE OR NOT RAWDUCK_RADOS_LIBRARY)
 endif()
 
 file(GLOB_RECURSE RAWDUCK_CEPH_SOURCES CONFIGURE_DEPENDS ceph/*.cpp)
-list(FILTER RAWDUCK_CEPH_SOURCES EXCLUDE REGEX "/ceph/osd/")
+list(FILTER RAWDUCK_CEPH_SOURCES EXCLUDE REGEX "/ceph/(osd|channel|helper)/")
 # Of the main extension, what knows nothing of volumes.
 list(APPEND RAWDUCK_CEPH_SOURCES src/common/error.cpp src/extension/file_systems/errors.cpp src/common/text/pattern.cpp
      src/extension/sql/row_function.cpp src/common/crc32c.cpp)

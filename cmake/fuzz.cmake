@@ -15,6 +15,7 @@ endfunction()
 rawduck_fuzz_target(mount_fuzz)
 rawduck_fuzz_target(record_fuzz)
 rawduck_fuzz_target(text_fuzz)
-file(GLOB RAWDUCK_CEPH_FUZZ_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/parquet/*.cpp)
+file(GLOB RAWDUCK_CEPH_FUZZ_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/parquet/*.cpp ceph/channel/*.cpp
+     ceph/helper/worker/handed_over_object.cpp)
 rawduck_fuzz_target(ceph_fuzz ${RAWDUCK_CEPH_FUZZ_SOURCES})
 target_include_directories(ceph_fuzz PRIVATE ${CMAKE_SOURCE_DIR})

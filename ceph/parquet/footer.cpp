@@ -3,8 +3,8 @@
 #include "ceph/parquet/footer_checksum.hpp"
 #include "ceph/parquet/thrift_reader.hpp"
 
+#include <algorithm>
 #include <cstring>
-#include <vector>
 
 namespace rawduck_ceph {
 
@@ -13,8 +13,8 @@ namespace {
 //! Parses FileMetaData and checks what must be consistent.
 class MetadataCheck {
   public:
-    MetadataCheck(const char *data, size_t length, uint64_t data_end)
-        : reader_(data, length), data_end_(data_end) {}
+    MetadataCheck(const char *data, size_t length, uint64_t data_end, ParquetLayout *layout)
+        : reader_(data, length), data_end_(data_end), layout_(layout) {}
 
     void Run() {
         reader_.Struct([this](int16_t id, uint8_t type) {
@@ -81,6 +81,7 @@ class MetadataCheck {
             Require(!flat_ || value_count == rows, "a column chunk has not one value for each row");
         }
         group_rows_ += rows;
+        row_groups_++;
     }
 
     //! Returns the number of values.
@@ -101,15 +102,25 @@ class MetadataCheck {
 
     int64_t ColumnMetadata() {
         int64_t values = -1, raw = -1, stored = -1, data_page = -1, dictionary = -1;
+        int64_t filter_start = 0, filter_bytes = 0;
+        std::string column;
         reader_.Struct([&](int16_t id, uint8_t type) {
             int64_t *number = id == 5    ? &values
                               : id == 6  ? &raw
                               : id == 7  ? &stored
                               : id == 9  ? &data_page
                               : id == 11 ? &dictionary
+                              : id == 14 ? &filter_start
+                              : id == 15 ? &filter_bytes
                                          : nullptr;
             if (number) {
                 *number = reader_.Number(type);
+            } else if (id == 3 && layout_) {
+                bool is_root = true;
+                reader_.TextList(type, [&](std::string part) {
+                    column = is_root ? std::move(part) : column;
+                    is_root = false;
+                });
             } else {
                 reader_.Skip(type);
             }
@@ -122,11 +133,21 @@ class MetadataCheck {
                 "a column chunk lies outside the object");
         Require(data_page < start + stored || stored == 0, "a data page lies outside its column chunk");
         used_bytes_ += static_cast<uint64_t>(stored);
+        if (layout_) {
+            // DuckDB reports a filter that lies elsewhere.
+            const bool has_filter = filter_start > 0 && filter_start < static_cast<int64_t>(data_end_);
+            layout_->chunks.push_back({row_groups_, std::move(column), static_cast<uint64_t>(start),
+                                       static_cast<uint64_t>(stored),
+                                       has_filter ? static_cast<uint64_t>(filter_start) : 0,
+                                       static_cast<uint64_t>(std::max<int64_t>(filter_bytes, 0))});
+        }
         return values;
     }
 
     ThriftReader reader_;
     uint64_t data_end_;
+    ParquetLayout *layout_; //!< may be null
+    size_t row_groups_ = 0;
     int64_t elements_ = 0, children_ = 0, leaves_ = 0;
     bool flat_ = true;
     int64_t file_rows_ = -1;
@@ -136,16 +157,16 @@ class MetadataCheck {
 
 } // namespace
 
-std::string CheckMetadata(const char *data, size_t length, uint64_t data_end) {
+std::string CheckMetadata(const char *data, size_t length, uint64_t data_end, ParquetLayout *layout) {
     try {
-        MetadataCheck(data, length, data_end).Run();
+        MetadataCheck(data, length, data_end, layout).Run();
         return {};
     } catch (const InvalidParquet &invalid) {
         return std::string("its Parquet footer is damaged: ") + invalid.why;
     }
 }
 
-std::string CheckFooter(ObjectSource &object) {
+std::string CheckFooter(ObjectSource &object, ParquetLayout *layout) {
     const uint64_t size = object.Size();
     if (size < 4 + PARQUET_TAIL_BYTES) {
         return "it is too short for a Parquet file";
@@ -168,7 +189,10 @@ std::string CheckFooter(ObjectSource &object) {
     if (object.RecordedFooterCrc(recorded) && recorded != FooterCrc(footer.data(), footer.size())) {
         return "its Parquet footer does not match the checksum that its writer recorded";
     }
-    return CheckMetadata(footer.data(), length, start);
+    if (layout) {
+        layout->footer_start = start;
+    }
+    return CheckMetadata(footer.data(), length, start, layout);
 }
 
 } // namespace rawduck_ceph

@@ -1,4 +1,4 @@
-//! The object that a request is about: read by cls_cxx_read in the OSD, from memory in tests.
+//! The object that a request is about: read by cls_cxx_read in the OSD, from memory in the helper.
 #pragma once
 
 #include <cstddef>

@@ -100,6 +100,10 @@ const char *ReplyStatusName(ReplyStatus status) {
         return "failed";
     case ReplyStatus::CANNOT_READ:
         return "cannot read";
+    case ReplyStatus::WORKING:
+        return "working";
+    case ReplyStatus::UNAVAILABLE:
+        return "unavailable";
     }
     return "unknown status";
 }
@@ -186,6 +190,7 @@ std::string EncodeReply(const Reply &reply) {
     writer.Integer(reply.raw_bytes);
     writer.Integer(reply.read_bytes);
     writer.Integer(reply.cpu_us);
+    writer.Integer(reply.retry_ms);
     writer.String(reply.payload);
     return Seal(REPLY_MAGIC, writer.Take());
 }
@@ -197,7 +202,7 @@ Reply DecodeReply(const char *data, size_t length, uint16_t &version) {
         return reply;
     }
     uint16_t status = reader.Integer<uint16_t>();
-    if (status > static_cast<uint16_t>(ReplyStatus::CANNOT_READ)) {
+    if (status > static_cast<uint16_t>(ReplyStatus::UNAVAILABLE)) {
         throw ProtocolError("the reply's status is unknown");
     }
     reply.status = static_cast<ReplyStatus>(status);
@@ -208,6 +213,7 @@ Reply DecodeReply(const char *data, size_t length, uint16_t &version) {
     reply.raw_bytes = reader.Integer<uint64_t>();
     reply.read_bytes = reader.Integer<uint64_t>();
     reply.cpu_us = reader.Integer<uint64_t>();
+    reply.retry_ms = reader.Integer<uint32_t>();
     reply.payload = reader.String();
     CheckEnd(reader);
     if (reply.raw_bytes > REPLY_BYTES_MAX) {

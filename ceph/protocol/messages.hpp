@@ -12,7 +12,7 @@
 
 namespace rawduck_ceph {
 
-constexpr uint16_t PROTOCOL_VERSION = 1;
+constexpr uint16_t PROTOCOL_VERSION = 2;
 
 //! Longer requests are rejected.
 constexpr size_t REQUEST_BYTES_MAX = 256 * 1024;
@@ -74,10 +74,12 @@ enum class ReplyStatus : uint16_t {
     BAD_REQUEST = 2, //!< malformed, or contains an expression that is not allowed
     TOO_LARGE = 3,   //!< the reply would exceed reply_bytes_max
     TOO_SLOW = 4,    //!< time_ms_max was exceeded
-    BUSY = 5,        //!< the OSD executes as many requests as it allows
+    BUSY = 5,        //!< as many requests run or wait as are allowed, or the op thread has no time for more
     CORRUPT = 6,     //!< the object is not a valid Parquet file; it cannot be read either
     FAILED = 7,      //!< DuckDB reported an error (out of memory, an overflow, no such column, …)
-    CANNOT_READ = 8  //!< object classes cannot read in this pool
+    CANNOT_READ = 8, //!< object classes cannot read in this pool
+    WORKING = 9,     //!< not finished: send the same request again after `retry_ms`
+    UNAVAILABLE = 10 //!< the helper process does not run or does not answer
 };
 
 //! For messages, such as "too large".
@@ -91,7 +93,8 @@ struct Reply {
     uint64_t row_count = 0;
     uint64_t raw_bytes = 0;  //!< of the payload before compression
     uint64_t read_bytes = 0; //!< read from the object
-    uint64_t cpu_us = 0;     //!< of the OSD's thread
+    uint64_t cpu_us = 0;     //!< of the helper's worker
+    uint32_t retry_ms = 0;   //!< only with WORKING
     std::string payload;
 };
 

@@ -8,9 +8,38 @@
 
 namespace rawduck_ceph {
 
-void ChunkWriter::Add(duckdb::DataChunk &chunk) {
-    duckdb::BinarySerializer::Serialize(chunk, stream_);
+namespace {
+
+struct TooLong {};
+
+//! Throws TooLong instead of writing more than it may.
+class BoundedStream final : public duckdb::WriteStream {
+  public:
+    BoundedStream(duckdb::MemoryStream &stream, uint64_t bytes_max)
+        : stream_(stream), bytes_max_(bytes_max) {}
+    void WriteData(duckdb::const_data_ptr_t data, duckdb::idx_t bytes) override {
+        if (bytes > bytes_max_ || stream_.GetPosition() > bytes_max_ - bytes) {
+            throw TooLong();
+        }
+        stream_.WriteData(data, bytes);
+    }
+
+  private:
+    duckdb::MemoryStream &stream_;
+    const uint64_t bytes_max_;
+};
+
+} // namespace
+
+bool ChunkWriter::Add(duckdb::DataChunk &chunk) {
+    try {
+        BoundedStream stream(stream_, bytes_max_);
+        duckdb::BinarySerializer::Serialize(chunk, stream);
+    } catch (const TooLong &) {
+        return false;
+    }
     rows_ += chunk.size();
+    return true;
 }
 
 void ChunkWriter::Finish(ReplyFormat format, Reply &reply) {

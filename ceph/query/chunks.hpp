@@ -13,7 +13,10 @@ namespace rawduck_ceph {
 
 class ChunkWriter {
   public:
-    void Add(duckdb::DataChunk &chunk);
+    explicit ChunkWriter(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+    //! False when the chunks would be longer than `bytes_max`; nothing may be added then. Not more than that
+    //! is ever written: a chunk may be much longer in bytes than in memory, where columns share their values.
+    bool Add(duckdb::DataChunk &chunk);
     //! Size so far, before compression.
     uint64_t Bytes() const { return stream_.GetPosition(); }
     //! Sets format, row count, sizes and payload of the reply. Chunks that LZ4 does not make
@@ -21,6 +24,7 @@ class ChunkWriter {
     void Finish(ReplyFormat format, Reply &reply);
 
   private:
+    const uint64_t bytes_max_;
     duckdb::MemoryStream stream_;
     uint64_t rows_ = 0;
 };

@@ -53,9 +53,14 @@ const auto &ALLOWED_TYPES = *new const std::unordered_set<std::string>{
 //! Deeper expressions are rejected before they are parsed, because the parser and the binder are recursive.
 constexpr int NESTING_MAX = 200;
 
+//! Counts brackets that the parser sees as such: not those in texts, names and comments.
 void CheckNesting(const std::string &sql) {
     int depth = 0;
-    for (char c : sql) {
+    for (const duckdb::SimplifiedToken &token : duckdb::Parser::Tokenize(sql)) {
+        if (token.type != duckdb::SimplifiedTokenType::SIMPLIFIED_TOKEN_OPERATOR) {
+            continue;
+        }
+        const char c = sql[token.start];
         depth += c == '(' || c == '[' || c == '{' ? 1 : c == ')' || c == ']' || c == '}' ? -1 : 0;
         if (depth > NESTING_MAX) {
             throw duckdb::PermissionException("an expression is nested more than %d deep", NESTING_MAX);

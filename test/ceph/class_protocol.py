@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 FRAME_BYTES = 16  #: before the body of a request or a reply
 DUCKDB_VERSION = "v2.0.0"
-STATUS = ("ok", "version", "bad request", "too large", "too slow", "busy", "corrupt", "failed", "cannot read")
+STATUS = (
+    "ok",
+    "version",
+    "bad request",
+    "too large",
+    "too slow",
+    "busy",
+    "corrupt",
+    "failed",
+    "cannot read",
+    "working",
+    "unavailable",
+)
 NO_LIMIT = 2**64 - 1
 
 
@@ -80,6 +93,7 @@ class Reply:
     raw_bytes: int
     read_bytes: int
     cpu_us: int
+    retry_ms: int
     payload: bytes
 
     @staticmethod
@@ -105,7 +119,13 @@ class Reply:
         status = STATUS[take("H")]
         text, duckdb_version = take_bytes().decode(), take_bytes().decode()
         reply = Reply(
-            status, text, duckdb_version, bool(take("B")), *(take("Q") for _ in range(4)), take_bytes()
+            status,
+            text,
+            duckdb_version,
+            bool(take("B")),
+            *(take("Q") for _ in range(4)),
+            take("I"),
+            take_bytes(),
         )
         assert position == len(data)
         return reply
@@ -114,10 +134,12 @@ class Reply:
 class Pool:
     """Objects of a pool, accessed through librados directly."""
 
-    def __init__(self, conf: Path, keyring: Path, pool: str) -> None:
+    def __init__(self, conf: Path, keyring: Path, pool: str, user: str = "admin") -> None:
         self._lib = ctypes.CDLL("librados.so.2")
         self._cluster, self._io = ctypes.c_void_p(), ctypes.c_void_p()
-        self._check(self._lib.rados_create2(ctypes.byref(self._cluster), b"ceph", b"client.admin", 0))
+        self._check(
+            self._lib.rados_create2(ctypes.byref(self._cluster), b"ceph", f"client.{user}".encode(), 0)
+        )
         self._check(self._lib.rados_conf_read_file(self._cluster, str(conf).encode()))
         self._check(self._lib.rados_conf_set(self._cluster, b"keyring", str(keyring).encode()))
         self._check(self._lib.rados_connect(self._cluster))
@@ -129,6 +151,11 @@ class Pool:
 
     def write(self, name: str, data: bytes) -> None:
         self._check(self._lib.rados_write_full(self._io, name.encode(), data, ctypes.c_size_t(len(data))))
+
+    def read(self, name: str, length_max: int) -> bytes:
+        out = ctypes.create_string_buffer(length_max)
+        sizes = ctypes.c_size_t(length_max), ctypes.c_uint64(0)
+        return out.raw[: self._check(self._lib.rados_read(self._io, name.encode(), out, *sizes))]
 
     def set_attribute(self, name: str, attribute: str, value: bytes) -> None:
         size = ctypes.c_size_t(len(value))
@@ -142,7 +169,16 @@ class Pool:
         length = self._check(self._lib.rados_exec(self._io, *arguments))
         return ctypes.string_at(out, length)
 
-    def query(self, name: str, request: Request, reply_bytes: int = 1 << 16) -> Reply:
+    def query(self, name: str, request: Request, reply_bytes: int = 1 << 16, seconds: float = 60.0) -> Reply:
+        """Sends the request again while the helper works on it or is busy, as clients do."""
+        limit = time.monotonic() + seconds
+        while True:
+            reply = self.query_once(name, request, reply_bytes)
+            if reply.status not in ("working", "busy") or time.monotonic() > limit:
+                return reply
+            time.sleep(max(reply.retry_ms, 2) / 1000)
+
+    def query_once(self, name: str, request: Request, reply_bytes: int = 1 << 16) -> Reply:
         return Reply.decode(self.call(name, "query", request.encode(), reply_bytes))
 
     def remove(self, name: str) -> None:

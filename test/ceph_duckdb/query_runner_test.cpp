@@ -1,5 +1,5 @@
 //! QueryRunner over objects in memory: answers, refusals, limits, and damaged objects.
-#include "ceph/osd/query_runner.hpp"
+#include "ceph/helper/worker/query_runner.hpp"
 #include "ceph/parquet/footer.hpp"
 #include "ceph/parquet/parquet_summary.hpp"
 #include "ceph/query/chunks.hpp"
@@ -224,6 +224,16 @@ TEST_F(QueryRunnerTest, OnlyTheObjectCanBeAccessed) {
     EXPECT_EQ(Send(request).status, ReplyStatus::FAILED);
     EXPECT_EQ(Send(Ask({std::string(500, '(') + "a" + std::string(500, ')')})).status,
               ReplyStatus::BAD_REQUEST);
+    // Brackets in texts do not count.
+    std::string hidden = "true";
+    for (int i = 0; i < 250; i++) {
+        hidden = "(')' = g OR " + hidden + ")";
+    }
+    reply = Send(Ask({"count(*)"}, hidden));
+    EXPECT_EQ(reply.status, ReplyStatus::BAD_REQUEST) << reply.text;
+    EXPECT_NE(reply.text.find("nested"), std::string::npos) << reply.text;
+    std::string shallow = "g <> '" + std::string(500, '(') + "'";
+    EXPECT_EQ(Send(Ask({"a"}, shallow)).status, ReplyStatus::OK);
 }
 
 TEST_F(QueryRunnerTest, ACachedStatementRunsOnEachObject) {
@@ -277,10 +287,10 @@ TEST_F(QueryRunnerTest, LimitsAreEnforced) {
     EXPECT_EQ(Send(newer).status, ReplyStatus::VERSION);
 
     RunnerLimits limits;
-    limits.running_max = 0;
-    QueryRunner busy(limits);
     const std::string bytes = EncodeRequest(Ask({"a"}));
-    EXPECT_EQ(busy.Run(bytes.data(), bytes.size(), object).status, ReplyStatus::BUSY);
+    limits.reply_bytes_max = 1000;
+    QueryRunner brief(limits);
+    EXPECT_EQ(brief.Run(bytes.data(), bytes.size(), object).status, ReplyStatus::TOO_LARGE);
     limits = RunnerLimits();
     limits.object_bytes_max = object.Size() - 1;
     QueryRunner small(limits);
@@ -415,9 +425,7 @@ TEST_F(QueryRunnerTest, CorruptionWithoutAChecksumKeepsTheNumberOfRows) {
 }
 
 TEST_F(QueryRunnerTest, ConcurrentRequestsReadTheirOwnObjects) {
-    RunnerLimits limits;
-    limits.running_max = 8;
-    QueryRunner shared(limits);
+    QueryRunner shared{RunnerLimits()};
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; i++) {
         threads.emplace_back([&, i] {

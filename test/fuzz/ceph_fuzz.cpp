@@ -1,6 +1,7 @@
 //! libFuzzer target: what reaches the OSD or comes back from it, before DuckDB sees it. The first byte
 //! chooses the decoder; checksums are made right, so that what is behind them is reached.
-#include "ceph/parquet/footer.hpp"
+#include "ceph/helper/worker/handed_over_object.hpp"
+#include "ceph/parquet/column_ranges.hpp"
 #include "ceph/parquet/object_statistics.hpp"
 #include "ceph/parquet/parquet_summary.hpp"
 #include "ceph/protocol/bytes.hpp"
@@ -23,6 +24,26 @@ std::string Sealed(const char *magic, const char *data, size_t length) {
     return std::string(reinterpret_cast<const char *>(&frame), sizeof(frame)) + std::string(data, length);
 }
 
+//! A job's file as an object class would hand it over, with the ranges of `data`.
+void ReadHandedOver(const char *data, size_t length) {
+    JobPacket job;
+    job.piece_count = 1;
+    job.object_bytes = 1 << 16;
+    job.request_bytes = 3;
+    job.range_counts[0] = static_cast<uint8_t>(data[0]) % 8;
+    job.file_bytes[0] = length;
+    std::vector<OwnedFd> files;
+    files.push_back(MakeMemoryFile("fuzz", std::string(data, length)));
+    try {
+        HandedOverObject object(job, std::move(files));
+        std::string bytes(1 << 10, '\0');
+        for (uint64_t offset = 0; offset < object.Size(); offset += bytes.size()) {
+            object.Read(offset, bytes.size(), &bytes[0]);
+        }
+    } catch (const std::runtime_error &) {
+    }
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *input, size_t length) {
@@ -33,14 +54,27 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *input, size_t length) {
     length--;
     uint16_t version = 0;
     try {
-        if (input[0] % 3 == 0) {
+        if (input[0] % 4 == 0) {
             const std::string bytes = Sealed("RDQR", data, length);
             DecodeRequest(bytes.data(), bytes.size(), version);
-        } else if (input[0] % 3 == 1) {
+        } else if (input[0] % 4 == 1) {
             const std::string bytes = Sealed("RDQA", data, length);
             DecodeReply(bytes.data(), bytes.size(), version);
+        } else if (input[0] % 4 == 3 && length > 0) {
+            ReadHandedOver(data, length);
         } else {
-            CheckMetadata(data, length, 1 << 20);
+            ParquetLayout layout;
+            layout.footer_start = 1 << 20;
+            if (CheckMetadata(data, length, layout.footer_start, &layout).empty()) {
+                const uint64_t size = layout.footer_start + length;
+                uint64_t end = 0;
+                for (const ObjectRange &range : NeededRanges(layout, size, {"a", "b"})) {
+                    if (range.start < end || range.end > size || range.end < range.start) {
+                        __builtin_trap();
+                    }
+                    end = range.end;
+                }
+            }
             const auto footer = static_cast<uint32_t>(length);
             std::string tail(data, length);
             tail.append(reinterpret_cast<const char *>(&footer), sizeof footer).append("PAR1");

@@ -110,7 +110,7 @@ def parquet_footer(columns: str) -> bytes:
 
 
 def ceph_inputs() -> dict[str, bytes]:
-    """Inputs of ceph_fuzz: the first byte says whether a request's body, a reply's or a footer follows."""
+    """Inputs of ceph_fuzz; the first byte says what follows: a request's body, a reply's, a footer, a job."""
     columns = [("a", "BIGINT"), ("b", "VARCHAR")]
     requests = {
         "rows": Request(columns, ["a", "b"], "(a > 3) OR (b ~~ 'x%')", lz4=True),
@@ -119,8 +119,8 @@ def ceph_inputs() -> dict[str, bytes]:
     }
     text = struct.pack("<I", 6) + b"v2.0.0"
     replies = {
-        "answer": struct.pack("<HI", 0, 0) + text + struct.pack("<BQQQQI", 1, 9, 40, 80, 7, 3) + b"xyz",
-        "refusal": struct.pack("<H", 3) + text + text + struct.pack("<BQQQQI", 0, 0, 0, 0, 0, 0),
+        "answer": struct.pack("<HI", 0, 0) + text + struct.pack("<BQQQQII", 1, 9, 40, 80, 7, 0, 3) + b"xyz",
+        "refusal": struct.pack("<H", 3) + text + text + struct.pack("<BQQQQII", 0, 0, 0, 0, 0, 5, 0),
     }
     footers = {
         "numbers": parquet_footer("i, i::DOUBLE AS d, i::DECIMAL(12, 2) AS m, DATE '2000-01-01' AS t"),
@@ -130,6 +130,8 @@ def ceph_inputs() -> dict[str, bytes]:
         **{f"request-{name}": b"\0" + request.encode()[FRAME_BYTES:] for name, request in requests.items()},
         **{f"reply-{name}": b"\1" + body for name, body in replies.items()},
         **{f"footer-{name}": b"\2" + footer for name, footer in footers.items()},
+        # Two ranges.
+        "job": b"\3" + b"\2rq" + b"abcde" + struct.pack("<QQQQ", 0, 2, 2, 3),
     }
 
 

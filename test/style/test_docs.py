@@ -30,6 +30,8 @@ OF_OTHERS = {
     "RawDuck",
     "EuroSys",
     "DirectStorage",
+    "ExecStart",
+    "MemoryMax",
 }
 
 

@@ -199,8 +199,12 @@ def test_what_is_destroyed_is_recognised(text, is_found):
 CEPH_LAYERS = [
     "protocol",
     "parquet",
-    "query",
+    "channel",
     "osd",
+    "query",
+    "helper/supervisor",
+    "helper/worker",
+    "helper",
     "settings",
     "rados/connection",
     "rados/pool",
@@ -216,7 +220,17 @@ CEPH_LAYERS = [
     "",
 ]
 CEPH_BORROWS = re.compile(r"^(common|extension/file_systems|extension/sql)/")
-DUCKDB_FREE = ("protocol", "parquet", "pushdown/feedback", "rados", "rados/connection", "rados/pool")
+DUCKDB_FREE = (
+    "protocol",
+    "parquet",
+    "channel",
+    "osd",
+    "helper/supervisor",
+    "pushdown/feedback",
+    "rados",
+    "rados/connection",
+    "rados/pool",
+)
 
 
 def test_ceph_stands_beside_the_rest():

@@ -18,6 +18,8 @@ constexpr size_t TOO_LARGE_MAX = 1;
 constexpr std::chrono::milliseconds BUSY_PAUSE{2};
 //! The pause grows with each attempt, up to this multiple.
 constexpr int BUSY_PAUSES_MAX = 10;
+//! An OSD may work on a call for the request's time, and for this time on what is before it.
+constexpr std::chrono::milliseconds WAITING_MAX{5000};
 
 std::string ErrnoReason(int code) {
     switch (-code) {
@@ -25,7 +27,7 @@ std::string ErrnoReason(int code) {
         return "the OSD has no object class rawduck";
     case EPERM:
     case EACCES:
-        return "the user may not call the object class: it needs the capability osd 'allow rx'";
+        return "the user may not call the object class: it needs the capability osd 'allow class rawduck'";
     case ENOENT:
         return "there is no such object";
     case ERANGE:
@@ -43,7 +45,8 @@ std::string ErrnoReason(int code) {
 ObjectCalls::ObjectCalls(std::vector<CallTarget> targets, const Request &request, const CallLimits &limits,
                          std::shared_ptr<ObjectPins> pins)
     : targets_(std::move(targets)), request_(EncodeRequest(request)), limits_(limits), pins_(std::move(pins)),
-      attempts_(targets_.size()) {
+      working_max_(std::chrono::milliseconds(request.time_ms_max) + WAITING_MAX), attempts_(targets_.size()),
+      first_working_(targets_.size()), in_window_(targets_.size()) {
     for (size_t i = 0; i < targets_.size(); i++) {
         unsent_[i] = Clock::time_point();
     }
@@ -55,6 +58,9 @@ ObjectCalls::~ObjectCalls() {
     std::unique_lock<std::mutex> lock(mutex_);
     stopping_ = true;
     changed_.wait(lock, [&] { return in_flight_ == 0; });
+    for (const auto &entry : working_) {
+        targets_[entry.first].feedback->rates->calls.Ended(0);
+    }
 }
 
 std::map<size_t, ObjectCalls::Clock::time_point>::iterator ObjectCalls::NextToSend() {
@@ -68,42 +74,88 @@ std::map<size_t, ObjectCalls::Clock::time_point>::iterator ObjectCalls::NextToSe
     }
     // Answers that were not fetched yet count too, because they take memory. But a call that a thread waits
     // for must be sent even when later answers reach the limit.
-    const bool below_limit = in_flight_ + answers_.size() <
+    const bool below_limit = in_flight_ + working_.size() + answers_.size() <
                              (first_reply_received_ ? limits_.in_flight_max : limits_.before_first_reply);
-    return below_limit || (in_flight_ == 0 && next->first < claimed_) ? next : unsent_.end();
+    const bool is_idle = in_flight_ + working_.size() == 0;
+    return below_limit || (is_idle && next->first < claimed_) ? next : unsent_.end();
 }
 
 void ObjectCalls::SendCalls(std::unique_lock<std::mutex> &lock) {
+    AskAgain(lock);
     for (auto next = NextToSend(); next != unsent_.end(); next = NextToSend()) {
-        const size_t number = next->first;
-        PoolRates &rates = *targets_[number].feedback->rates;
+        const size_t target = next->first;
+        PoolRates &rates = *targets_[target].feedback->rates;
         if (!rates.call_window.TryEnter(limits_.in_flight_max)) {
             return; // other scans use the window; the threads that wait try again
         }
         unsent_.erase(next);
-        attempts_[number]++;
-        in_flight_++;
-        lock.unlock();
-        auto callback = [this, number](const ExecReply &reply) { OnReply(number, reply); };
+        attempts_[target]++;
+        in_window_[target] = true;
         rates.calls.Started();
-        const CallTarget &target = targets_[number];
-        try {
-            target.pool->Exec(target.object, pins_->Find(*target.pool, target.object), "rawduck", "query",
-                              request_, callback);
-        } catch (const Error &) {
-            ExecReply failed;
-            failed.code = -EIO;
-            OnReply(number, failed);
-        }
-        lock.lock();
+        SendCall(lock, target);
     }
+}
+
+void ObjectCalls::AskAgain(std::unique_lock<std::mutex> &lock) {
+    const auto now = Clock::now();
+    for (auto next = working_.begin(); next != working_.end() && !stopping_;) {
+        if (next->second > now) {
+            ++next;
+            continue;
+        }
+        const size_t target = next->first;
+        working_.erase(next);
+        SendCall(lock, target);
+        next = working_.upper_bound(target); // the lock was released
+    }
+}
+
+void ObjectCalls::SendCall(std::unique_lock<std::mutex> &lock, size_t target) {
+    in_flight_++;
+    lock.unlock();
+    auto callback = [this, target](const ExecReply &reply) { OnReply(target, reply); };
+    try {
+        const CallTarget &called = targets_[target];
+        called.pool->Exec(called.object, pins_->Find(*called.pool, called.object), "rawduck", "query",
+                          request_, callback);
+    } catch (const Error &) {
+        ExecReply failed;
+        failed.code = -EIO;
+        OnReply(target, failed);
+    }
+    lock.lock();
+}
+
+void ObjectCalls::LeaveWindow(size_t target, bool busy) {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (!in_window_[target]) {
+            return; // the reply to a call that asked again
+        }
+        in_window_[target] = false;
+    }
+    targets_[target].feedback->rates->call_window.Leave(busy);
 }
 
 void ObjectCalls::OnReply(size_t target, const ExecReply &reply) {
     CallAnswer answer = DecodeAnswer(target, reply);
     PoolRates &rates = *targets_[target].feedback->rates;
+    LeaveWindow(target, answer.reply.status == ReplyStatus::BUSY);
+    if (answer.reply.status == ReplyStatus::WORKING) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        const auto now = Clock::now();
+        if (first_working_[target] == Clock::time_point()) {
+            first_working_[target] = now;
+        }
+        if (now - first_working_[target] < working_max_) {
+            in_flight_--;
+            working_[target] = now + std::chrono::milliseconds(answer.reply.retry_ms);
+            changed_.notify_all();
+            return;
+        }
+        answer.why = "the OSD did not finish in time";
+    }
     rates.calls.Ended(answer.reply.read_bytes, answer.reply.cpu_us);
-    rates.call_window.Leave(answer.reply.status == ReplyStatus::BUSY);
     // Notified under the lock: the destructor may be waiting for the last reply.
     std::lock_guard<std::mutex> lock(mutex_);
     in_flight_--;
@@ -158,12 +210,20 @@ bool ObjectCalls::WaitFor(size_t target, uint32_t timeout_ms, CallAnswer &answer
             SendCalls(lock);
             return true;
         }
-        // Calls that found their OSD busy are sent again by this thread when their pause is over.
-        const auto wake = unsent_.empty() ? deadline : std::min(deadline, Clock::now() + BUSY_PAUSE);
-        if (changed_.wait_until(lock, wake) == std::cv_status::timeout && Clock::now() >= deadline) {
+        // Calls that found their OSD busy or working are sent again by this thread when their pause is over.
+        if (changed_.wait_until(lock, NextWake(deadline)) == std::cv_status::timeout &&
+            Clock::now() >= deadline) {
             return false;
         }
     }
+}
+
+ObjectCalls::Clock::time_point ObjectCalls::NextWake(Clock::time_point latest) const {
+    auto wake = unsent_.empty() ? latest : std::min(latest, Clock::now() + BUSY_PAUSE);
+    for (const auto &entry : working_) {
+        wake = std::min(wake, entry.second);
+    }
+    return wake;
 }
 
 CallAnswer ObjectCalls::DecodeAnswer(size_t target, const ExecReply &reply) const {
@@ -191,8 +251,9 @@ CallAnswer ObjectCalls::DecodeAnswer(size_t target, const ExecReply &reply) cons
     }
     answer.answered = answer.reply.status == ReplyStatus::OK;
     answer.corrupt = answer.reply.status == ReplyStatus::CORRUPT;
-    answer.no_class =
-        answer.reply.status == ReplyStatus::VERSION || answer.reply.status == ReplyStatus::CANNOT_READ;
+    answer.no_class = answer.reply.status == ReplyStatus::VERSION ||
+                      answer.reply.status == ReplyStatus::CANNOT_READ ||
+                      answer.reply.status == ReplyStatus::UNAVAILABLE;
     answer.why =
         answer.answered ? "" : std::string(ReplyStatusName(answer.reply.status)) + ": " + answer.reply.text;
     return answer;

@@ -44,7 +44,7 @@ struct CallAnswer {
 };
 
 //! Thread-safe. Targets are claimed in their order, while calls for the following ones are in flight. Calls
-//! that find their OSD busy are repeated by the threads that wait.
+//! that find their OSD busy, or still working on them, are repeated by the threads that wait.
 class ObjectCalls {
   public:
     //! `pins`: the versions that the query has looked at, which the calls assert. Answers do not change it.
@@ -63,12 +63,21 @@ class ObjectCalls {
   private:
     using Clock = std::chrono::steady_clock;
 
+    //! Sends this call, which has entered the window. Releases the lock while it sends.
+    void SendCall(std::unique_lock<std::mutex> &lock, size_t target);
+    //! Asks again about the calls that OSDs work on and whose time has come.
+    void AskAgain(std::unique_lock<std::mutex> &lock);
+    //! When a call may have to be sent again; `latest` at the latest.
+    Clock::time_point NextWake(Clock::time_point latest) const;
     //! The next call that may be sent now; unsent_.end() for none.
     std::map<size_t, Clock::time_point>::iterator NextToSend();
     //! Sends all calls that may be sent. Releases the lock while it sends.
     void SendCalls(std::unique_lock<std::mutex> &lock);
     //! On a thread of librados.
     void OnReply(size_t target, const ExecReply &reply);
+    //! The window counts calls in flight only, not the objects that OSDs work on between two calls: another
+    //! scan may have to end before a thread asks for these again.
+    void LeaveWindow(size_t target, bool busy);
     CallAnswer DecodeAnswer(size_t target, const ExecReply &reply) const;
     //! Answers all unsent calls with `why`: those to `pool`, or all when it is null.
     void CancelUnsent(const std::string &why, const RadosPool *pool);
@@ -77,14 +86,19 @@ class ObjectCalls {
     const std::string request_;
     const CallLimits limits_;
     const std::shared_ptr<ObjectPins> pins_;
+    const std::chrono::milliseconds working_max_; //!< how long an OSD may work on a call
 
     //! Guards what follows. Only the lock of CallWindow is taken while it is held: SendCalls releases it
     //! before it calls the pool.
     std::mutex mutex_;
     std::condition_variable changed_;            //!< a reply arrived
     std::map<size_t, Clock::time_point> unsent_; //!< targets to call, not before this time
-    std::map<size_t, CallAnswer> answers_;       //!< not fetched yet
+    //! Targets that OSDs work on, to be asked about again at this time. They stay in the window.
+    std::map<size_t, Clock::time_point> working_;
+    std::map<size_t, CallAnswer> answers_; //!< not fetched yet
     std::vector<int> attempts_;
+    std::vector<Clock::time_point> first_working_; //!< when an OSD first said so
+    std::vector<bool> in_window_;                  //!< whether the call in flight has a place in the window
     size_t claimed_ = 0;
     size_t in_flight_ = 0;
     size_t too_large_ = 0; //!< replies

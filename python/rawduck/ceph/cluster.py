@@ -33,6 +33,11 @@ _COMMAND_SECONDS = 60
 _POLL_SECONDS = 5
 _SOCKET_PATH_BYTES_MAX = 107
 _LOOPBACK = "127.0.0.1"
+# What Ceph itself has in osd_class_default_list.
+_DEFAULT_CLASSES = (
+    "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas cmpomap "
+    "queue 2pc_queue fifo"
+)
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,15 @@ class Cluster:
     def keyring(self) -> Path:
         """The administrator's key."""
         return self.directory / "keyring"
+
+    @property
+    def helper_directory(self) -> Path:
+        """Where the helper process of the object class listens, for all OSDs."""
+        return self.directory / "run" / "rawduck"
+
+    def _helper_directory_of(self, osd: str) -> Path:
+        """A host of a scale model has a helper process of its own."""
+        return self.helper_directory / osd if self._hosts else self.helper_directory
 
     @property
     def exists(self) -> bool:
@@ -128,8 +142,14 @@ class Cluster:
             return
         kind, _, number = name.partition(".")
         command = [f"ceph-{kind}", "--foreground", "--id", number, "--conf", str(self.conf)]
+        output = self.directory / "log" / f"{name}.out"
+        environment = {}
+        if kind == "osd":
+            helper = self._helper_directory_of(name)
+            helper.parent.mkdir(mode=0o700, exist_ok=True)
+            environment["RAWDUCK_HELPER_DIR"] = str(helper)
         wrapper = self._hosts[name].wrapper if self._hosts else self._wrapper
-        self.daemon(name).start([*wrapper, *command], self.directory / "log" / f"{name}.out")
+        self.daemon(name).start([*wrapper, *command], output, **environment)
 
     def restart(self, name: str) -> None:
         """Restarts a daemon, which may have been killed, and waits until every OSD is up."""
@@ -220,7 +240,7 @@ class Cluster:
             )
         if self.directory.exists() and any(self.directory.iterdir()):
             raise RawduckError(f"{self.directory} is not empty, and holds no cluster; name another directory")
-        if len(str(self.directory / "run" / "osd.0.asok")) > _SOCKET_PATH_BYTES_MAX:
+        if len(str(self._helper_directory_of("osd.0") / "helper.sock")) > _SOCKET_PATH_BYTES_MAX:
             raise RawduckError(f"{self.directory}: the path is too long for sockets; name a shorter one")
         for folder in ("run", "log", *(f"osd.{osd}/classes" for osd in range(options.osds))):
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
@@ -349,7 +369,8 @@ bluestore_cache_meta_ratio = 0.2
 bluestore_cache_kv_ratio = 0.1
 osd_class_dir = {directory}/osd.$id/classes
 osd_class_load_list = *
-osd_class_default_list = *
+# Not ours: an "allow x" for a pool does not allow its pushed queries, "allow class rawduck" does.
+osd_class_default_list = {_DEFAULT_CLASSES}
 osd_heartbeat_interval = 1
 osd_heartbeat_grace = 5
 """

@@ -59,11 +59,17 @@ class Daemon:
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return 0.0
 
-    def start(self, command: list[str], output: Path) -> None:
-        """Starts it in a new session, with its output in a file."""
+    def start(self, command: list[str], output: Path, **environment: str) -> None:
+        """Starts it in a new session, with its output in a file. `environment`: added to ours."""
         with output.open("wb") as file:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, cwd="/"
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+                cwd="/",
+                env={**os.environ, **environment},
             )
         self._pid_file.write_text(f"{process.pid}\n")
 

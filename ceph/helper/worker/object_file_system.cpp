@@ -1,4 +1,4 @@
-#include "ceph/osd/object_file_system.hpp"
+#include "ceph/helper/worker/object_file_system.hpp"
 
 namespace rawduck_ceph {
 

@@ -1,26 +1,26 @@
-//! Runs pushed queries inside the OSD, with one DuckDB instance for the process: without threads, files or
-//! extensions, and with its configuration locked. A request runs on the thread that calls.
+//! Runs pushed queries, with one DuckDB instance for the process: without threads, files or extensions, and
+//! with its configuration locked. A request runs on the thread that calls.
 #pragma once
 
-#include "ceph/osd/object_file_system.hpp"
-#include "ceph/osd/object_with_tail.hpp"
+#include "ceph/helper/worker/object_file_system.hpp"
+#include "ceph/helper/worker/object_with_tail.hpp"
 #include "ceph/protocol/messages.hpp"
 #include "ceph/query/statement.hpp"
 
 #include "duckdb/main/database.hpp"
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 
 namespace rawduck_ceph {
 
 struct RunnerLimits {
-    uint64_t memory_bytes = 256ull * 1024 * 1024; //!< of DuckDB's buffers, for all requests together
-    //! Concurrent requests. More are rejected, so that ordinary reads are not delayed.
-    uint32_t running_max = 2;
+    uint64_t memory_bytes = 128ull * 1024 * 1024;     //!< of DuckDB's buffers
+    uint64_t reply_bytes_max = 32ull * 1024 * 1024;   //!< of a payload; limits the request's own limit
     uint64_t object_bytes_max = 128ull * 1024 * 1024; //!< larger objects are rejected
-    uint32_t time_ms_max = 30000;                     //!< limits the request's own limit
+    //! Limits the request's own limit. Checked between tasks only; the supervisor ends a process that does
+    //! not get so far.
+    uint32_t time_ms_max = 10000;
 };
 
 class QueryRunner {
@@ -31,7 +31,7 @@ class QueryRunner {
     //! not throw: errors are the status and the text of the reply.
     Reply Run(const char *request, size_t length, ObjectSource &object);
 
-    //! "rawduck object class, protocol 1, DuckDB v2.0.0".
+    //! "rawduck object class, protocol 2, DuckDB v2.0.0".
     static std::string Version();
 
     //! The current instance, for tests.
@@ -56,7 +56,6 @@ class QueryRunner {
     std::mutex mutex_;
     std::shared_ptr<Instance> instance_;
     std::unordered_map<std::string, std::shared_ptr<const PushedStatement>> parsed_; //!< by encoded request
-    std::atomic<uint32_t> running_{0};
 };
 
 } // namespace rawduck_ceph

@@ -1,4 +1,4 @@
-//! The only file system of the DuckDB inside the OSD. It has one file per running request, which is the
+//! The only file system of a worker's DuckDB. It has one file per running request, which is the
 //! object. Nothing else can be opened, and nothing can be listed or written.
 #pragma once
 
@@ -43,7 +43,7 @@ class ObjectFileSystem final : public duckdb::FileSystem {
     }
     duckdb::vector<duckdb::OpenFileInfo> Glob(const std::string &path, duckdb::FileOpener *opener) override;
     bool CanSeek() override { return true; }
-    //! Each read is a call into the OSD, so DuckDB should merge reads as it does for remote files.
+    //! DuckDB then reads whole column chunks, not pages.
     bool OnDiskFile(duckdb::FileHandle &) override { return false; }
     std::string GetName() const override { return "ObjectFileSystem"; }
 

@@ -1,5 +1,4 @@
-//! An object whose last bytes are cached: the verification of the footer and DuckDB both need them, and each
-//! read is a call into the OSD.
+//! An object whose last bytes are cached: the verification of the footer and DuckDB both need them.
 #pragma once
 
 #include "ceph/parquet/object_source.hpp"

@@ -1,4 +1,4 @@
-#include "ceph/osd/query_runner.hpp"
+#include "ceph/helper/worker/query_runner.hpp"
 
 #include "ceph/parquet/footer.hpp"
 #include "ceph/protocol/bytes.hpp"
@@ -35,20 +35,6 @@ uint64_t ThreadCpuUs() {
     return static_cast<uint64_t>(time.tv_sec) * 1000000 + static_cast<uint64_t>(time.tv_nsec) / 1000;
 }
 
-//! Counts a running request during its lifetime.
-class RunningRequest {
-  public:
-    RunningRequest(std::atomic<uint32_t> &count, uint32_t count_max)
-        : count_(count), admitted_(++count <= count_max) {}
-    ~RunningRequest() { --count_; }
-    RunningRequest(const RunningRequest &) = delete;
-    bool IsAdmitted() const { return admitted_; }
-
-  private:
-    std::atomic<uint32_t> &count_;
-    const bool admitted_;
-};
-
 //! Disables everything that a request does not need. Returns the database's only file system.
 ObjectFileSystem *LockDown(const RunnerLimits &limits, duckdb::DBConfig &config) {
     auto object_files = duckdb::make_uniq<ObjectFileSystem>();
@@ -69,8 +55,10 @@ ObjectFileSystem *LockDown(const RunnerLimits &limits, duckdb::DBConfig &config)
 //! The settings with which the database itself would not start.
 void LockConfiguration(duckdb::DuckDB &database) {
     duckdb::Connection connection(database);
+    // The gap: what DuckDB reads must be what the object class has handed over (parquet/column_ranges.cpp).
     for (const char *sql :
-         {"SET disabled_filesystems = 'LocalFileSystem'", "SET lock_configuration = true"}) {
+         {"SET GLOBAL parquet_prefetch_column_gap = 16384", "SET disabled_filesystems = 'LocalFileSystem'",
+          "SET lock_configuration = true"}) {
         connection.Query(sql)->ThrowIfError();
     }
 }
@@ -141,11 +129,6 @@ Reply QueryRunner::Run(const char *request, size_t length, ObjectSource &object)
 }
 
 Reply QueryRunner::CheckAndExecute(const char *data, size_t length, ObjectWithTail &object) {
-    RunningRequest running(running_, limits_.running_max);
-    if (!running.IsAdmitted()) {
-        throw Rejection{ReplyStatus::BUSY,
-                        std::to_string(limits_.running_max) + " requests are running on this OSD"};
-    }
     uint16_t version = 0;
     Request request = DecodeRequest(data, length, version);
     if (version != PROTOCOL_VERSION || request.duckdb_version != duckdb::DuckDB::LibraryVersion()) {
@@ -189,19 +172,18 @@ void QueryRunner::Execute(const Request &request, const PushedStatement &stateme
     using Clock = std::chrono::steady_clock;
     const auto deadline =
         Clock::now() + std::chrono::milliseconds(std::min(request.time_ms_max, limits_.time_ms_max));
-    const uint64_t bytes_max = std::min(request.reply_bytes_max, REPLY_BYTES_MAX);
+    const uint64_t bytes_max = std::min(request.reply_bytes_max, limits_.reply_bytes_max);
 
     const std::shared_ptr<Instance> instance = CurrentInstance();
     ObjectFileSystem::Mount mount(*instance->files, object);
     duckdb::Connection connection(*instance->database);
     duckdb::QueryResultStream<> stream(connection.Submit(statement.ForFile(mount.Path())));
-    ChunkWriter writer;
+    ChunkWriter writer(bytes_max);
     for (;;) {
         duckdb::unique_ptr<duckdb::DataChunk> chunk;
         auto state = stream.TryFetch(chunk);
         if (chunk) {
-            writer.Add(*chunk);
-            if (writer.Bytes() > bytes_max) {
+            if (!writer.Add(*chunk)) {
                 throw Rejection{ReplyStatus::TOO_LARGE,
                                 "the answer is longer than " + std::to_string(bytes_max) + " bytes"};
             }
