@@ -71,10 +71,10 @@ std::string Parquet(const std::string &query) {
     return bytes.str();
 }
 
-const char *const ROWS =
-    "SELECT i AS a, (i % 7)::VARCHAR AS g, (i / 10)::DECIMAL(15,2) AS d, "
-    "CASE WHEN i % 3 = 0 THEN NULL ELSE i * 0.5 END AS f, DATE '2020-01-01' + (i % 365)::INTEGER AS t "
-    "FROM range(100000) r(i)";
+const char *const ROWS = "SELECT i AS a, (i % 7)::VARCHAR AS g, (i / 10)::DECIMAL(15,2) AS d, "
+                         "CASE WHEN i % 3 = 0 THEN NULL ELSE (i * 0.5)::DOUBLE END AS f, DATE '2020-01-01' + "
+                         "(i % 365)::INTEGER AS t "
+                         "FROM range(100000) r(i)";
 
 class QueryRunnerTest : public testing::Test {
   protected:
