@@ -28,6 +28,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
         : request(data.request) {
         if (input.filters) {
             AddJoinFilters(context, *input.filters, data.columns, request);
+            join_filters = input.filters->Copy();
         }
         const size_t scanned = input.column_indexes.size();
         for (size_t i = 0; i < (input.projection_ids.empty() ? scanned : input.projection_ids.size()); i++) {
@@ -43,6 +44,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     duckdb::idx_t MaxThreads() const override { return std::max<size_t>(threads, 1); }
 
     Request request;
+    duckdb::unique_ptr<duckdb::TableFilterSet> join_filters; //!< null where there are none
     std::vector<size_t> outputs; //!< of the request, for each column of the result
     size_t threads = 1;
     std::unique_ptr<ObjectCalls> calls;
@@ -54,7 +56,8 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
 //! Runs the pushed part of the query in the client, on one object.
 class LocalQuery {
   public:
-    LocalQuery(duckdb::ClientContext &context, const OffloadBindData &data, const CallTarget &target)
+    LocalQuery(duckdb::ClientContext &context, const OffloadBindData &data, const CallTarget &target,
+               duckdb::optional_ptr<const duckdb::TableFilterSet> join_filters)
         : path_(target.path), connection_(*context.db) {
         duckdb::ClientContext &own = *connection_.context;
         own.config = context.config; // settings of the session may change how the object is read
@@ -66,8 +69,8 @@ class LocalQuery {
                                            std::string("enable_optimizer = false")}) {
             connection_.Query("SET SESSION " + setting)->ThrowIfError();
         }
-        auto submitted = connection_.Submit(
-            duckdb::make_uniq<duckdb::LogicalPlanStatement>(data.plain->PlanFor(own, path_, data.types)));
+        auto submitted = connection_.Submit(duckdb::make_uniq<duckdb::LogicalPlanStatement>(
+            data.plain->PlanFor(own, path_, data.types, join_filters)));
         if (submitted->HasError()) {
             ThrowWithPath(submitted->GetErrorObject());
         }
@@ -173,7 +176,7 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
         local.remote = std::make_unique<ChunkReader>(std::move(answer.reply), data.types);
     } else {
         record.CountFallback(answer.why);
-        local.local = std::make_unique<LocalQuery>(context, data, target);
+        local.local = std::make_unique<LocalQuery>(context, data, target, global.join_filters.get());
     }
     return true;
 }

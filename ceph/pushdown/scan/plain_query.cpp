@@ -4,6 +4,7 @@
 #include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/planner/expression/bound_cast_expression.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
+#include "duckdb/planner/filter/expression_filter.hpp"
 #include "duckdb/planner/operator/logical_aggregate.hpp"
 #include "duckdb/planner/operator/logical_filter.hpp"
 #include "duckdb/planner/operator/logical_projection.hpp"
@@ -48,9 +49,18 @@ unique_ptr<duckdb::LogicalGet> PlainQuery::ScanOf(const duckdb::LogicalGet &get)
 
 unique_ptr<duckdb::LogicalOperator>
 PlainQuery::PlanFor(duckdb::ClientContext &context, const std::string &path,
-                    const duckdb::vector<duckdb::LogicalType> &types) const {
+                    const duckdb::vector<duckdb::LogicalType> &types,
+                    duckdb::optional_ptr<const duckdb::TableFilterSet> join_filters) const {
     auto scan = ScanOf(*scan_);
     const TableIndex last = scan->table_index;
+    if (join_filters) {
+        // After the scan's own filters, as reading has them: which rows are left decides about errors, too.
+        for (const auto &entry : *join_filters) {
+            scan->table_filters.PushFilter(
+                entry.GetIndex(),
+                duckdb::ExpressionFilter::GetExpressionFilter(entry.Filter(), "reading").Copy());
+        }
+    }
     auto &data = scan->bind_data->Cast<duckdb::MultiFileBindData>();
     data.file_list = duckdb::make_shared_ptr<duckdb::SimpleMultiFileList>(
         duckdb::vector<duckdb::OpenFileInfo>{duckdb::OpenFileInfo(path)});

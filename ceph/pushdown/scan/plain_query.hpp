@@ -23,10 +23,12 @@ class PlainQuery {
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> aggregates;
     bool aggregate = false;
 
-    //! The plan for the object at a path of the scan. `types`: of all outputs.
+    //! The plan for the object at a path of the scan. `types`: of all outputs. `join_filters`: what joins have
+    //! added to the scan since it was planned, by its columns; may be null.
     duckdb::unique_ptr<duckdb::LogicalOperator>
     PlanFor(duckdb::ClientContext &context, const std::string &path,
-            const duckdb::vector<duckdb::LogicalType> &types) const;
+            const duckdb::vector<duckdb::LogicalType> &types,
+            duckdb::optional_ptr<const duckdb::TableFilterSet> join_filters) const;
 
   private:
     duckdb::unique_ptr<duckdb::LogicalGet> ScanOf(const duckdb::LogicalGet &get) const;
