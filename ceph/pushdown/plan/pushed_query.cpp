@@ -152,6 +152,7 @@ void PushedQuery::RequireRoundTrip(const Expression &expression, const duckdb::P
             return column ? get_.names[column->GetPrimaryIndex()].GetIdentifierName() : "";
         });
     if (!difference.empty()) {
+        throw NotPushable{"its SQL means something else: " + difference};
     }
 }
 
