@@ -175,7 +175,7 @@ void OffloadRewriter::ReplaceScan(Attempt &attempt, unique_ptr<LogicalOperator> 
         types.push_back(old.GetColumnType(column));
         names.push_back(old.GetColumnName(column));
         const bool plain = !column.IsVirtualColumn() && !column.HasChildren() && !column.HasType() &&
-                           IsPushableType(types.back());
+                           IsPushableType(types.back()) && !IsNamedAsVirtualColumn(old, names.back());
         data->columns.push_back({plain ? names.back().GetIdentifierName() : "", types.back().ToString()});
     }
     auto scan = make_uniq<LogicalGet>(old.table_index, duckdb::BoundTableFunction(OffloadScan()),

@@ -34,7 +34,8 @@ class PartialAggregateBuilder {
         if (name == "sum" || name == "sum_no_overflow" || name == "avg") {
             RequireSumsThatFit();
         }
-        if (name == "sum" || name == "sum_no_overflow" || name == "min" || name == "max") {
+        if (name == "sum" || name == "sum_no_overflow" || name == "min" || name == "max" ||
+            name == "bool_and" || name == "bool_or") {
             return SameFunction(name == "sum_no_overflow" ? "sum" : name);
         }
         if (name == "avg" && aggregate_.GetReturnType() == LogicalType::DOUBLE) {

@@ -1,7 +1,7 @@
 #include "ceph/pushdown/plan/pushed_query.hpp"
 
-#include "ceph/pushdown/plan/neutral_settings.hpp"
-#include "ceph/pushdown/plan/round_trip.hpp"
+#include "ceph/pushdown/proof/neutral_settings.hpp"
+#include "ceph/pushdown/proof/round_trip.hpp"
 #include "ceph/query/statement.hpp"
 
 #include "duckdb/common/error_data.hpp"
@@ -89,6 +89,11 @@ bool IsCompression(const Expression &expression) {
 
 } // namespace
 
+bool IsNamedAsVirtualColumn(const duckdb::LogicalGet &get, const duckdb::Identifier &column) {
+    return std::any_of(get.virtual_columns.begin(), get.virtual_columns.end(),
+                       [&](const auto &entry) { return entry.second.name == column; });
+}
+
 PushedQuery::PushedQuery(duckdb::ClientContext &context, duckdb::LogicalGet &get)
     : plain(std::make_shared<PlainQuery>(get)), context_(context), get_(get) {
     const std::string setting = SettingInTheWay(context);
@@ -139,7 +144,7 @@ PushedQuery::ColumnOf(const duckdb::ColumnBinding &binding) const {
     return column.IsVirtualColumn() || column.HasChildren() || column.HasType() ? nullptr : &column;
 }
 
-void PushedQuery::RequireRoundTrip(const Expression &expression, const duckdb::ParsedExpression &exported,
+void PushedQuery::RequireRoundTrip(const Expression &expression, const std::string &sql,
                                    const std::vector<size_t> &columns) const {
     RequestSchema schema;
     for (size_t column : columns) {
@@ -147,11 +152,12 @@ void PushedQuery::RequireRoundTrip(const Expression &expression, const duckdb::P
         schema.types.push_back(get_.returned_types[column]);
     }
     const std::string difference =
-        RoundTripDifference(context_, expression, exported, schema, [&](const Expression &reference) {
+        RoundTripDifference(context_, expression, sql, schema, [&](const Expression &reference) {
             const auto column = ColumnOf(reference.Cast<BoundColumnRefExpression>().Binding());
             return column ? get_.names[column->GetPrimaryIndex()].GetIdentifierName() : "";
         });
     if (!difference.empty()) {
+        throw NotPushable{difference};
     }
 }
 
@@ -182,18 +188,18 @@ std::string PushedQuery::ToSql(const Expression &expression) {
     if (exported.HasError()) {
         throw NotPushable{"no SQL for " + inlined->ToString()};
     }
-    try {
-        CheckExpression(*exported.GetValue());
-    } catch (const duckdb::PermissionException &error) {
-        throw NotPushable{duckdb::ErrorData(error).RawMessage()};
-    }
     for (size_t column : used) {
         if (!IsPushableType(get_.returned_types[column])) {
             throw NotPushable{"column " + get_.names[column].GetIdentifierName() + " has type " +
                               get_.returned_types[column].ToString()};
         }
+        if (IsNamedAsVirtualColumn(get_, get_.names[column])) {
+            throw NotPushable{"column " + get_.names[column].GetIdentifierName() +
+                              " is named as one that the reader makes"};
+        }
     }
-    RequireRoundTrip(*narrowed, *exported.GetValue(), used);
+    const std::string sql = exported.GetValue()->ToString();
+    RequireRoundTrip(*narrowed, sql, used);
     for (size_t column : used) {
         const std::string name = get_.names[column].GetIdentifierName();
         const bool known = std::any_of(request.columns.begin(), request.columns.end(),
@@ -202,7 +208,7 @@ std::string PushedQuery::ToSql(const Expression &expression) {
             request.columns.push_back({name, get_.returned_types[column].ToString()});
         }
     }
-    return exported.GetValue()->ToString();
+    return sql;
 }
 
 void PushedQuery::AddFilter(const Expression &filter) {
@@ -280,9 +286,14 @@ size_t PushedQuery::AddAggregate(const std::string &function,
     if (aggregate.GetFilter()) {
         sql += " FILTER (WHERE " + ToSql(*aggregate.GetFilter()) + ")";
     }
-    const size_t output = AddOutputSql(sql, type);
-    plain->aggregates.push_back(BindAggregate(children.empty() ? "count_star" : function, aggregate));
-    return output;
+    // As the class binds it: the built-in function for the argument's type.
+    auto bound = BindAggregate(children.empty() ? "count_star" : function, aggregate);
+    if (bound->GetReturnType() != type) {
+        throw NotPushable{sql + " would be bound as " + bound->GetReturnType().ToString() + ", not as " +
+                          type.ToString()};
+    }
+    plain->aggregates.push_back(std::move(bound));
+    return AddOutputSql(sql, type);
 }
 
 unique_ptr<Expression> PushedQuery::BindAggregate(const std::string &function,
