@@ -20,8 +20,8 @@ def extension_path(*, ceph: bool = False) -> Path:
     if ceph:
         raise RawduckError(
             "this rawduck was built without Ceph, since librados was missing; on Debian and Ubuntu run "
-            "apt-get install librados-dev libradospp-dev (in a clone: scripts/bootstrap_ceph.sh), then install "
-            "it again"
+            "apt-get install librados-dev libradospp-dev (in a clone: scripts/bootstrap_ceph.sh), then "
+            "install it again"
         )
     raise RawduckError(f"{path} is missing; install the package with: pip install .")
 

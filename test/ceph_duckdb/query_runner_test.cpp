@@ -3,6 +3,7 @@
 #include "ceph/parquet/footer.hpp"
 #include "ceph/parquet/parquet_summary.hpp"
 #include "ceph/query/chunks.hpp"
+#include "ceph/query/exact_column.hpp"
 #include "common/crc32c.hpp"
 
 #include "duckdb/main/connection.hpp"
@@ -71,10 +72,10 @@ std::string Parquet(const std::string &query) {
     return bytes.str();
 }
 
-const char *const ROWS =
-    "SELECT i AS a, (i % 7)::VARCHAR AS g, (i / 10)::DECIMAL(15,2) AS d, "
-    "CASE WHEN i % 3 = 0 THEN NULL ELSE i * 0.5 END AS f, DATE '2020-01-01' + (i % 365)::INTEGER AS t "
-    "FROM range(100000) r(i)";
+const char *const ROWS = "SELECT i AS a, (i % 7)::VARCHAR AS g, (i / 10)::DECIMAL(15,2) AS d, "
+                         "CASE WHEN i % 3 = 0 THEN NULL ELSE (i * 0.5)::DOUBLE END AS f, DATE '2020-01-01' + "
+                         "(i % 365)::INTEGER AS t "
+                         "FROM range(100000) r(i)";
 
 class QueryRunnerTest : public testing::Test {
   protected:
@@ -450,6 +451,41 @@ TEST_F(QueryRunnerTest, ConcurrentRequestsReadTheirOwnObjects) {
     for (std::thread &thread : threads) {
         thread.join();
     }
+}
+
+TEST_F(QueryRunnerTest, OtherStoredTypesAreLeftToTheClient) {
+    Request request = Ask({"sum(a)"});
+    request.aggregate = true;
+    request.columns = {{"a", "HUGEINT"}, {"d", "DECIMAL(18,3)"}, {"f", "DOUBLE"}};
+    EXPECT_EQ(Send(request).status, ReplyStatus::OK) << Send(request).text;
+    for (const RequestColumn &column : std::vector<RequestColumn>{{"a", "INTEGER"},
+                                                                  {"a", "DOUBLE"},
+                                                                  {"g", "INTEGER"},
+                                                                  {"d", "DECIMAL(14,2)"},
+                                                                  {"t", "TIMESTAMP"}}) {
+        request.columns = {{"a", "BIGINT"}, column};
+        const Reply reply = Send(request);
+        EXPECT_EQ(reply.status, ReplyStatus::FAILED) << column.name << " as " << column.type;
+        EXPECT_NE(reply.text.find("stored as"), std::string::npos) << reply.text;
+    }
+}
+
+TEST(ExactColumnTest, OnlyLosslessCasts) {
+    using duckdb::LogicalType;
+    EXPECT_TRUE(IsLosslessCast(LogicalType::TINYINT, LogicalType::HUGEINT));
+    EXPECT_TRUE(IsLosslessCast(LogicalType::UINTEGER, LogicalType::BIGINT));
+    EXPECT_TRUE(IsLosslessCast(LogicalType::FLOAT, LogicalType::DOUBLE));
+    EXPECT_TRUE(IsLosslessCast(LogicalType::SMALLINT, LogicalType::DECIMAL(5, 0)));
+    EXPECT_TRUE(IsLosslessCast(LogicalType::DECIMAL(9, 2), LogicalType::DECIMAL(18, 4)));
+    EXPECT_FALSE(IsLosslessCast(LogicalType::UBIGINT, LogicalType::BIGINT));
+    EXPECT_FALSE(IsLosslessCast(LogicalType::INTEGER, LogicalType::UBIGINT));
+    EXPECT_FALSE(IsLosslessCast(LogicalType::BIGINT, LogicalType::DOUBLE));
+    EXPECT_FALSE(IsLosslessCast(LogicalType::DOUBLE, LogicalType::FLOAT));
+    EXPECT_FALSE(IsLosslessCast(LogicalType::SMALLINT, LogicalType::DECIMAL(5, 1)));
+    EXPECT_FALSE(IsLosslessCast(LogicalType::DECIMAL(9, 2), LogicalType::DECIMAL(9, 3)));
+    EXPECT_FALSE(IsLosslessCast(LogicalType::DATE, LogicalType::TIMESTAMP));
+    EXPECT_FALSE(IsLosslessCast(LogicalType::TIMESTAMP, LogicalType::TIMESTAMP_TZ));
+    EXPECT_FALSE(IsLosslessCast(LogicalType::BLOB, LogicalType::VARCHAR));
 }
 
 } // namespace rawduck_ceph

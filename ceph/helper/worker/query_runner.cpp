@@ -177,7 +177,9 @@ void QueryRunner::Execute(const Request &request, const PushedStatement &stateme
     const std::shared_ptr<Instance> instance = CurrentInstance();
     ObjectFileSystem::Mount mount(*instance->files, object);
     duckdb::Connection connection(*instance->database);
-    duckdb::QueryResultStream<> stream(connection.Submit(statement.ForFile(mount.Path())));
+    auto submitted = connection.Submit(statement.ForFile(mount.Path()));
+    submitted->ThrowIfError();
+    duckdb::QueryResultStream<> stream(std::move(submitted));
     ChunkWriter writer(bytes_max);
     for (;;) {
         duckdb::unique_ptr<duckdb::DataChunk> chunk;

@@ -66,17 +66,18 @@ class LocalQuery {
                                            std::string("enable_optimizer = false")}) {
             connection_.Query("SET SESSION " + setting)->ThrowIfError();
         }
-        stream_ = std::make_unique<duckdb::QueryResultStream<>>(connection_.Submit(
-            duckdb::make_uniq<duckdb::LogicalPlanStatement>(data.plain->PlanFor(own, path_, data.types))));
+        auto submitted = connection_.Submit(
+            duckdb::make_uniq<duckdb::LogicalPlanStatement>(data.plain->PlanFor(own, path_, data.types)));
+        if (submitted->HasError()) {
+            ThrowWithPath(submitted->GetErrorObject());
+        }
+        stream_ = std::make_unique<duckdb::QueryResultStream<>>(std::move(submitted));
     }
 
     bool Next(duckdb::DataChunk &chunk) {
         auto fetched = stream_->Fetch();
         if (stream_->HasError()) {
-            // DuckDB's errors about the content of a file do not name the file.
-            const duckdb::ErrorData &error = stream_->GetErrorObject();
-            const bool named = error.RawMessage().find(path_) != std::string::npos;
-            error.Throw(named || error.Type() == duckdb::ExceptionType::INTERRUPT ? "" : path_ + ": ");
+            ThrowWithPath(stream_->GetErrorObject());
         }
         if (!fetched) {
             return false;
@@ -87,6 +88,12 @@ class LocalQuery {
     }
 
   private:
+    //! DuckDB's errors about the content of a file do not name the file.
+    [[noreturn]] void ThrowWithPath(const duckdb::ErrorData &error) const {
+        const bool named = error.RawMessage().find(path_) != std::string::npos;
+        error.Throw(named || error.Type() == duckdb::ExceptionType::INTERRUPT ? "" : path_ + ": ");
+    }
+
     const std::string path_;
     duckdb::Connection connection_;
     std::unique_ptr<duckdb::QueryResultStream<>> stream_;

@@ -134,7 +134,8 @@ class Batch:
             # A defect of DuckDB, which fails to plan some LIMITs of Parquet files, on local files, too.
             self.counts["internal errors when read"] += 1
             modes = []
-        self.coverage.skip()
+        else:
+            self.coverage.skip()
         for mode in modes:
             if self.itself:
                 self.client.configure(self.client.settings, 5 - self.client.threads)

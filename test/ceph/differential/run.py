@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import signal
 import sys
 import tempfile
 import time
@@ -44,6 +45,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)  # the cluster is taken down, also under nohup
     print(f"seed {options.seed}, {options.comparisons} comparisons", flush=True)
     directory = options.cluster or Path(tempfile.mkdtemp(prefix="rd-"))
     cluster = Cluster(directory)
