@@ -28,6 +28,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
         : request(data.request) {
         if (input.filters) {
             AddJoinFilters(context, *input.filters, data.columns, request);
+            join_filters = input.filters->Copy();
         }
         const size_t scanned = input.column_indexes.size();
         for (size_t i = 0; i < (input.projection_ids.empty() ? scanned : input.projection_ids.size()); i++) {
@@ -43,6 +44,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     duckdb::idx_t MaxThreads() const override { return std::max<size_t>(threads, 1); }
 
     Request request;
+    duckdb::unique_ptr<duckdb::TableFilterSet> join_filters; //!< null: none
     std::vector<size_t> outputs; //!< of the request, for each column of the result
     size_t threads = 1;
     std::unique_ptr<ObjectCalls> calls;
@@ -54,7 +56,9 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
 //! Runs the pushed part of the query in the client, on one object.
 class LocalQuery {
   public:
-    LocalQuery(duckdb::ClientContext &context, const OffloadBindData &data, const CallTarget &target)
+    //! `join_filters`: over the scan's columns; may be null.
+    LocalQuery(duckdb::ClientContext &context, const OffloadBindData &data, const CallTarget &target,
+               const duckdb::TableFilterSet *join_filters)
         : path_(target.path), connection_(*context.db) {
         duckdb::ClientContext &own = *connection_.context;
         own.config = context.config; // settings of the session may change how the object is read
@@ -66,16 +70,31 @@ class LocalQuery {
                                            std::string("enable_optimizer = false")}) {
             connection_.Query("SET SESSION " + setting)->ThrowIfError();
         }
-        auto submitted = connection_.Submit(
-            duckdb::make_uniq<duckdb::LogicalPlanStatement>(data.plain->PlanFor(own, path_, data.types)));
+        auto submitted = connection_.Submit(duckdb::make_uniq<duckdb::LogicalPlanStatement>(
+            data.plain->PlanFor(own, path_, data.types, join_filters)));
         if (submitted->HasError()) {
             ThrowWithPath(submitted->GetErrorObject());
         }
         stream_ = std::make_unique<duckdb::QueryResultStream<>>(std::move(submitted));
     }
 
-    bool Next(duckdb::DataChunk &chunk) {
-        auto fetched = stream_->Fetch();
+    //! `context`: of the query, which may be interrupted.
+    bool Next(duckdb::ClientContext &context, duckdb::DataChunk &chunk) {
+        using State = duckdb::QueryResultState;
+        duckdb::unique_ptr<duckdb::DataChunk> fetched;
+        for (State state = stream_->TryFetch(fetched); !fetched && state != State::FINISHED;
+             state = stream_->TryFetch(fetched)) {
+            if (context.IsInterrupted()) {
+                throw duckdb::InterruptException();
+            }
+            state = stream_->ExecuteTask();
+            if (state == State::EXECUTION_ERROR) {
+                ThrowWithPath(stream_->GetErrorObject());
+            }
+            if (state == State::BLOCKED || state == State::NO_TASKS_AVAILABLE) {
+                stream_->WaitForTask();
+            }
+        }
         if (stream_->HasError()) {
             ThrowWithPath(stream_->GetErrorObject());
         }
@@ -173,7 +192,7 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
         local.remote = std::make_unique<ChunkReader>(std::move(answer.reply), data.types);
     } else {
         record.CountFallback(answer.why);
-        local.local = std::make_unique<LocalQuery>(context, data, target);
+        local.local = std::make_unique<LocalQuery>(context, data, target, global.join_filters.get());
     }
     return true;
 }
@@ -188,7 +207,7 @@ bool NextChunk(duckdb::ClientContext &context, const OffloadBindData &data, Offl
             local.remote.reset();
         }
         if (local.local) {
-            if (local.local->Next(local.chunk)) {
+            if (local.local->Next(context, local.chunk)) {
                 return true;
             }
             local.local.reset();

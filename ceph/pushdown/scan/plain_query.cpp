@@ -4,6 +4,7 @@
 #include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/planner/expression/bound_cast_expression.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
+#include "duckdb/planner/filter/expression_filter.hpp"
 #include "duckdb/planner/operator/logical_aggregate.hpp"
 #include "duckdb/planner/operator/logical_filter.hpp"
 #include "duckdb/planner/operator/logical_projection.hpp"
@@ -32,9 +33,17 @@ unique_ptr<Expression> Reference(const Expression &expression, TableIndex table,
         expression.GetReturnType(), duckdb::ColumnBinding(table, duckdb::ProjectionIndex(position)));
 }
 
+void SetFile(duckdb::LogicalGet &scan, const std::string &path) {
+    scan.bind_data->Cast<duckdb::MultiFileBindData>().file_list =
+        duckdb::make_shared_ptr<duckdb::SimpleMultiFileList>(
+            duckdb::vector<duckdb::OpenFileInfo>{duckdb::OpenFileInfo(path)});
+}
+
 } // namespace
 
-PlainQuery::PlainQuery(const duckdb::LogicalGet &get) : scan_(ScanOf(get)) {}
+PlainQuery::PlainQuery(const duckdb::LogicalGet &get) : scan_(ScanOf(get)) {
+    SetFile(*scan_, ""); // each plan copies the list
+}
 
 unique_ptr<duckdb::LogicalGet> PlainQuery::ScanOf(const duckdb::LogicalGet &get) const {
     auto scan = make_uniq<duckdb::LogicalGet>(get.table_index, get.function, get.bind_data->Copy(),
@@ -46,14 +55,19 @@ unique_ptr<duckdb::LogicalGet> PlainQuery::ScanOf(const duckdb::LogicalGet &get)
     return scan;
 }
 
-unique_ptr<duckdb::LogicalOperator>
-PlainQuery::PlanFor(duckdb::ClientContext &context, const std::string &path,
-                    const duckdb::vector<duckdb::LogicalType> &types) const {
+unique_ptr<duckdb::LogicalOperator> PlainQuery::PlanFor(duckdb::ClientContext &context,
+                                                        const std::string &path,
+                                                        const duckdb::vector<duckdb::LogicalType> &types,
+                                                        const duckdb::TableFilterSet *join_filters) const {
     auto scan = ScanOf(*scan_);
+    if (join_filters) {
+        for (const auto &entry : *join_filters) {
+            const auto &filter = duckdb::ExpressionFilter::GetExpressionFilter(entry.Filter(), "pushdown");
+            scan->table_filters.PushFilter(entry.GetIndex(), filter.Copy());
+        }
+    }
     const TableIndex last = scan->table_index;
-    auto &data = scan->bind_data->Cast<duckdb::MultiFileBindData>();
-    data.file_list = duckdb::make_shared_ptr<duckdb::SimpleMultiFileList>(
-        duckdb::vector<duckdb::OpenFileInfo>{duckdb::OpenFileInfo(path)});
+    SetFile(*scan, path);
     unique_ptr<duckdb::LogicalOperator> plan = std::move(scan);
     if (!filters.empty()) {
         auto filter = make_uniq<duckdb::LogicalFilter>();

@@ -23,10 +23,12 @@ class PlainQuery {
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> aggregates;
     bool aggregate = false;
 
-    //! The plan for the object at a path of the scan. `types`: of all outputs.
-    duckdb::unique_ptr<duckdb::LogicalOperator>
-    PlanFor(duckdb::ClientContext &context, const std::string &path,
-            const duckdb::vector<duckdb::LogicalType> &types) const;
+    //! The plan for the object at a path of the scan. `types`: of all outputs. `join_filters`: filters that the
+    //! scan has been given after planning, or null.
+    duckdb::unique_ptr<duckdb::LogicalOperator> PlanFor(duckdb::ClientContext &context,
+                                                        const std::string &path,
+                                                        const duckdb::vector<duckdb::LogicalType> &types,
+                                                        const duckdb::TableFilterSet *join_filters) const;
 
   private:
     duckdb::unique_ptr<duckdb::LogicalGet> ScanOf(const duckdb::LogicalGet &get) const;

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+import time
+
 import duckdb
 import pytest
-from ceph_support import one
+from ceph_support import one, requests
 
+_numbers = itertools.count()
 MODES = ["always", "auto", "filters"]
 
 
@@ -273,3 +278,44 @@ def test_reading_in_place_of_an_osd_keeps_the_session(con, data_prefix):
         assert other.execute(settings).fetchall() == [
             (name, "auto" if name == "rados_offload" else value) for name, value in before
         ]
+
+
+@pytest.fixture
+def coded(con):
+    """A prefix in a pool where no class can read: every object is read in place of an OSD."""
+    con.execute("SET rados_offload = 'always'")
+    return f"rados://coded/answers{next(_numbers)}"
+
+
+def test_keys_of_joins_skip_rows_of_objects_that_are_read(con, coded):
+    """As they do where nothing is pushed: row groups without the keys are not read."""
+    text = "md5(i::VARCHAR) || md5((i + 1)::VARCHAR) AS text"
+    for part in range(2):
+        rows = f"range({part * 200000}, {part * 200000 + 200000}) r(i)"
+        write(con, f"{coded}/{part}.parquet", f"SELECT i, {text} FROM {rows}", ", ROW_GROUP_SIZE 10000")
+    con.execute("CREATE TABLE keys AS SELECT 345678::BIGINT AS i, 'one' AS k")
+    query = f"SELECT k, text FROM read_parquet('{coded}/*.parquet') JOIN keys USING (i)"
+    read_bytes = []
+    for mode in ("never", "always"):
+        con.execute(f"SET rados_offload = '{mode}'")
+        before = requests(con, "read", "bytes")
+        assert len(con.execute(query).fetchall()) == 1
+        read_bytes.append(requests(con, "read", "bytes") - before)
+    assert "cannot read in this pool" in last_scan(con)[2]
+    assert read_bytes[1] < read_bytes[0] * 1.5 + 200_000
+
+
+def test_an_interrupt_reaches_an_object_that_is_read(con, coded):
+    write(con, f"{coded}/a.parquet", "SELECT repeat(md5(i::VARCHAR), 8) AS s FROM range(400000) r(i)")
+    slow = " OR ".join(f"regexp_matches(s, '(a|b|c)*d(.*e)+{i}f$')" for i in range(10))
+    query = f"SELECT count(*) FROM read_parquet('{coded}/*.parquet') WHERE {slow}"
+    start = time.monotonic()
+    con.execute(query).fetchall()
+    whole = time.monotonic() - start
+    assert last_scan(con)[2]
+    interrupting = threading.Timer(whole / 10, con.interrupt)
+    start = time.monotonic()
+    interrupting.start()
+    with pytest.raises(duckdb.InterruptException):
+        con.execute(query).fetchall()
+    assert time.monotonic() - start < whole / 2
