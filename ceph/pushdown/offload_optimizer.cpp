@@ -261,7 +261,6 @@ bool OffloadRewriter::PushAggregate(Attempt &attempt) {
     }
     PushedQuery query = StartQuery(attempt);
     query.request.aggregate = true;
-    query.plain->aggregate = true;
     const duckdb::TableIndex table = binder_.GenerateTableIndex();
     duckdb::vector<unique_ptr<Expression>> groups;
     for (auto &group : aggregate.groups) {

@@ -16,10 +16,11 @@ using duckdb::LogicalType;
 class ProofTest : public testing::Test {
   protected:
     void SetUp() override {
-        Run("CREATE TABLE t (i INTEGER, k BIGINT, d DOUBLE, s VARCHAR, c VARCHAR COLLATE NOCASE, dt DATE)");
-        schema = {{"i", "k", "d", "s", "c", "dt"},
+        Run("CREATE TABLE t (i INTEGER, k BIGINT, d DOUBLE, s VARCHAR, c VARCHAR COLLATE NOCASE, dt DATE, m "
+            "DECIMAL(9,2))");
+        schema = {{"i", "k", "d", "s", "c", "dt", "m"},
                   {LogicalType::INTEGER, LogicalType::BIGINT, LogicalType::DOUBLE, LogicalType::VARCHAR,
-                   LogicalType::VARCHAR, LogicalType::DATE}};
+                   LogicalType::VARCHAR, LogicalType::DATE, LogicalType::DECIMAL(9, 2)}};
     }
     void Run(const std::string &sql) { connection.Query(sql)->ThrowIfError(); }
 
@@ -55,8 +56,10 @@ TEST_F(ProofTest, TheSameExpressionInOtherWords) {
         {"i > 2 + 3", "(i > CAST(5 AS INTEGER))"},
         {"i BETWEEN 2 AND 4", "((i >= 2) AND (i <= 4))"},
         {"i = 1 AND (k = 2 AND d > 0.5)", "(i = 1) AND (k = 2) AND (d > CAST('0.5' AS DOUBLE))"},
+        {"extract(year FROM dt)", "year(dt)"},
         {"date_trunc('month', dt)", "\"system\".main.date_trunc('month', dt)"},
         {"regexp_matches(s, 'a', 'i')", "regexp_matches(s, 'a', 'i')"},
+        {"m + 1.5", "CAST(CAST(m AS DECIMAL(10,2)) + CAST(1.50 AS DECIMAL(10,2)) AS DECIMAL(10,2))"},
         {"CASE WHEN i IN (1, 2) THEN s END", "CASE WHEN i IN (1, 2) THEN s ELSE CAST(NULL AS VARCHAR) END"},
     };
     for (const auto &[expression, sql] : same) {
@@ -80,6 +83,9 @@ TEST_F(ProofTest, OtherExpressions) {
         {"c = 'a'", "c = 'a'"},                                    // a collation, lost in SQL
         {"date_trunc('month', dt)", "date_trunc('year', dt)"},     // another argument
         {"CASE WHEN i = 1 THEN s END", "CASE WHEN i = 1 THEN 'x' END"}, // another branch
+        {"m + 1.5", "CAST(CAST(m AS DECIMAL(10,2)) - CAST(1.50 AS DECIMAL(10,2)) AS DECIMAL(10,2))"},
+        {"m + 1.5", "TRY_CAST(CAST(m AS DECIMAL(10,2)) + CAST(1.50 AS DECIMAL(10,2)) AS DECIMAL(10,2))"},
+        {"m + 1.5", "CAST(CAST(m AS DECIMAL(11,3)) + CAST(1.50 AS DECIMAL(11,3)) AS DECIMAL(10,2))"},
         {"i", "nosuch"},
         {"i", "i, k"},
         {"i", "random()"},

@@ -11,9 +11,11 @@
 #include "duckdb/function/scalar/compressed_materialization_utils.hpp"
 #include "duckdb/main/database.hpp"
 #include "duckdb/planner/bound_expression_sql_exporter.hpp"
+#include "duckdb/planner/expression/bound_case_expression.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
 #include "duckdb/planner/expression/bound_constant_expression.hpp"
 #include "duckdb/planner/expression/bound_function_expression.hpp"
+#include "duckdb/planner/expression/bound_operator_expression.hpp"
 #include "duckdb/planner/expression/bound_reference_expression.hpp"
 #include "duckdb/planner/expression_iterator.hpp"
 #include "duckdb/planner/filter/expression_filter.hpp"
@@ -286,27 +288,52 @@ size_t PushedQuery::AddAggregate(const std::string &function,
     if (aggregate.GetFilter()) {
         sql += " FILTER (WHERE " + ToSql(*aggregate.GetFilter()) + ")";
     }
-    // As the class binds it: the built-in function for the argument's type.
-    auto bound = BindAggregate(children.empty() ? "count_star" : function, aggregate);
-    if (bound->GetReturnType() != type) {
-        throw NotPushable{sql + " would be bound as " + bound->GetReturnType().ToString() + ", not as " +
-                          type.ToString()};
+    const auto bound = AggregateType(children.empty() ? "count_star" : function, aggregate);
+    if (bound != type) {
+        throw NotPushable{sql + " would be bound as " + bound.ToString() + ", not as " + type.ToString()};
     }
-    plain->aggregates.push_back(std::move(bound));
+    plain->outputs.push_back(AggregateOfRow(function, aggregate));
     return AddOutputSql(sql, type);
 }
 
-unique_ptr<Expression> PushedQuery::BindAggregate(const std::string &function,
-                                                  const duckdb::BoundAggregateExpression &aggregate) const {
+duckdb::LogicalType PushedQuery::AggregateType(const std::string &function,
+                                               const duckdb::BoundAggregateExpression &aggregate) const {
     duckdb::vector<unique_ptr<Expression>> arguments;
     duckdb::vector<duckdb::LogicalType> argument_types;
     for (const auto &child : aggregate.GetChildren()) {
         argument_types.push_back(child->GetReturnType());
-        arguments.push_back(Inlined(*child));
+        arguments.push_back(child->Copy());
     }
-    return duckdb::FunctionBinder(context_).BindAggregateFunction(
+    const auto bound = duckdb::FunctionBinder(context_).BindAggregateFunction(
         duckdb::GetBuiltinAggregateFunction(context_, duckdb::Identifier(function), argument_types),
-        std::move(arguments), aggregate.GetFilter() ? Inlined(*aggregate.GetFilter()) : nullptr);
+        std::move(arguments));
+    return bound->GetReturnType();
+}
+
+unique_ptr<Expression> PushedQuery::AggregateOfRow(const std::string &function,
+                                                   const duckdb::BoundAggregateExpression &aggregate) const {
+    using duckdb::BoundCaseExpression;
+    using duckdb::BoundConstantExpression;
+    using duckdb::make_uniq;
+    auto value = aggregate.GetChildren().empty() ? nullptr : Inlined(*aggregate.GetChildren()[0]);
+    auto otherwise = duckdb::Value::BIGINT(0);
+    if (function != "count") {
+        otherwise = duckdb::Value(value->GetReturnType());
+    } else if (value) {
+        auto counts = make_uniq<duckdb::BoundOperatorExpression>(duckdb::ExpressionType::OPERATOR_IS_NOT_NULL,
+                                                                 duckdb::LogicalType::BOOLEAN);
+        counts->GetChildrenMutable().push_back(std::move(value));
+        value = make_uniq<BoundCaseExpression>(std::move(counts),
+                                               make_uniq<BoundConstantExpression>(duckdb::Value::BIGINT(1)),
+                                               make_uniq<BoundConstantExpression>(otherwise));
+    } else {
+        value = make_uniq<BoundConstantExpression>(duckdb::Value::BIGINT(1));
+    }
+    if (!aggregate.GetFilter()) {
+        return value;
+    }
+    return make_uniq<BoundCaseExpression>(Inlined(*aggregate.GetFilter()), std::move(value),
+                                          make_uniq<BoundConstantExpression>(otherwise));
 }
 
 } // namespace rawduck_ceph

@@ -65,8 +65,12 @@ class PushedQuery {
     duckdb::optional_ptr<const duckdb::ColumnIndex> ColumnOf(const duckdb::ColumnBinding &binding) const;
     //! A copy in which references to projections are replaced by their expressions.
     duckdb::unique_ptr<duckdb::Expression> Inlined(const duckdb::Expression &expression) const;
+    //! As the class binds it: the built-in function for the argument's type.
+    duckdb::LogicalType AggregateType(const std::string &function,
+                                      const duckdb::BoundAggregateExpression &aggregate) const;
+    //! The partial aggregate of a single row, as an expression over it.
     duckdb::unique_ptr<duckdb::Expression>
-    BindAggregate(const std::string &function, const duckdb::BoundAggregateExpression &aggregate) const;
+    AggregateOfRow(const std::string &function, const duckdb::BoundAggregateExpression &aggregate) const;
     void AddFilterSql(const duckdb::Expression &filter);
     size_t AddOutputSql(const std::string &sql, const duckdb::LogicalType &type);
 

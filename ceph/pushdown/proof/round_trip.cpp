@@ -17,6 +17,8 @@
 #include "duckdb/planner/expression_binder/where_binder.hpp"
 #include "duckdb/planner/expression_iterator.hpp"
 
+#include <cstring>
+
 namespace rawduck_ceph {
 
 namespace {
@@ -89,19 +91,47 @@ std::vector<const Expression *> Children(const Expression &expression) {
     return children;
 }
 
+bool IsDecimalArithmetic(const Expression &expression) {
+    if (expression.GetExpressionClass() != ExpressionClass::BOUND_FUNCTION ||
+        expression.GetReturnType().id() != duckdb::LogicalTypeId::DECIMAL) {
+        return false;
+    }
+    const auto &function = expression.Cast<duckdb::BoundFunctionExpression>().Function();
+    const std::string &name = function.GetName().GetIdentifierName();
+    return name.size() == 1 && std::strchr("+-*%", name[0]);
+}
+
+//! DuckDB adds DECIMAL(w, s) as DECIMAL(w + 1, s), after it has cast both sides to the result's type. Bound again,
+//! the sum of such sides has one more digit, and is cast back. The sum is exact and fits, so it is the same.
+const Expression &WithoutWidening(const Expression &original, const Expression &bound) {
+    using duckdb::DecimalType;
+    if (!IsDecimalArithmetic(original) || !duckdb::BoundCastExpression::IsCast(bound)) {
+        return bound;
+    }
+    const auto &cast = bound.Cast<duckdb::BoundFunctionExpression>();
+    const Expression &sum = *cast.GetChildren()[0];
+    const auto &name = original.Cast<duckdb::BoundFunctionExpression>().Function().GetName();
+    const bool widened =
+        (name == "+" || name == "-") && !duckdb::BoundCastExpression::IsTryCast(cast) &&
+        IsDecimalArithmetic(sum) &&
+        DecimalType::GetScale(sum.GetReturnType()) == DecimalType::GetScale(original.GetReturnType());
+    return widened ? sum : bound;
+}
+
 class Comparison {
   public:
     Comparison(const RequestSchema &schema, const ColumnName &column_name)
         : schema_(schema), column_name_(column_name) {}
 
     //! Sets `difference` and returns false when the expressions are not the same.
-    bool Same(const Expression &original, const Expression &bound) {
+    bool Same(const Expression &original, const Expression &bound_expression) {
+        const Expression &bound = WithoutWidening(original, bound_expression);
         const auto original_children = Children(original), bound_children = Children(bound);
         if (original.GetExpressionClass() != bound.GetExpressionClass() ||
             original.GetExpressionType() != bound.GetExpressionType() ||
-            !original.GetReturnType().EqualsIncludingCollation(bound.GetReturnType()) ||
+            !original.GetReturnType().EqualsIncludingCollation(bound_expression.GetReturnType()) ||
             original_children.size() != bound_children.size() || !SameNode(original, bound)) {
-            return Differ(original, bound);
+            return Differ(original, bound_expression);
         }
         for (size_t i = 0; i < original_children.size(); i++) {
             if (!Same(*original_children[i], *bound_children[i])) {
@@ -155,9 +185,11 @@ class Comparison {
                    duckdb::BoundCastExpression::IsTryCast(original) ==
                        duckdb::BoundCastExpression::IsTryCast(bound);
         }
-        // Name, types, binding and properties. What statistics specialize is not a part of it.
-        return original.Function() == bound.Function() &&
-               duckdb::FunctionData::Equals(original.BindInfo().get(), bound.BindInfo().get());
+        // Types are those of the children. Of the arithmetic of decimals, statistics decide only whether an
+        // overflow that cannot happen is looked for.
+        return original.Function().GetName() == bound.Function().GetName() &&
+               (IsDecimalArithmetic(original) ||
+                duckdb::FunctionData::Equals(original.BindInfo().get(), bound.BindInfo().get()));
     }
 
     const RequestSchema &schema_;

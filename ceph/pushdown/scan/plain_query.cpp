@@ -3,9 +3,7 @@
 #include "duckdb/common/multi_file/multi_file_list.hpp"
 #include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/planner/expression/bound_cast_expression.hpp"
-#include "duckdb/planner/expression/bound_columnref_expression.hpp"
 #include "duckdb/planner/filter/expression_filter.hpp"
-#include "duckdb/planner/operator/logical_aggregate.hpp"
 #include "duckdb/planner/operator/logical_filter.hpp"
 #include "duckdb/planner/operator/logical_projection.hpp"
 
@@ -26,11 +24,6 @@ Expressions CopyAll(const Expressions &expressions) {
         copies.push_back(expression->Copy());
     }
     return copies;
-}
-
-unique_ptr<Expression> Reference(const Expression &expression, TableIndex table, size_t position) {
-    return make_uniq<duckdb::BoundColumnRefExpression>(
-        expression.GetReturnType(), duckdb::ColumnBinding(table, duckdb::ProjectionIndex(position)));
 }
 
 void SetFile(duckdb::LogicalGet &scan, const std::string &path) {
@@ -66,7 +59,6 @@ unique_ptr<duckdb::LogicalOperator> PlainQuery::PlanFor(duckdb::ClientContext &c
             scan->table_filters.PushFilter(entry.GetIndex(), filter.Copy());
         }
     }
-    const TableIndex last = scan->table_index;
     SetFile(*scan, path);
     unique_ptr<duckdb::LogicalOperator> plan = std::move(scan);
     if (!filters.empty()) {
@@ -75,27 +67,12 @@ unique_ptr<duckdb::LogicalOperator> PlainQuery::PlanFor(duckdb::ClientContext &c
         filter->children.push_back(std::move(plan));
         plan = std::move(filter);
     }
-    Expressions columns;
-    if (aggregate) {
-        const TableIndex groups(last.index + 1), results(last.index + 2);
-        auto grouping = make_uniq<duckdb::LogicalAggregate>(groups, results, CopyAll(aggregates));
-        grouping->groups = CopyAll(outputs);
-        grouping->group_stats.resize(outputs.size());
-        grouping->children.push_back(std::move(plan));
-        plan = std::move(grouping);
-        for (size_t i = 0; i < outputs.size(); i++) {
-            columns.push_back(Reference(*outputs[i], groups, i));
-        }
-        for (size_t i = 0; i < aggregates.size(); i++) {
-            columns.push_back(Reference(*aggregates[i], results, i));
-        }
-    } else {
-        columns = CopyAll(outputs);
-    }
+    Expressions columns = CopyAll(outputs);
     for (size_t i = 0; i < columns.size(); i++) {
         columns[i] = duckdb::BoundCastExpression::AddCastToType(context, std::move(columns[i]), types[i]);
     }
-    auto projection = make_uniq<duckdb::LogicalProjection>(TableIndex(last.index + 3), std::move(columns));
+    auto projection =
+        make_uniq<duckdb::LogicalProjection>(TableIndex(scan_->table_index.index + 1), std::move(columns));
     projection->children.push_back(std::move(plan));
     projection->ResolveOperatorTypes();
     return std::move(projection);

@@ -17,11 +17,10 @@ class PlainQuery {
 
     //! From the operators above the scan.
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> filters;
-    //! The first outputs are groups, or all of them are plain ones where there are no aggregates.
+    //! The values of one row: groups and columns, and for each partial aggregate that of this row alone. So the
+    //! client aggregates the rows of an object that is read as it does where nothing is pushed, with sums that
+    //! overflow, or do not, as there.
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> outputs;
-    //! The outputs after the groups; empty unless `aggregate`.
-    duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> aggregates;
-    bool aggregate = false;
 
     //! The plan for the object at a path of the scan. `types`: of all outputs. `join_filters`: filters that the
     //! scan has been given after planning, or null.

@@ -306,7 +306,12 @@ def test_keys_of_joins_skip_rows_of_objects_that_are_read(con, coded):
 
 
 def test_an_interrupt_reaches_an_object_that_is_read(con, coded):
-    write(con, f"{coded}/a.parquet", "SELECT repeat(md5(i::VARCHAR), 8) AS s FROM range(400000) r(i)")
+    write(
+        con,
+        f"{coded}/a.parquet",
+        "SELECT repeat(md5(i::VARCHAR), 8) AS s FROM range(400000) r(i)",
+        ", ROW_GROUP_SIZE 8192",
+    )
     slow = " OR ".join(f"regexp_matches(s, '(a|b|c)*d(.*e)+{i}f$')" for i in range(10))
     query = f"SELECT count(*) FROM read_parquet('{coded}/*.parquet') WHERE {slow}"
     start = time.monotonic()
