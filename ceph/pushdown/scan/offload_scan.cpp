@@ -44,7 +44,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     duckdb::idx_t MaxThreads() const override { return std::max<size_t>(threads, 1); }
 
     Request request;
-    duckdb::unique_ptr<duckdb::TableFilterSet> join_filters; //!< null: none
+    duckdb::unique_ptr<duckdb::TableFilterSet> join_filters; //!< null where there are none
     std::vector<size_t> outputs; //!< of the request, for each column of the result
     size_t threads = 1;
     std::unique_ptr<ObjectCalls> calls;
@@ -58,7 +58,7 @@ class LocalQuery {
   public:
     //! `join_filters`: over the scan's columns; may be null.
     LocalQuery(duckdb::ClientContext &context, const OffloadBindData &data, const CallTarget &target,
-               const duckdb::TableFilterSet *join_filters)
+               duckdb::optional_ptr<const duckdb::TableFilterSet> join_filters)
         : path_(target.path), connection_(*context.db) {
         duckdb::ClientContext &own = *connection_.context;
         own.config = context.config; // settings of the session may change how the object is read

@@ -48,15 +48,17 @@ unique_ptr<duckdb::LogicalGet> PlainQuery::ScanOf(const duckdb::LogicalGet &get)
     return scan;
 }
 
-unique_ptr<duckdb::LogicalOperator> PlainQuery::PlanFor(duckdb::ClientContext &context,
-                                                        const std::string &path,
-                                                        const duckdb::vector<duckdb::LogicalType> &types,
-                                                        const duckdb::TableFilterSet *join_filters) const {
+unique_ptr<duckdb::LogicalOperator>
+PlainQuery::PlanFor(duckdb::ClientContext &context, const std::string &path,
+                    const duckdb::vector<duckdb::LogicalType> &types,
+                    duckdb::optional_ptr<const duckdb::TableFilterSet> join_filters) const {
     auto scan = ScanOf(*scan_);
     if (join_filters) {
+        // After the scan's own filters, as reading has them: which rows are left decides about errors, too.
         for (const auto &entry : *join_filters) {
-            const auto &filter = duckdb::ExpressionFilter::GetExpressionFilter(entry.Filter(), "pushdown");
-            scan->table_filters.PushFilter(entry.GetIndex(), filter.Copy());
+            scan->table_filters.PushFilter(
+                entry.GetIndex(),
+                duckdb::ExpressionFilter::GetExpressionFilter(entry.Filter(), "reading").Copy());
         }
     }
     SetFile(*scan, path);

@@ -22,12 +22,12 @@ class PlainQuery {
     //! overflow, or do not, as there.
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> outputs;
 
-    //! The plan for the object at a path of the scan. `types`: of all outputs. `join_filters`: filters that the
-    //! scan has been given after planning, or null.
-    duckdb::unique_ptr<duckdb::LogicalOperator> PlanFor(duckdb::ClientContext &context,
-                                                        const std::string &path,
-                                                        const duckdb::vector<duckdb::LogicalType> &types,
-                                                        const duckdb::TableFilterSet *join_filters) const;
+    //! The plan for the object at a path of the scan. `types`: of all outputs. `join_filters`: what joins have
+    //! added to the scan since it was planned, by its columns; may be null.
+    duckdb::unique_ptr<duckdb::LogicalOperator>
+    PlanFor(duckdb::ClientContext &context, const std::string &path,
+            const duckdb::vector<duckdb::LogicalType> &types,
+            duckdb::optional_ptr<const duckdb::TableFilterSet> join_filters) const;
 
   private:
     duckdb::unique_ptr<duckdb::LogicalGet> ScanOf(const duckdb::LogicalGet &get) const;

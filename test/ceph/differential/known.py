@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 #: Batches, with the numbers of their queries.
-SEEDS: tuple[tuple[str, int], ...] = (("s.2", 135), ("s.2", 140), ("s.4", 41), ("s.9", 160))
+SEEDS: tuple[tuple[str, int], ...] = (
+    *(("s.2", 135), ("s.2", 140), ("s.4", 41), ("s.9", 160)),
+    ("1795412218.0", 65),
+)
 
 
 @dataclass(frozen=True)
