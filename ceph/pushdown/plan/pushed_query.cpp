@@ -247,7 +247,7 @@ size_t PushedQuery::AddOutputSql(const std::string &sql, const duckdb::LogicalTy
 
 size_t PushedQuery::AddOutput(const Expression &expression) {
     const size_t output = AddOutputSql(ToSql(expression), expression.GetReturnType());
-    plain->outputs.push_back(Inlined(expression));
+    plain->outputs.push_back(plain->AddInput(Inlined(expression)));
     return output;
 }
 
@@ -315,7 +315,8 @@ unique_ptr<Expression> PushedQuery::AggregateOfRow(const std::string &function,
     using duckdb::BoundCaseExpression;
     using duckdb::BoundConstantExpression;
     using duckdb::make_uniq;
-    auto value = aggregate.GetChildren().empty() ? nullptr : Inlined(*aggregate.GetChildren()[0]);
+    auto value =
+        aggregate.GetChildren().empty() ? nullptr : plain->AddInput(Inlined(*aggregate.GetChildren()[0]));
     auto otherwise = duckdb::Value::BIGINT(0);
     if (function != "count") {
         otherwise = duckdb::Value(value->GetReturnType());
@@ -332,7 +333,7 @@ unique_ptr<Expression> PushedQuery::AggregateOfRow(const std::string &function,
     if (!aggregate.GetFilter()) {
         return value;
     }
-    return make_uniq<BoundCaseExpression>(Inlined(*aggregate.GetFilter()), std::move(value),
+    return make_uniq<BoundCaseExpression>(plain->AddInput(Inlined(*aggregate.GetFilter())), std::move(value),
                                           make_uniq<BoundConstantExpression>(otherwise));
 }
 

@@ -68,7 +68,7 @@ class PushedQuery {
     //! As the class binds it: the built-in function for the argument's type.
     duckdb::LogicalType AggregateType(const std::string &function,
                                       const duckdb::BoundAggregateExpression &aggregate) const;
-    //! The partial aggregate of a single row, as an expression over it.
+    //! The partial aggregate of a single row, over the plain query's inputs.
     duckdb::unique_ptr<duckdb::Expression>
     AggregateOfRow(const std::string &function, const duckdb::BoundAggregateExpression &aggregate) const;
     void AddFilterSql(const duckdb::Expression &filter);

@@ -3,6 +3,7 @@
 #include "duckdb/common/multi_file/multi_file_list.hpp"
 #include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/planner/expression/bound_cast_expression.hpp"
+#include "duckdb/planner/expression/bound_columnref_expression.hpp"
 #include "duckdb/planner/filter/expression_filter.hpp"
 #include "duckdb/planner/operator/logical_filter.hpp"
 #include "duckdb/planner/operator/logical_projection.hpp"
@@ -26,6 +27,21 @@ Expressions CopyAll(const Expressions &expressions) {
     return copies;
 }
 
+//! The tables of a plan are the scan, its inputs and the outputs.
+TableIndex InputsOf(const duckdb::LogicalGet &scan) {
+    return TableIndex(scan.table_index.index + 1);
+}
+TableIndex OutputsOf(const duckdb::LogicalGet &scan) {
+    return TableIndex(scan.table_index.index + 2);
+}
+
+unique_ptr<duckdb::LogicalOperator> Project(TableIndex table, Expressions expressions,
+                                            unique_ptr<duckdb::LogicalOperator> plan) {
+    auto projection = make_uniq<duckdb::LogicalProjection>(table, std::move(expressions));
+    projection->children.push_back(std::move(plan));
+    return std::move(projection);
+}
+
 void SetFile(duckdb::LogicalGet &scan, const std::string &path) {
     scan.bind_data->Cast<duckdb::MultiFileBindData>().file_list =
         duckdb::make_shared_ptr<duckdb::SimpleMultiFileList>(
@@ -36,6 +52,13 @@ void SetFile(duckdb::LogicalGet &scan, const std::string &path) {
 
 PlainQuery::PlainQuery(const duckdb::LogicalGet &get) : scan_(ScanOf(get)) {
     SetFile(*scan_, ""); // each plan copies the list
+}
+
+unique_ptr<Expression> PlainQuery::AddInput(unique_ptr<Expression> input) {
+    const duckdb::ColumnBinding binding(InputsOf(*scan_), duckdb::ProjectionIndex(inputs_.size()));
+    auto reference = make_uniq<duckdb::BoundColumnRefExpression>(input->GetReturnType(), binding);
+    inputs_.push_back(std::move(input));
+    return std::move(reference);
 }
 
 unique_ptr<duckdb::LogicalGet> PlainQuery::ScanOf(const duckdb::LogicalGet &get) const {
@@ -73,11 +96,12 @@ PlainQuery::PlanFor(duckdb::ClientContext &context, const std::string &path,
     for (size_t i = 0; i < columns.size(); i++) {
         columns[i] = duckdb::BoundCastExpression::AddCastToType(context, std::move(columns[i]), types[i]);
     }
-    auto projection =
-        make_uniq<duckdb::LogicalProjection>(TableIndex(scan_->table_index.index + 1), std::move(columns));
-    projection->children.push_back(std::move(plan));
-    projection->ResolveOperatorTypes();
-    return std::move(projection);
+    if (!inputs_.empty()) { // a count of all rows has none
+        plan = Project(InputsOf(*scan_), CopyAll(inputs_), std::move(plan));
+    }
+    plan = Project(OutputsOf(*scan_), std::move(columns), std::move(plan));
+    plan->ResolveOperatorTypes();
+    return plan;
 }
 
 } // namespace rawduck_ceph

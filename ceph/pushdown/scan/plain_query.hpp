@@ -19,8 +19,12 @@ class PlainQuery {
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> filters;
     //! The values of one row: groups and columns, and for each partial aggregate that of this row alone. So the
     //! client aggregates the rows of an object that is read as it does where nothing is pushed, with sums that
-    //! overflow, or do not, as there.
+    //! overflow, or do not, as there. They refer to inputs.
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> outputs;
+
+    //! Adds an expression over the scan that is evaluated for every row, as DuckDB evaluates what aggregates take
+    //! and filter. Returns a reference to it.
+    duckdb::unique_ptr<duckdb::Expression> AddInput(duckdb::unique_ptr<duckdb::Expression> input);
 
     //! The plan for the object at a path of the scan. `types`: of all outputs. `join_filters`: what joins have
     //! added to the scan since it was planned, by its columns; may be null.
@@ -33,6 +37,7 @@ class PlainQuery {
     duckdb::unique_ptr<duckdb::LogicalGet> ScanOf(const duckdb::LogicalGet &get) const;
 
     duckdb::unique_ptr<duckdb::LogicalGet> scan_;
+    duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> inputs_;
 };
 
 } // namespace rawduck_ceph

@@ -324,3 +324,17 @@ def test_an_interrupt_reaches_an_object_that_is_read(con, coded):
     with pytest.raises(duckdb.InterruptException):
         con.execute(query).fetchall()
     assert time.monotonic() - start < whole / 2
+
+
+def test_what_a_filter_of_an_aggregate_leaves_out_is_evaluated(con, coded):
+    """DuckDB evaluates the argument of every row. So do the OSDs, and what is read in place of them."""
+    write(con, f"{coded}/a.parquet", "SELECT 'nonsense' AS s, 1 AS i UNION ALL SELECT '2020-01-01', 2")
+    source = f"read_parquet('{coded}/*.parquet')"
+    pushed, read = answers(con, f"SELECT max(CAST(s AS DATE)) FILTER (WHERE i = 2) FROM {source}")
+    assert pushed == read == duckdb.ConversionException
+    pushed, read = answers(
+        con, f"SELECT max(s) FILTER (WHERE i = 2), count(s) FILTER (WHERE i < 2) FROM {source}"
+    )
+    assert pushed == read == [("2020-01-01", 1)]
+    pushed, read = answers(con, f"SELECT count(*) FROM {source} WHERE i < 2")
+    assert pushed == read == [(1,)]
