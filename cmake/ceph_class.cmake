@@ -68,8 +68,8 @@ else()
 endif()
 if(RAWDUCK_TESTS)
   find_package(GTest REQUIRED)
-  file(GLOB RAWDUCK_CEPH_TEST_SOURCES CONFIGURE_DEPENDS test/ceph_duckdb/*.cpp)
   # Of the client, what needs DuckDB but no Ceph.
+  file(GLOB RAWDUCK_CEPH_TEST_SOURCES CONFIGURE_DEPENDS test/ceph_duckdb/*.cpp ceph/pushdown/proof/*.cpp)
   add_executable(rawduck_ceph_tests EXCLUDE_FROM_ALL ${RAWDUCK_CEPH_TEST_SOURCES}
                  ceph/pushdown/decision/offload_decision.cpp $<TARGET_OBJECTS:rawduck_helper_objects>)
   rawduck_class_options(rawduck_ceph_tests)

@@ -175,7 +175,7 @@ void OffloadRewriter::ReplaceScan(Attempt &attempt, unique_ptr<LogicalOperator> 
         types.push_back(old.GetColumnType(column));
         names.push_back(old.GetColumnName(column));
         const bool plain = !column.IsVirtualColumn() && !column.HasChildren() && !column.HasType() &&
-                           IsPushableType(types.back());
+                           IsPushableType(types.back()) && !IsNamedAsVirtualColumn(old, names.back());
         data->columns.push_back({plain ? names.back().GetIdentifierName() : "", types.back().ToString()});
     }
     auto scan = make_uniq<LogicalGet>(old.table_index, duckdb::BoundTableFunction(OffloadScan()),
@@ -261,7 +261,6 @@ bool OffloadRewriter::PushAggregate(Attempt &attempt) {
     }
     PushedQuery query = StartQuery(attempt);
     query.request.aggregate = true;
-    query.plain->aggregate = true;
     const duckdb::TableIndex table = binder_.GenerateTableIndex();
     duckdb::vector<unique_ptr<Expression>> groups;
     for (auto &group : aggregate.groups) {

@@ -10,6 +10,11 @@ namespace rawduck_ceph {
 namespace {
 
 duckdb::unique_ptr<duckdb::Expression> Bind(duckdb::FunctionBindExpressionInput &input) {
+    // A name that no column has may mean something else to the binder: a field of a structure, or a constant.
+    if (input.children[1]->GetExpressionClass() != duckdb::ExpressionClass::BOUND_COLUMN_REF) {
+        throw duckdb::InvalidInputException("%s is not a column of the object",
+                                            input.children[1]->ToString());
+    }
     const auto wanted = input.children[0]->GetReturnType();
     const auto stored = input.children[1]->GetReturnType();
     if (!IsLosslessCast(stored, wanted)) {

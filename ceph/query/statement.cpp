@@ -179,8 +179,9 @@ void AddModifiers(duckdb::SelectNode &node, const Request &request) {
 } // namespace
 
 bool IsPushableType(const duckdb::LogicalType &type) {
-    if (type.HasAlias() ||
-        (type.id() == duckdb::LogicalTypeId::VARCHAR && type != duckdb::LogicalType::VARCHAR)) {
+    const bool collated =
+        type.id() == duckdb::LogicalTypeId::VARCHAR && !duckdb::StringType::GetCollation(type).empty();
+    if (type.HasAlias() || collated) {
         return false; // an alias or a collation changes what comparisons mean
     }
     std::string name = duckdb::StringUtil::Lower(type.ToString());
@@ -227,6 +228,11 @@ void CheckExpression(const ParsedExpression &expression) {
     }
     duckdb::ParsedExpressionIterator::EnumerateChildren(
         expression, [](const ParsedExpression &child) { CheckExpression(child); });
+}
+
+unique_ptr<ParsedExpression> ParseRequestExpression(const std::string &sql) {
+    auto parser = duckdb::Parser::GetBuiltinParser();
+    return ParseExpression(parser, sql);
 }
 
 PushedStatement::PushedStatement(const Request &request) : statement_(make_uniq<duckdb::SelectStatement>()) {

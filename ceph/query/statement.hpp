@@ -25,6 +25,10 @@ class PushedStatement {
 //! Throws duckdb::PermissionException, which names the part, unless the whole expression is allowed.
 void CheckExpression(const duckdb::ParsedExpression &expression);
 
+//! An expression of a request as the class understands it, with its parser whatever the session's is. Throws
+//! duckdb::Exception for anything that is not allowed or does not parse.
+duckdb::unique_ptr<duckdb::ParsedExpression> ParseRequestExpression(const std::string &sql);
+
 //! Whether columns, outputs and casts may have this type: flat types without aliases and collations.
 bool IsPushableType(const duckdb::LogicalType &type);
 

@@ -211,6 +211,7 @@ CEPH_LAYERS = [
     "rados",
     "pushdown/feedback",
     "files",
+    "pushdown/proof",
     "pushdown/scan",
     "pushdown/pruning",
     "pushdown/plan",

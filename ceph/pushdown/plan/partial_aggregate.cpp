@@ -31,10 +31,8 @@ class PartialAggregateBuilder {
         if (name == "count" || name == "count_star") {
             return Count();
         }
-        if (name == "sum" || name == "sum_no_overflow" || name == "avg") {
-            RequireSumsThatFit();
-        }
-        if (name == "sum" || name == "sum_no_overflow" || name == "min" || name == "max") {
+        if (name == "sum" || name == "sum_no_overflow" || name == "min" || name == "max" ||
+            name == "bool_and" || name == "bool_or") {
             return SameFunction(name == "sum_no_overflow" ? "sum" : name);
         }
         if (name == "avg" && aggregate_.GetReturnType() == LogicalType::DOUBLE) {
@@ -44,16 +42,6 @@ class PartialAggregateBuilder {
     }
 
   private:
-    //! A sum of values of up to 64 bits fits into 128 bits, whatever their number. A sum of wider ones may not
-    //! fit in one object although the total does, where others have the opposite sign.
-    void RequireSumsThatFit() const {
-        const auto type = aggregate_.GetChildren()[0]->GetReturnType();
-        const auto stored = type.InternalType();
-        if (stored == duckdb::PhysicalType::INT128 || stored == duckdb::PhysicalType::UINT128) {
-            throw NotPushable{"the sum of " + type.ToString() + " in one object may overflow"};
-        }
-    }
-
     unique_ptr<Expression> Partial(const std::string &function, const LogicalType &type) {
         return OutputReference(query_, query_.AddAggregate(function, aggregate_, type), table_);
     }
@@ -64,7 +52,9 @@ class PartialAggregateBuilder {
         return binder_.BindAggregateFunction(MergeCounts(), std::move(arguments));
     }
 
-    //! Functions that merge their own results.
+    //! Functions that merge their own results. A sum of values of up to 64 bits fits into 128 bits, whatever their
+    //! number. One of wider values may overflow in one object although the total fits, where others have the
+    //! opposite sign: the class reports it, and the object's rows are added one by one, as in a query that reads.
     unique_ptr<BoundAggregateExpression> SameFunction(const std::string &function) {
         const LogicalType type = aggregate_.GetReturnType();
         duckdb::vector<unique_ptr<Expression>> arguments;

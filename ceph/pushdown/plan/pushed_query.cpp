@@ -1,7 +1,7 @@
 #include "ceph/pushdown/plan/pushed_query.hpp"
 
-#include "ceph/pushdown/plan/neutral_settings.hpp"
-#include "ceph/pushdown/plan/round_trip.hpp"
+#include "ceph/pushdown/proof/neutral_settings.hpp"
+#include "ceph/pushdown/proof/round_trip.hpp"
 #include "ceph/query/statement.hpp"
 
 #include "duckdb/common/error_data.hpp"
@@ -11,9 +11,11 @@
 #include "duckdb/function/scalar/compressed_materialization_utils.hpp"
 #include "duckdb/main/database.hpp"
 #include "duckdb/planner/bound_expression_sql_exporter.hpp"
+#include "duckdb/planner/expression/bound_case_expression.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
 #include "duckdb/planner/expression/bound_constant_expression.hpp"
 #include "duckdb/planner/expression/bound_function_expression.hpp"
+#include "duckdb/planner/expression/bound_operator_expression.hpp"
 #include "duckdb/planner/expression/bound_reference_expression.hpp"
 #include "duckdb/planner/expression_iterator.hpp"
 #include "duckdb/planner/filter/expression_filter.hpp"
@@ -89,6 +91,11 @@ bool IsCompression(const Expression &expression) {
 
 } // namespace
 
+bool IsNamedAsVirtualColumn(const duckdb::LogicalGet &get, const duckdb::Identifier &column) {
+    return std::any_of(get.virtual_columns.begin(), get.virtual_columns.end(),
+                       [&](const auto &entry) { return entry.second.name == column; });
+}
+
 PushedQuery::PushedQuery(duckdb::ClientContext &context, duckdb::LogicalGet &get)
     : plain(std::make_shared<PlainQuery>(get)), context_(context), get_(get) {
     const std::string setting = SettingInTheWay(context);
@@ -139,7 +146,7 @@ PushedQuery::ColumnOf(const duckdb::ColumnBinding &binding) const {
     return column.IsVirtualColumn() || column.HasChildren() || column.HasType() ? nullptr : &column;
 }
 
-void PushedQuery::RequireRoundTrip(const Expression &expression, const duckdb::ParsedExpression &exported,
+void PushedQuery::RequireRoundTrip(const Expression &expression, const std::string &sql,
                                    const std::vector<size_t> &columns) const {
     RequestSchema schema;
     for (size_t column : columns) {
@@ -147,12 +154,12 @@ void PushedQuery::RequireRoundTrip(const Expression &expression, const duckdb::P
         schema.types.push_back(get_.returned_types[column]);
     }
     const std::string difference =
-        RoundTripDifference(context_, expression, exported, schema, [&](const Expression &reference) {
+        RoundTripDifference(context_, expression, sql, schema, [&](const Expression &reference) {
             const auto column = ColumnOf(reference.Cast<BoundColumnRefExpression>().Binding());
             return column ? get_.names[column->GetPrimaryIndex()].GetIdentifierName() : "";
         });
     if (!difference.empty()) {
-        throw NotPushable{"its SQL means something else: " + difference};
+        throw NotPushable{difference};
     }
 }
 
@@ -183,18 +190,18 @@ std::string PushedQuery::ToSql(const Expression &expression) {
     if (exported.HasError()) {
         throw NotPushable{"no SQL for " + inlined->ToString()};
     }
-    try {
-        CheckExpression(*exported.GetValue());
-    } catch (const duckdb::PermissionException &error) {
-        throw NotPushable{duckdb::ErrorData(error).RawMessage()};
-    }
     for (size_t column : used) {
         if (!IsPushableType(get_.returned_types[column])) {
             throw NotPushable{"column " + get_.names[column].GetIdentifierName() + " has type " +
                               get_.returned_types[column].ToString()};
         }
+        if (IsNamedAsVirtualColumn(get_, get_.names[column])) {
+            throw NotPushable{"column " + get_.names[column].GetIdentifierName() +
+                              " is named as one that the reader makes"};
+        }
     }
-    RequireRoundTrip(*narrowed, *exported.GetValue(), used);
+    const std::string sql = exported.GetValue()->ToString();
+    RequireRoundTrip(*narrowed, sql, used);
     for (size_t column : used) {
         const std::string name = get_.names[column].GetIdentifierName();
         const bool known = std::any_of(request.columns.begin(), request.columns.end(),
@@ -203,7 +210,7 @@ std::string PushedQuery::ToSql(const Expression &expression) {
             request.columns.push_back({name, get_.returned_types[column].ToString()});
         }
     }
-    return exported.GetValue()->ToString();
+    return sql;
 }
 
 void PushedQuery::AddFilter(const Expression &filter) {
@@ -240,7 +247,7 @@ size_t PushedQuery::AddOutputSql(const std::string &sql, const duckdb::LogicalTy
 
 size_t PushedQuery::AddOutput(const Expression &expression) {
     const size_t output = AddOutputSql(ToSql(expression), expression.GetReturnType());
-    plain->outputs.push_back(Inlined(expression));
+    plain->outputs.push_back(plain->AddInput(Inlined(expression)));
     return output;
 }
 
@@ -281,22 +288,53 @@ size_t PushedQuery::AddAggregate(const std::string &function,
     if (aggregate.GetFilter()) {
         sql += " FILTER (WHERE " + ToSql(*aggregate.GetFilter()) + ")";
     }
-    const size_t output = AddOutputSql(sql, type);
-    plain->aggregates.push_back(BindAggregate(children.empty() ? "count_star" : function, aggregate));
-    return output;
+    const auto bound = AggregateType(children.empty() ? "count_star" : function, aggregate);
+    if (bound != type) {
+        throw NotPushable{sql + " would be bound as " + bound.ToString() + ", not as " + type.ToString()};
+    }
+    plain->outputs.push_back(AggregateOfRow(function, aggregate));
+    return AddOutputSql(sql, type);
 }
 
-unique_ptr<Expression> PushedQuery::BindAggregate(const std::string &function,
-                                                  const duckdb::BoundAggregateExpression &aggregate) const {
+duckdb::LogicalType PushedQuery::AggregateType(const std::string &function,
+                                               const duckdb::BoundAggregateExpression &aggregate) const {
     duckdb::vector<unique_ptr<Expression>> arguments;
     duckdb::vector<duckdb::LogicalType> argument_types;
     for (const auto &child : aggregate.GetChildren()) {
         argument_types.push_back(child->GetReturnType());
-        arguments.push_back(Inlined(*child));
+        arguments.push_back(child->Copy());
     }
-    return duckdb::FunctionBinder(context_).BindAggregateFunction(
+    const auto bound = duckdb::FunctionBinder(context_).BindAggregateFunction(
         duckdb::GetBuiltinAggregateFunction(context_, duckdb::Identifier(function), argument_types),
-        std::move(arguments), aggregate.GetFilter() ? Inlined(*aggregate.GetFilter()) : nullptr);
+        std::move(arguments));
+    return bound->GetReturnType();
+}
+
+unique_ptr<Expression> PushedQuery::AggregateOfRow(const std::string &function,
+                                                   const duckdb::BoundAggregateExpression &aggregate) const {
+    using duckdb::BoundCaseExpression;
+    using duckdb::BoundConstantExpression;
+    using duckdb::make_uniq;
+    auto value =
+        aggregate.GetChildren().empty() ? nullptr : plain->AddInput(Inlined(*aggregate.GetChildren()[0]));
+    auto otherwise = duckdb::Value::BIGINT(0);
+    if (function != "count") {
+        otherwise = duckdb::Value(value->GetReturnType());
+    } else if (value) {
+        auto counts = make_uniq<duckdb::BoundOperatorExpression>(duckdb::ExpressionType::OPERATOR_IS_NOT_NULL,
+                                                                 duckdb::LogicalType::BOOLEAN);
+        counts->GetChildrenMutable().push_back(std::move(value));
+        value = make_uniq<BoundCaseExpression>(std::move(counts),
+                                               make_uniq<BoundConstantExpression>(duckdb::Value::BIGINT(1)),
+                                               make_uniq<BoundConstantExpression>(otherwise));
+    } else {
+        value = make_uniq<BoundConstantExpression>(duckdb::Value::BIGINT(1));
+    }
+    if (!aggregate.GetFilter()) {
+        return value;
+    }
+    return make_uniq<BoundCaseExpression>(plain->AddInput(Inlined(*aggregate.GetFilter())), std::move(value),
+                                          make_uniq<BoundConstantExpression>(otherwise));
 }
 
 } // namespace rawduck_ceph

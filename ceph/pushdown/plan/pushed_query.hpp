@@ -20,6 +20,10 @@ struct NotPushable {
     std::string why;
 };
 
+//! Whether a column has the name of one that the reader makes, such as file_row_number: in an object that lacks
+//! the column, the class would return this one.
+bool IsNamedAsVirtualColumn(const duckdb::LogicalGet &get, const duckdb::Identifier &column);
+
 //! Builds the request for one scan. Expressions refer to the scan's columns, or to projections above it,
 //! which are added first and then inlined.
 class PushedQuery {
@@ -55,14 +59,18 @@ class PushedQuery {
     //! The expression in SQL, which is bound again to the same expression. Adds the columns that it uses to the
     //! request.
     std::string ToSql(const duckdb::Expression &expression);
-    void RequireRoundTrip(const duckdb::Expression &expression, const duckdb::ParsedExpression &exported,
+    void RequireRoundTrip(const duckdb::Expression &expression, const std::string &sql,
                           const std::vector<size_t> &columns) const;
     //! The scan's column that a reference of the plan is to.
     duckdb::optional_ptr<const duckdb::ColumnIndex> ColumnOf(const duckdb::ColumnBinding &binding) const;
     //! A copy in which references to projections are replaced by their expressions.
     duckdb::unique_ptr<duckdb::Expression> Inlined(const duckdb::Expression &expression) const;
+    //! As the class binds it: the built-in function for the argument's type.
+    duckdb::LogicalType AggregateType(const std::string &function,
+                                      const duckdb::BoundAggregateExpression &aggregate) const;
+    //! The partial aggregate of a single row, over the plain query's inputs.
     duckdb::unique_ptr<duckdb::Expression>
-    BindAggregate(const std::string &function, const duckdb::BoundAggregateExpression &aggregate) const;
+    AggregateOfRow(const std::string &function, const duckdb::BoundAggregateExpression &aggregate) const;
     void AddFilterSql(const duckdb::Expression &filter);
     size_t AddOutputSql(const std::string &sql, const duckdb::LogicalType &type);
 

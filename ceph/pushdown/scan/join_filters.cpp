@@ -1,5 +1,6 @@
 #include "ceph/pushdown/scan/join_filters.hpp"
 
+#include "ceph/pushdown/proof/round_trip.hpp"
 #include "ceph/query/statement.hpp"
 
 #include "duckdb/common/exception.hpp"
@@ -44,7 +45,7 @@ const Expression *UnwrapOptional(const Expression &expression) {
     return nullptr;
 }
 
-//! The filter in SQL over the column `name`; empty where it has no form in SQL.
+//! The filter in SQL over the column `name`; empty where it has no form in SQL that means the same.
 std::string ColumnFilterSql(duckdb::ClientContext &context, const Expression &filter,
                             const std::string &name) {
     auto expression = filter.Copy();
@@ -67,12 +68,11 @@ std::string ColumnFilterSql(duckdb::ClientContext &context, const Expression &fi
     if (exported.HasError()) {
         return {};
     }
-    try {
-        CheckExpression(*exported.GetValue());
-    } catch (const duckdb::PermissionException &) {
-        return {};
-    }
-    return exported.GetValue()->ToString();
+    std::string sql = exported.GetValue()->ToString();
+    const RequestSchema schema{{duckdb::Identifier(name)}, {type}};
+    const std::string difference =
+        RoundTripDifference(context, *expression, sql, schema, [&](const Expression &) { return name; });
+    return difference.empty() ? sql : "";
 }
 
 //! Calls `add` for each part of a conjunction that has a form in SQL.

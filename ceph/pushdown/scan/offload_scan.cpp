@@ -56,6 +56,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
 //! Runs the pushed part of the query in the client, on one object.
 class LocalQuery {
   public:
+    //! `join_filters`: over the scan's columns; may be null.
     LocalQuery(duckdb::ClientContext &context, const OffloadBindData &data, const CallTarget &target,
                duckdb::optional_ptr<const duckdb::TableFilterSet> join_filters)
         : path_(target.path), connection_(*context.db) {
@@ -77,8 +78,23 @@ class LocalQuery {
         stream_ = std::make_unique<duckdb::QueryResultStream<>>(std::move(submitted));
     }
 
-    bool Next(duckdb::DataChunk &chunk) {
-        auto fetched = stream_->Fetch();
+    //! `context`: of the query, which may be interrupted.
+    bool Next(duckdb::ClientContext &context, duckdb::DataChunk &chunk) {
+        using State = duckdb::QueryResultState;
+        duckdb::unique_ptr<duckdb::DataChunk> fetched;
+        for (State state = stream_->TryFetch(fetched); !fetched && state != State::FINISHED;
+             state = stream_->TryFetch(fetched)) {
+            if (context.IsInterrupted()) {
+                throw duckdb::InterruptException();
+            }
+            state = stream_->ExecuteTask();
+            if (state == State::EXECUTION_ERROR) {
+                ThrowWithPath(stream_->GetErrorObject());
+            }
+            if (state == State::BLOCKED || state == State::NO_TASKS_AVAILABLE) {
+                stream_->WaitForTask();
+            }
+        }
         if (stream_->HasError()) {
             ThrowWithPath(stream_->GetErrorObject());
         }
@@ -191,7 +207,7 @@ bool NextChunk(duckdb::ClientContext &context, const OffloadBindData &data, Offl
             local.remote.reset();
         }
         if (local.local) {
-            if (local.local->Next(local.chunk)) {
+            if (local.local->Next(context, local.chunk)) {
                 return true;
             }
             local.local.reset();

@@ -5,7 +5,6 @@
 #include "duckdb/planner/expression/bound_cast_expression.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
 #include "duckdb/planner/filter/expression_filter.hpp"
-#include "duckdb/planner/operator/logical_aggregate.hpp"
 #include "duckdb/planner/operator/logical_filter.hpp"
 #include "duckdb/planner/operator/logical_projection.hpp"
 
@@ -28,14 +27,39 @@ Expressions CopyAll(const Expressions &expressions) {
     return copies;
 }
 
-unique_ptr<Expression> Reference(const Expression &expression, TableIndex table, size_t position) {
-    return make_uniq<duckdb::BoundColumnRefExpression>(
-        expression.GetReturnType(), duckdb::ColumnBinding(table, duckdb::ProjectionIndex(position)));
+//! The tables of a plan are the scan, its inputs and the outputs.
+TableIndex InputsOf(const duckdb::LogicalGet &scan) {
+    return TableIndex(scan.table_index.index + 1);
+}
+TableIndex OutputsOf(const duckdb::LogicalGet &scan) {
+    return TableIndex(scan.table_index.index + 2);
+}
+
+unique_ptr<duckdb::LogicalOperator> Project(TableIndex table, Expressions expressions,
+                                            unique_ptr<duckdb::LogicalOperator> plan) {
+    auto projection = make_uniq<duckdb::LogicalProjection>(table, std::move(expressions));
+    projection->children.push_back(std::move(plan));
+    return std::move(projection);
+}
+
+void SetFile(duckdb::LogicalGet &scan, const std::string &path) {
+    scan.bind_data->Cast<duckdb::MultiFileBindData>().file_list =
+        duckdb::make_shared_ptr<duckdb::SimpleMultiFileList>(
+            duckdb::vector<duckdb::OpenFileInfo>{duckdb::OpenFileInfo(path)});
 }
 
 } // namespace
 
-PlainQuery::PlainQuery(const duckdb::LogicalGet &get) : scan_(ScanOf(get)) {}
+PlainQuery::PlainQuery(const duckdb::LogicalGet &get) : scan_(ScanOf(get)) {
+    SetFile(*scan_, ""); // each plan copies the list
+}
+
+unique_ptr<Expression> PlainQuery::AddInput(unique_ptr<Expression> input) {
+    const duckdb::ColumnBinding binding(InputsOf(*scan_), duckdb::ProjectionIndex(inputs_.size()));
+    auto reference = make_uniq<duckdb::BoundColumnRefExpression>(input->GetReturnType(), binding);
+    inputs_.push_back(std::move(input));
+    return std::move(reference);
+}
 
 unique_ptr<duckdb::LogicalGet> PlainQuery::ScanOf(const duckdb::LogicalGet &get) const {
     auto scan = make_uniq<duckdb::LogicalGet>(get.table_index, get.function, get.bind_data->Copy(),
@@ -52,7 +76,6 @@ PlainQuery::PlanFor(duckdb::ClientContext &context, const std::string &path,
                     const duckdb::vector<duckdb::LogicalType> &types,
                     duckdb::optional_ptr<const duckdb::TableFilterSet> join_filters) const {
     auto scan = ScanOf(*scan_);
-    const TableIndex last = scan->table_index;
     if (join_filters) {
         // After the scan's own filters, as reading has them: which rows are left decides about errors, too.
         for (const auto &entry : *join_filters) {
@@ -61,9 +84,7 @@ PlainQuery::PlanFor(duckdb::ClientContext &context, const std::string &path,
                 duckdb::ExpressionFilter::GetExpressionFilter(entry.Filter(), "reading").Copy());
         }
     }
-    auto &data = scan->bind_data->Cast<duckdb::MultiFileBindData>();
-    data.file_list = duckdb::make_shared_ptr<duckdb::SimpleMultiFileList>(
-        duckdb::vector<duckdb::OpenFileInfo>{duckdb::OpenFileInfo(path)});
+    SetFile(*scan, path);
     unique_ptr<duckdb::LogicalOperator> plan = std::move(scan);
     if (!filters.empty()) {
         auto filter = make_uniq<duckdb::LogicalFilter>();
@@ -71,30 +92,16 @@ PlainQuery::PlanFor(duckdb::ClientContext &context, const std::string &path,
         filter->children.push_back(std::move(plan));
         plan = std::move(filter);
     }
-    Expressions columns;
-    if (aggregate) {
-        const TableIndex groups(last.index + 1), results(last.index + 2);
-        auto grouping = make_uniq<duckdb::LogicalAggregate>(groups, results, CopyAll(aggregates));
-        grouping->groups = CopyAll(outputs);
-        grouping->group_stats.resize(outputs.size());
-        grouping->children.push_back(std::move(plan));
-        plan = std::move(grouping);
-        for (size_t i = 0; i < outputs.size(); i++) {
-            columns.push_back(Reference(*outputs[i], groups, i));
-        }
-        for (size_t i = 0; i < aggregates.size(); i++) {
-            columns.push_back(Reference(*aggregates[i], results, i));
-        }
-    } else {
-        columns = CopyAll(outputs);
-    }
+    Expressions columns = CopyAll(outputs);
     for (size_t i = 0; i < columns.size(); i++) {
         columns[i] = duckdb::BoundCastExpression::AddCastToType(context, std::move(columns[i]), types[i]);
     }
-    auto projection = make_uniq<duckdb::LogicalProjection>(TableIndex(last.index + 3), std::move(columns));
-    projection->children.push_back(std::move(plan));
-    projection->ResolveOperatorTypes();
-    return std::move(projection);
+    if (!inputs_.empty()) { // a count of all rows has none
+        plan = Project(InputsOf(*scan_), CopyAll(inputs_), std::move(plan));
+    }
+    plan = Project(OutputsOf(*scan_), std::move(columns), std::move(plan));
+    plan->ResolveOperatorTypes();
+    return plan;
 }
 
 } // namespace rawduck_ceph

@@ -17,11 +17,14 @@ class PlainQuery {
 
     //! From the operators above the scan.
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> filters;
-    //! The first outputs are groups, or all of them are plain ones where there are no aggregates.
+    //! The values of one row: groups and columns, and for each partial aggregate that of this row alone. So the
+    //! client aggregates the rows of an object that is read as it does where nothing is pushed, with sums that
+    //! overflow, or do not, as there. They refer to inputs.
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> outputs;
-    //! The outputs after the groups; empty unless `aggregate`.
-    duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> aggregates;
-    bool aggregate = false;
+
+    //! Adds an expression over the scan that is evaluated for every row, as DuckDB evaluates what aggregates take
+    //! and filter. Returns a reference to it.
+    duckdb::unique_ptr<duckdb::Expression> AddInput(duckdb::unique_ptr<duckdb::Expression> input);
 
     //! The plan for the object at a path of the scan. `types`: of all outputs. `join_filters`: what joins have
     //! added to the scan since it was planned, by its columns; may be null.
@@ -34,6 +37,7 @@ class PlainQuery {
     duckdb::unique_ptr<duckdb::LogicalGet> ScanOf(const duckdb::LogicalGet &get) const;
 
     duckdb::unique_ptr<duckdb::LogicalGet> scan_;
+    duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> inputs_;
 };
 
 } // namespace rawduck_ceph

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+import time
+
 import duckdb
 import pytest
-from ceph_support import one
+from ceph_support import one, requests
 
+_numbers = itertools.count()
 MODES = ["always", "auto", "filters"]
 
 
@@ -132,58 +137,20 @@ def test_settings_that_change_the_meaning(pushing, numbers, setting, value, quer
         assert setting in why
 
 
-#: Settings that change how fast something is, where something is stored, what is allowed or shown; or that
-#: are about statements, types and functions that are never pushed. (A timestamp with time zone is neither
-#: pushed nor cast in the OSD.)
-# fmt: off
-HARMLESS_PATTERNS = (
-    "access_mode", "active_grammar_extensions", "allocator_*", "allow_*", "allowed_*",
-    "approximate_join_order_threshold", "arrow_*", "asof_loop_join_threshold", "async_threads",
-    "auto_checkpoint_*", "autoinstall_*", "autoload_*", "block_allocator_memory", "cache_local_files",
-    "catalog_error_max_schemas", "checkpoint_*", "current_dialect", "current_transaction_*", "custom_*",
-    "debug_*", "default_block_size", "default_null_order", "default_order", "default_secret_storage",
-    "default_transaction_*", "delim_join_as_cte", "disable_database_invalidation",
-    "disable_parquet_prefetching", "disabled_compression_methods", "disabled_filesystems",
-    "disabled_log_types", "duckdb_api", "dynamic_or_filter_threshold", "enable_external_*",
-    "enable_fsst_vectors", "enable_http_metadata_cache", "enable_logging", "enable_macro_dependencies",
-    "enable_optimistic_write", "enable_profiling", "enable_progress_bar*", "enable_view_dependencies",
-    "enabled_log_types", "errors_as_json", "experimental_metadata_reuse", "explain_output", "extension_*",
-    "external_*", "file_search_path", "force_*", "fsync_mode", "geometry_minimum_shredding_size",
-    "home_directory", "http_*", "ignore_unknown_crs", "immediate_transaction_mode", "index_scan_*",
-    "initial_column_segment_size", "json_geometry_format", "late_materialization_max_rows",
-    "lock_configuration", "log_query_path", "logging_*", "max_*", "memory_limit", "merge_join_threshold",
-    "nested_loop_join_threshold", "null_order", "operator_memory_limit", "order_by_non_integer_literal",
-    "ordered_aggregate_threshold", "pandas_analyze_sample", "parquet_metadata_cache",
-    "parquet_prefetch_column_gap", "partitioned_write_*", "password", "perfect_ht_threshold", "pin_threads",
-    "pivot_*", "prefer_range_joins", "prefetch_all_parquet_files", "preserve_*", "profil*",
-    "progress_bar_time", "python_*", "rados_*", "read_ahead_depth", "redact_http_logs",
-    "scalar_subquery_error_on_multiple_rows", "scheduler_process_partial", "schema", "search_path",
-    "secret_directory", "show_behavior", "standard_vector_size", "storage_*", "streaming_buffer_size",
-    "table_function_identifier_conversion", "temp_*", "threads", "tracked_metrics", "user", "username",
-    "validate_external_file_cache", "variant_minimum_shredding_size", "wal_*", "warnings_as_errors",
-    "worker_threads", "write_buffer_row_group_*", "zstd_min_string_length", "TimeZone", "nvme_*",
-)
-# fmt: on
-
-
-def test_every_setting_is_classified(con):
-    """A setting that DuckDB adds changes no meaning, or is in MeaningfulSettings."""
-    names = {name for (name,) in con.execute("SELECT name FROM duckdb_settings()").fetchall()}
-    assert len(names) > 100
-
-    def matches(name: str) -> bool:
-        return any(
-            name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
-            for pattern in HARMLESS_PATTERNS
-        )
-
-    unclassified = {name for name in names if not matches(name)}
-    assert unclassified == {
-        *("binary_as_string", "Calendar", "default_collation", "dialect_compatibility_mode"),
-        *("disable_timestamptz_casts", "disabled_optimizers", "enable_geoparquet_conversion"),
-        *("enable_optimizer", "error_on_division_by_zero", "ieee_floating_point_ops", "integer_division"),
-        *("legacy_disable_null_type", "regex_match_operator_semantics"),
-    }
+def test_a_setting_of_which_nothing_is_known(con, numbers):
+    """The default is pushed, whether it is set or not; every setting of DuckDB is known (proof_test.cpp)."""
+    con.execute("SET rados_offload = 'always'")
+    for value, pushed in (("'gregorian'", True), ("'japanese'", False)):
+        con.execute(f"SET Calendar = {value}")
+        con.execute(f"SELECT count(*) FROM {numbers} WHERE k = 3").fetchall()
+        offloaded, why, _ = last_scan(con)
+        assert offloaded == pushed
+        assert ("Calendar" in why) != pushed
+    con.execute("SET Calendar = 'gregorian'")
+    con.execute("SET memory_limit = '1GB'")
+    con.execute("SET preserve_insertion_order = false")
+    con.execute(f"SELECT count(*) FROM {numbers} WHERE k = 3").fetchall()
+    assert last_scan(con)[0]
 
 
 #: The type of the first object, that of another one, values of it, and whether an OSD may cast it.
@@ -235,6 +202,58 @@ def test_a_column_that_one_object_lacks(pushing, data_prefix):
     assert pushed == read == [(2,)]
 
 
+@pytest.mark.parametrize(
+    ("name", "type_name"),
+    [
+        ("filename", "VARCHAR"),
+        ("file_index", "UBIGINT"),
+        ("file_row_number", "BIGINT"),
+        ("file_row_group_number", "UBIGINT"),
+        ("current_date", "DATE"),
+        ("user", "VARCHAR"),
+    ],
+)
+def test_a_column_that_only_seems_to_be_in_an_object(pushing, data_prefix, name, type_name):
+    """The reader and the binder know these names where an object has no such column."""
+    write(pushing, f"{data_prefix}/a.parquet", f'SELECT NULL::{type_name} AS "{name}", 1 AS x')
+    write(pushing, f"{data_prefix}/b.parquet", "SELECT 1 AS x FROM range(3)")
+    for query in ('SELECT x, max("{}") FROM {} GROUP BY x', 'SELECT "{}" IS NULL, x FROM {}'):
+        pushed, read = answers(pushing, query.format(name, f"read_parquet('{data_prefix}/*.parquet')"))
+        assert pushed == read == duckdb.InvalidInputException
+
+
+def test_a_field_that_seems_to_be_a_column(pushing, data_prefix):
+    write(pushing, f"{data_prefix}/a.parquet", "SELECT 1 AS x")
+    write(pushing, f"{data_prefix}/b.parquet", "SELECT {'x': 5} AS object, 7 AS y")
+    pushed, read = answers(pushing, f"SELECT sum(x) FROM read_parquet('{data_prefix}/*.parquet')")
+    assert pushed == read == duckdb.InvalidInputException
+
+
+def test_a_value_for_each_row_decides_in_the_osds(con, numbers):
+    """Aggregates of conditions, and constants that have no plain form in SQL."""
+    con.execute("SET rados_offload = 'always'")
+    for expression in (
+        "bool_and(k < 6), bool_or(k > 5) FILTER (WHERE i > 100)",
+        "count(*) FILTER (WHERE ts > TIMESTAMP_NS '2020-01-02 00:00:00.000000001')",
+        "sum(k) FILTER (WHERE phone > 'a''b' OR phone < chr(0) OR d < 'inf'::DOUBLE)",
+        "count(*) FILTER (WHERE dt >= DATE '2019-02-01' AND dt < DATE '2019-03-01')",
+        "sum(k + 1::TINYINT), sum(m * 1.005), min((d + 1) / -0.0::DOUBLE)",
+    ):
+        pushed, read = answers(con, f"SELECT {expression} FROM {numbers}")
+        assert pushed == read, expression
+        row = con.execute("SELECT offloaded, fell_back FROM rados_scans() ORDER BY scan DESC LIMIT 1")
+        assert row.fetchone() == (True, 0), expression
+
+
+@pytest.mark.parametrize("column", ["i", "narrow", "d", "m", "phone", "dt", "ts", "b"])
+def test_keys_of_joins(pushing, numbers, column):
+    """Ranges and lists of keys of all kinds."""
+    pushing.execute(f"CREATE TABLE keys AS SELECT DISTINCT {column} FROM {numbers} WHERE i % 401 = 7")
+    pushed, read = answers(pushing, f"SELECT i, {column} FROM {numbers} JOIN keys USING ({column})")
+    assert pushed == read
+    assert pushed
+
+
 @pytest.mark.parametrize("type_name", ["DECIMAL(38,0)", "HUGEINT"])
 def test_sums_that_overflow_in_one_object_only(pushing, data_prefix, type_name):
     for name, sign in (("a", ""), ("b", "-")):
@@ -259,3 +278,63 @@ def test_reading_in_place_of_an_osd_keeps_the_session(con, data_prefix):
         assert other.execute(settings).fetchall() == [
             (name, "auto" if name == "rados_offload" else value) for name, value in before
         ]
+
+
+@pytest.fixture
+def coded(con):
+    """A prefix in a pool where no class can read: every object is read in place of an OSD."""
+    con.execute("SET rados_offload = 'always'")
+    return f"rados://coded/answers{next(_numbers)}"
+
+
+def test_keys_of_joins_skip_rows_of_objects_that_are_read(con, coded):
+    """As they do where nothing is pushed: row groups without the keys are not read."""
+    text = "md5(i::VARCHAR) || md5((i + 1)::VARCHAR) AS text"
+    for part in range(2):
+        rows = f"range({part * 200000}, {part * 200000 + 200000}) r(i)"
+        write(con, f"{coded}/{part}.parquet", f"SELECT i, {text} FROM {rows}", ", ROW_GROUP_SIZE 10000")
+    con.execute("CREATE TABLE keys AS SELECT 345678::BIGINT AS i, 'one' AS k")
+    query = f"SELECT k, text FROM read_parquet('{coded}/*.parquet') JOIN keys USING (i)"
+    read_bytes = []
+    for mode in ("never", "always"):
+        con.execute(f"SET rados_offload = '{mode}'")
+        before = requests(con, "read", "bytes")
+        assert len(con.execute(query).fetchall()) == 1
+        read_bytes.append(requests(con, "read", "bytes") - before)
+    assert "cannot read in this pool" in last_scan(con)[2]
+    assert read_bytes[1] < read_bytes[0] * 1.5 + 200_000
+
+
+def test_an_interrupt_reaches_an_object_that_is_read(con, coded):
+    write(
+        con,
+        f"{coded}/a.parquet",
+        "SELECT repeat(md5(i::VARCHAR), 8) AS s FROM range(400000) r(i)",
+        ", ROW_GROUP_SIZE 8192",
+    )
+    slow = " OR ".join(f"regexp_matches(s, '(a|b|c)*d(.*e)+{i}f$')" for i in range(10))
+    query = f"SELECT count(*) FROM read_parquet('{coded}/*.parquet') WHERE {slow}"
+    start = time.monotonic()
+    con.execute(query).fetchall()
+    whole = time.monotonic() - start
+    assert last_scan(con)[2]
+    interrupting = threading.Timer(whole / 10, con.interrupt)
+    start = time.monotonic()
+    interrupting.start()
+    with pytest.raises(duckdb.InterruptException):
+        con.execute(query).fetchall()
+    assert time.monotonic() - start < whole / 2
+
+
+def test_what_a_filter_of_an_aggregate_leaves_out_is_evaluated(con, coded):
+    """DuckDB evaluates the argument of every row. So do the OSDs, and what is read in place of them."""
+    write(con, f"{coded}/a.parquet", "SELECT 'nonsense' AS s, 1 AS i UNION ALL SELECT '2020-01-01', 2")
+    source = f"read_parquet('{coded}/*.parquet')"
+    pushed, read = answers(con, f"SELECT max(CAST(s AS DATE)) FILTER (WHERE i = 2) FROM {source}")
+    assert pushed == read == duckdb.ConversionException
+    pushed, read = answers(
+        con, f"SELECT max(s) FILTER (WHERE i = 2), count(s) FILTER (WHERE i < 2) FROM {source}"
+    )
+    assert pushed == read == [("2020-01-01", 1)]
+    pushed, read = answers(con, f"SELECT count(*) FROM {source} WHERE i < 2")
+    assert pushed == read == [(1,)]

@@ -1,7 +1,7 @@
-//! Whether the class, which binds an exported expression again, computes what the plan does.
+//! Whether the class, which parses and binds an expression again, computes what the plan does.
 #pragma once
 
-#include "duckdb/parser/parsed_expression.hpp"
+#include "duckdb/main/client_context.hpp"
 #include "duckdb/planner/expression.hpp"
 
 #include <functional>
@@ -18,11 +18,11 @@ struct RequestSchema {
 //! The name of the column that an expression of the plan refers to; empty where it refers to none.
 using ColumnName = std::function<std::string(const duckdb::Expression &reference)>;
 
-//! Binds `exported` over the columns and compares the result with `original`: the same functions over the same
-//! types, the same constants, the same columns. Returns an empty text when they are the same, else the first
-//! part that is not. Constants are folded on both sides.
+//! Parses and binds `sql` over the columns as the class does, and compares the result with `original`: the same
+//! functions over the same types with the same bound arguments, the same constants, the same columns. Returns an
+//! empty text when they are the same, else the first part that is not. Constants are folded on both sides.
 std::string RoundTripDifference(duckdb::ClientContext &context, const duckdb::Expression &original,
-                                const duckdb::ParsedExpression &exported, const RequestSchema &schema,
+                                const std::string &sql, const RequestSchema &schema,
                                 const ColumnName &column_name);
 
 } // namespace rawduck_ceph

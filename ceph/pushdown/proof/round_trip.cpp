@@ -1,4 +1,6 @@
-#include "ceph/pushdown/plan/round_trip.hpp"
+#include "ceph/pushdown/proof/round_trip.hpp"
+
+#include "ceph/query/statement.hpp"
 
 #include "duckdb/common/error_data.hpp"
 #include "duckdb/common/string_util.hpp"
@@ -8,10 +10,14 @@
 #include "duckdb/planner/expression/bound_between_expression.hpp"
 #include "duckdb/planner/expression/bound_cast_expression.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
+#include "duckdb/planner/expression/bound_comparison_expression.hpp"
+#include "duckdb/planner/expression/bound_conjunction_expression.hpp"
 #include "duckdb/planner/expression/bound_constant_expression.hpp"
 #include "duckdb/planner/expression/bound_function_expression.hpp"
 #include "duckdb/planner/expression_binder/where_binder.hpp"
 #include "duckdb/planner/expression_iterator.hpp"
+
+#include <cstring>
 
 namespace rawduck_ceph {
 
@@ -41,8 +47,27 @@ void FoldConstants(duckdb::ClientContext &context, unique_ptr<Expression> &expre
         *expression, [&](unique_ptr<Expression> &child) { FoldConstants(context, child); });
 }
 
-//! The parts of nested conjunctions of one kind, and the bounds of a BETWEEN that excludes one of them, which
-//! are comparisons in SQL.
+//! A BETWEEN that excludes one of its bounds has no form in SQL but two comparisons.
+void ExpandBetween(unique_ptr<Expression> &expression) {
+    duckdb::ExpressionIterator::EnumerateChildren(
+        *expression, [](unique_ptr<Expression> &child) { ExpandBetween(child); });
+    if (expression->GetExpressionType() != ExpressionType::COMPARE_BETWEEN) {
+        return;
+    }
+    using duckdb::BoundBetweenExpression;
+    using duckdb::BoundComparisonExpression;
+    auto &between = expression->Cast<duckdb::BoundFunctionExpression>();
+    auto lower = BoundComparisonExpression::Create(BoundBetweenExpression::LowerComparisonType(between),
+                                                   BoundBetweenExpression::Input(between).Copy(),
+                                                   BoundBetweenExpression::LowerBound(between).Copy());
+    auto upper = BoundComparisonExpression::Create(BoundBetweenExpression::UpperComparisonType(between),
+                                                   BoundBetweenExpression::Input(between).Copy(),
+                                                   BoundBetweenExpression::UpperBound(between).Copy());
+    expression = duckdb::make_uniq<duckdb::BoundConjunctionExpression>(ExpressionType::CONJUNCTION_AND,
+                                                                       std::move(lower), std::move(upper));
+}
+
+//! The parts of nested conjunctions of one kind.
 void CollectParts(const Expression &expression, ExpressionType conjunction,
                   std::vector<const Expression *> &parts) {
     if (expression.GetExpressionType() != conjunction) {
@@ -66,19 +91,47 @@ std::vector<const Expression *> Children(const Expression &expression) {
     return children;
 }
 
+bool IsDecimalArithmetic(const Expression &expression) {
+    if (expression.GetExpressionClass() != ExpressionClass::BOUND_FUNCTION ||
+        expression.GetReturnType().id() != duckdb::LogicalTypeId::DECIMAL) {
+        return false;
+    }
+    const auto &function = expression.Cast<duckdb::BoundFunctionExpression>().Function();
+    const std::string &name = function.GetName().GetIdentifierName();
+    return name.size() == 1 && std::strchr("+-*%", name[0]);
+}
+
+//! DuckDB adds DECIMAL(w, s) as DECIMAL(w + 1, s), after it has cast both sides to the result's type. Bound again,
+//! the sum of such sides has one more digit, and is cast back. The sum is exact and fits, so it is the same.
+const Expression &WithoutWidening(const Expression &original, const Expression &bound) {
+    using duckdb::DecimalType;
+    if (!IsDecimalArithmetic(original) || !duckdb::BoundCastExpression::IsCast(bound)) {
+        return bound;
+    }
+    const auto &cast = bound.Cast<duckdb::BoundFunctionExpression>();
+    const Expression &sum = *cast.GetChildren()[0];
+    const auto &name = original.Cast<duckdb::BoundFunctionExpression>().Function().GetName();
+    const bool widened =
+        (name == "+" || name == "-") && !duckdb::BoundCastExpression::IsTryCast(cast) &&
+        IsDecimalArithmetic(sum) &&
+        DecimalType::GetScale(sum.GetReturnType()) == DecimalType::GetScale(original.GetReturnType());
+    return widened ? sum : bound;
+}
+
 class Comparison {
   public:
     Comparison(const RequestSchema &schema, const ColumnName &column_name)
         : schema_(schema), column_name_(column_name) {}
 
     //! Sets `difference` and returns false when the expressions are not the same.
-    bool Same(const Expression &original, const Expression &bound) {
+    bool Same(const Expression &original, const Expression &bound_expression) {
+        const Expression &bound = WithoutWidening(original, bound_expression);
         const auto original_children = Children(original), bound_children = Children(bound);
         if (original.GetExpressionClass() != bound.GetExpressionClass() ||
             original.GetExpressionType() != bound.GetExpressionType() ||
-            original.GetReturnType() != bound.GetReturnType() ||
+            !original.GetReturnType().EqualsIncludingCollation(bound_expression.GetReturnType()) ||
             original_children.size() != bound_children.size() || !SameNode(original, bound)) {
-            return Differ(original, bound);
+            return Differ(original, bound_expression);
         }
         for (size_t i = 0; i < original_children.size(); i++) {
             if (!Same(*original_children[i], *bound_children[i])) {
@@ -92,16 +145,17 @@ class Comparison {
 
   private:
     bool Differ(const Expression &original, const Expression &bound) {
-        difference = original.ToString() + " (" + original.GetReturnType().ToString() + ") is bound as " +
-                     bound.ToString() + " (" + bound.GetReturnType().ToString() + ")";
+        difference = original.ToString() + " (" + original.GetReturnType().ToString() +
+                     ") would be bound as " + bound.ToString() + " (" + bound.GetReturnType().ToString() +
+                     ")";
         return false;
     }
 
     bool SameNode(const Expression &original, const Expression &bound) const {
         switch (original.GetExpressionClass()) {
         case ExpressionClass::BOUND_CONSTANT:
-            return duckdb::Value::NotDistinctFrom(original.Cast<duckdb::BoundConstantExpression>().GetValue(),
-                                                  bound.Cast<duckdb::BoundConstantExpression>().GetValue());
+            return SameValue(original.Cast<duckdb::BoundConstantExpression>().GetValue(),
+                             bound.Cast<duckdb::BoundConstantExpression>().GetValue());
         case ExpressionClass::BOUND_COLUMN_REF: {
             const auto &reference = bound.Cast<duckdb::BoundColumnRefExpression>();
             const auto &name = schema_.names[reference.Binding().column_index.GetIndex()];
@@ -119,22 +173,23 @@ class Comparison {
         }
     }
 
+    //! The text tells 0.0 from -0.0, which are equal but divide differently.
+    static bool SameValue(const duckdb::Value &original, const duckdb::Value &bound) {
+        return duckdb::Value::NotDistinctFrom(original, bound) && original.ToString() == bound.ToString();
+    }
+
     static bool SameFunction(const duckdb::BoundFunctionExpression &original,
                              const duckdb::BoundFunctionExpression &bound) {
-        if (original.Function().GetName() != bound.Function().GetName()) {
-            return false;
-        }
         if (duckdb::BoundCastExpression::IsCast(original)) {
-            return duckdb::BoundCastExpression::IsTryCast(original) ==
-                   duckdb::BoundCastExpression::IsTryCast(bound);
+            return duckdb::BoundCastExpression::IsCast(bound) &&
+                   duckdb::BoundCastExpression::IsTryCast(original) ==
+                       duckdb::BoundCastExpression::IsTryCast(bound);
         }
-        if (original.GetExpressionType() == ExpressionType::COMPARE_BETWEEN) {
-            return duckdb::BoundBetweenExpression::LowerInclusive(original) ==
-                       duckdb::BoundBetweenExpression::LowerInclusive(bound) &&
-                   duckdb::BoundBetweenExpression::UpperInclusive(original) ==
-                       duckdb::BoundBetweenExpression::UpperInclusive(bound);
-        }
-        return true;
+        // Types are those of the children. Of the arithmetic of decimals, statistics decide only whether an
+        // overflow that cannot happen is looked for.
+        return original.Function().GetName() == bound.Function().GetName() &&
+               (IsDecimalArithmetic(original) ||
+                duckdb::FunctionData::Equals(original.BindInfo().get(), bound.BindInfo().get()));
     }
 
     const RequestSchema &schema_;
@@ -144,7 +199,7 @@ class Comparison {
 } // namespace
 
 std::string RoundTripDifference(duckdb::ClientContext &context, const Expression &original,
-                                const duckdb::ParsedExpression &exported, const RequestSchema &schema,
+                                const std::string &sql, const RequestSchema &schema,
                                 const ColumnName &column_name) {
     try {
         auto binder = duckdb::Binder::CreateBinder(context);
@@ -152,11 +207,13 @@ std::string RoundTripDifference(duckdb::ClientContext &context, const Expression
                                                schema.names, schema.types);
         duckdb::WhereBinder expression_binder(*binder, context);
         expression_binder.target_type = duckdb::LogicalType::INVALID;
-        auto copy = exported.Copy();
-        auto bound = expression_binder.Bind(copy);
+        auto parsed = ParseRequestExpression(sql);
+        auto bound = expression_binder.Bind(parsed);
         auto folded = original.Copy();
-        FoldConstants(context, bound);
-        FoldConstants(context, folded);
+        for (auto *side : {&bound, &folded}) {
+            FoldConstants(context, *side);
+            ExpandBetween(*side);
+        }
         Comparison comparison(schema, column_name);
         return comparison.Same(*folded, *bound) ? "" : comparison.difference;
     } catch (const duckdb::InterruptException &) {
