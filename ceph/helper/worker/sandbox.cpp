@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <iterator>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -46,7 +47,6 @@ constexpr uint32_t ALLOWED[] = {
     SYS_lseek,
     SYS_close,
     SYS_fstat,
-    SYS_fcntl,
     SYS_ftruncate,
     SYS_memfd_create,
     SYS_munmap,
@@ -83,6 +83,10 @@ constexpr uint32_t ALLOWED[] = {
 #endif
 };
 
+//! Of fcntl. Others make a file send any signal to any process of the same user (F_SETOWN, F_SETSIG), which
+//! the OSD is.
+constexpr uint32_t FILE_COMMANDS[] = {F_GETFD, F_SETFD, F_GETFL, F_GET_SEALS, F_ADD_SEALS};
+
 sock_filter Load(size_t offset) {
     return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset));
 }
@@ -108,6 +112,15 @@ std::vector<sock_filter> Program() {
         program.push_back(UnlessEqual(call));
         program.push_back(Return(SECCOMP_RET_ALLOW));
     }
+    // Skipped for other calls. The low half of the second argument: the kernel takes it as 32 bits.
+    constexpr auto commands = static_cast<uint8_t>(2 * std::size(FILE_COMMANDS) + 2);
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, commands));
+    program.push_back(Load(offsetof(seccomp_data, args) + sizeof(uint64_t)));
+    for (const uint32_t command : FILE_COMMANDS) {
+        program.push_back(UnlessEqual(command));
+        program.push_back(Return(SECCOMP_RET_ALLOW));
+    }
+    program.push_back(Return(DENY));
     // Memory, but none that can be executed: skipped for other calls. The low half of the third argument.
     program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 2, 0));
     program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 1, 0));
