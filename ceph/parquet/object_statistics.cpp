@@ -1,8 +1,7 @@
 #include "ceph/parquet/object_statistics.hpp"
 
 #include "ceph/parquet/footer_checksum.hpp"
-#include "ceph/parquet/parquet_fields.hpp"
-#include "ceph/parquet/thrift_reader.hpp"
+#include "ceph/parquet/parquet_columns.hpp"
 #include "ceph/protocol/bytes.hpp"
 #include "common/crc32c.hpp"
 
@@ -94,7 +93,7 @@ class StatisticsReader {
             if (id == FILE_SCHEMA) {
                 reader_.StructList(type, [this] { Element(); });
             } else if (id == FILE_ROW_GROUPS) {
-                reader_.StructList(type, [this] { RowGroup(); });
+                ForEachColumnMetadata(reader_, type, [this] { ColumnMetadata(); });
             } else {
                 reader_.Skip(type);
             }
@@ -178,26 +177,6 @@ class StatisticsReader {
                 }
             });
             element.local_microseconds = !to_utc && microseconds;
-        });
-    }
-
-    void RowGroup() {
-        reader_.Struct([this](int16_t id, uint8_t type) {
-            if (id == GROUP_COLUMNS) {
-                reader_.StructList(type, [this] { ColumnChunk(); });
-            } else {
-                reader_.Skip(type);
-            }
-        });
-    }
-
-    void ColumnChunk() {
-        reader_.Struct([this](int16_t id, uint8_t type) {
-            if (id == CHUNK_METADATA && type == STRUCT) {
-                ColumnMetadata();
-            } else {
-                reader_.Skip(type);
-            }
         });
     }
 

@@ -1,7 +1,6 @@
 #include "ceph/parquet/parquet_summary.hpp"
 
-#include "ceph/parquet/parquet_fields.hpp"
-#include "ceph/parquet/thrift_reader.hpp"
+#include "ceph/parquet/parquet_columns.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -22,7 +21,7 @@ class SummaryReader {
             if (id == FILE_ROWS) {
                 summary_.rows = static_cast<uint64_t>(std::max<int64_t>(reader_.Number(type), 0));
             } else if (id == FILE_ROW_GROUPS) {
-                reader_.StructList(type, [this] { RowGroup(); });
+                ForEachColumnMetadata(reader_, type, [this] { ColumnMetadata(); });
             } else {
                 reader_.Skip(type);
             }
@@ -30,26 +29,6 @@ class SummaryReader {
     }
 
   private:
-    void RowGroup() {
-        reader_.Struct([this](int16_t id, uint8_t type) {
-            if (id == GROUP_COLUMNS) {
-                reader_.StructList(type, [this] { ColumnChunk(); });
-            } else {
-                reader_.Skip(type);
-            }
-        });
-    }
-
-    void ColumnChunk() {
-        reader_.Struct([this](int16_t id, uint8_t type) {
-            if (id == CHUNK_METADATA && type == STRUCT) {
-                ColumnMetadata();
-            } else {
-                reader_.Skip(type);
-            }
-        });
-    }
-
     void ColumnMetadata() {
         std::string name;
         int64_t stored = 0, distinct = 0;

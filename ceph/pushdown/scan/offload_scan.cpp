@@ -85,6 +85,7 @@ class LocalQuery {
         for (State state = stream_->TryFetch(fetched); !fetched && state != State::FINISHED;
              state = stream_->TryFetch(fetched)) {
             if (context.IsInterrupted()) {
+                connection_.Interrupt(); // the tasks on other threads end as well
                 throw duckdb::InterruptException();
             }
             state = stream_->ExecuteTask();

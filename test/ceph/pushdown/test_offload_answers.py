@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
-import time
 
 import duckdb
 import pytest
@@ -303,27 +301,6 @@ def test_keys_of_joins_skip_rows_of_objects_that_are_read(con, coded):
         read_bytes.append(requests(con, "read", "bytes") - before)
     assert "cannot read in this pool" in last_scan(con)[2]
     assert read_bytes[1] < read_bytes[0] * 1.5 + 200_000
-
-
-def test_an_interrupt_reaches_an_object_that_is_read(con, coded):
-    write(
-        con,
-        f"{coded}/a.parquet",
-        "SELECT repeat(md5(i::VARCHAR), 8) AS s FROM range(400000) r(i)",
-        ", ROW_GROUP_SIZE 8192",
-    )
-    slow = " OR ".join(f"regexp_matches(s, '(a|b|c)*d(.*e)+{i}f$')" for i in range(10))
-    query = f"SELECT count(*) FROM read_parquet('{coded}/*.parquet') WHERE {slow}"
-    start = time.monotonic()
-    con.execute(query).fetchall()
-    whole = time.monotonic() - start
-    assert last_scan(con)[2]
-    interrupting = threading.Timer(whole / 10, con.interrupt)
-    start = time.monotonic()
-    interrupting.start()
-    with pytest.raises(duckdb.InterruptException):
-        con.execute(query).fetchall()
-    assert time.monotonic() - start < whole / 2
 
 
 def test_what_a_filter_of_an_aggregate_leaves_out_is_evaluated(con, coded):
