@@ -117,6 +117,10 @@ test-duckdb: build ## DuckDB's own storage tests, on files and on a volume; DUCK
 	@test -d "$(DUCKDB_SOURCE)/test/sql/storage" || { echo "say DUCKDB_SOURCE=<a source tree of DuckDB>" >&2; exit 2; }
 	@$(PYTHON) test/sqllogic/runner --source $(DUCKDB_SOURCE) $(ARGS) $(addprefix $(DUCKDB_SOURCE)/test/sql/,$(DUCKDB_TESTS))
 
+.PHONY: test-libraries
+test-libraries: build ## pandas, Polars, PyArrow, Ibis, SQLAlchemy, notebooks and dbt on volumes, in an environment of their own
+	@scripts/test_libraries.sh $(ARGS)
+
 .PHONY: test-fresh
 test-fresh: ## Both commands of the README in a new Debian 12, as root; ARGS='make demo' for others, FRESH_ROOT=DIR keeps it
 	@scripts/fresh_root.sh $(if $(ARGS),"$$ARGS")

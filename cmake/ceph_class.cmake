@@ -71,7 +71,8 @@ if(RAWDUCK_TESTS)
   # Of the client, what needs DuckDB but no Ceph.
   file(GLOB RAWDUCK_CEPH_TEST_SOURCES CONFIGURE_DEPENDS test/ceph_duckdb/*.cpp ceph/pushdown/proof/*.cpp)
   add_executable(rawduck_ceph_tests EXCLUDE_FROM_ALL ${RAWDUCK_CEPH_TEST_SOURCES}
-                 ceph/pushdown/decision/offload_decision.cpp $<TARGET_OBJECTS:rawduck_helper_objects>)
+                 ceph/pushdown/decision/offload_decision.cpp
+                 ceph/pushdown/feedback/processor_quota.cpp $<TARGET_OBJECTS:rawduck_helper_objects>)
   rawduck_class_options(rawduck_ceph_tests)
   set_target_properties(rawduck_ceph_tests PROPERTIES UNITY_BUILD OFF)
   rawduck_link_module(rawduck_ceph_tests)

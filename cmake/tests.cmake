@@ -5,7 +5,8 @@ file(GLOB_RECURSE RAWDUCK_UNIT_SOURCES CONFIGURE_DEPENDS test/unit/*.cpp)
 list(FILTER RAWDUCK_UNIT_SOURCES EXCLUDE REGEX "xnvme_other_version.cpp$")
 # Of what runs inside Ceph, what needs neither Ceph nor DuckDB.
 file(GLOB RAWDUCK_CEPH_BYTES_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/parquet/*.cpp ceph/channel/*.cpp
-     ceph/helper/supervisor/*.cpp ceph/helper/worker/handed_over_object.cpp)
+     ceph/helper/supervisor/*.cpp ceph/helper/worker/handed_over_object.cpp
+     ceph/rados/connection/osd_counts.cpp)
 add_executable(rawduck_unit_tests ${RAWDUCK_UNIT_SOURCES} ${RAWDUCK_CEPH_BYTES_SOURCES})
 target_include_directories(rawduck_unit_tests PRIVATE test/unit ${CMAKE_SOURCE_DIR})
 target_link_libraries(rawduck_unit_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)

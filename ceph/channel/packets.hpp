@@ -16,7 +16,7 @@
 
 namespace rawduck_ceph {
 
-constexpr uint32_t CHANNEL_VERSION = 1;
+constexpr uint32_t CHANNEL_VERSION = 2;
 //! A call's data are handed over in pieces, because reading them must not hold the op thread for long.
 constexpr uint64_t PIECE_BYTES_MAX = 16 << 20;
 constexpr uint32_t PIECES_MAX = 64;
@@ -46,7 +46,7 @@ struct CallPacket {
     uint32_t is_last = 0;     //!< no further piece follows
     uint32_t has_footer_crc = 0;
     uint32_t footer_crc = 0;
-    uint32_t reserved = 0;
+    uint32_t keeps_reply = 0; //!< the request allows that its reply is kept
 
     //! Of the file beside it.
     uint64_t FileBytes() const {

@@ -22,6 +22,13 @@ uint64_t FromEnvironment(const char *name, uint64_t default_value) {
     return value > 0 ? value : default_value;
 }
 
+//! 0 for "0" alone: no reply is kept.
+uint64_t CacheBytes(uint64_t default_bytes) {
+    const char *text = std::getenv("RAWDUCK_CLASS_CACHE_MB");
+    const bool is_off = text && std::strcmp(text, "0") == 0;
+    return is_off ? 0 : FromEnvironment("RAWDUCK_CLASS_CACHE_MB", default_bytes >> 20) << 20;
+}
+
 //! Not more workers than processors: more would only wait for each other.
 uint32_t WorkerCount() {
     const uint32_t processors = std::max(std::thread::hardware_concurrency(), 1u);
@@ -63,6 +70,7 @@ int Main(int count, char **arguments) {
         return 2;
     }
     options.jobs.workers = WorkerCount();
+    options.cache_bytes_max = CacheBytes(options.cache_bytes_max);
     try {
         Supervisor supervisor(options, WorkerMain);
         if (supervisor.Listen()) { // else another helper serves this directory

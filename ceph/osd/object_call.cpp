@@ -144,6 +144,7 @@ HelperClient::Answer AskAndHandOver(const char *request, size_t length, CalledOb
     packet.request_hash = keys.RequestHash(request, length);
     packet.object_bytes = object.Size();
     packet.time_ms_max = decoded.time_ms_max;
+    packet.keeps_reply = decoded.use_cache ? 1 : 0;
     if (allowance == Allowance::ALL) {
         packet.wait_ms = HelperClient::WAIT_MS;
     }

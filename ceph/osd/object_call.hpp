@@ -40,7 +40,7 @@ CallResult AnswerCall(const char *request, size_t length, CalledObject &object, 
 //! The reply when the op thread has no time for calls.
 Reply BusyThread();
 
-//! "rawduck object class, protocol 2, DuckDB v2.0.0".
+//! "rawduck object class, protocol 3, DuckDB v2.0.0".
 std::string ClassVersion();
 
 } // namespace rawduck_ceph

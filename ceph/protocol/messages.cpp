@@ -133,6 +133,7 @@ std::string EncodeRequest(const Request &request) {
     writer.Integer(static_cast<uint8_t>(request.format));
     writer.Integer(request.reply_bytes_max);
     writer.Integer(request.time_ms_max);
+    writer.Integer(static_cast<uint8_t>(request.use_cache));
     return Seal(REQUEST_MAGIC, writer.Take());
 }
 
@@ -170,6 +171,7 @@ Request DecodeRequest(const char *data, size_t length, uint16_t &version) {
     request.format = Format(reader);
     request.reply_bytes_max = reader.Integer<uint64_t>();
     request.time_ms_max = reader.Integer<uint32_t>();
+    request.use_cache = Flag(reader);
     CheckEnd(reader);
     if (request.outputs.empty()) {
         throw ProtocolError("the request asks for no output");
@@ -191,6 +193,7 @@ std::string EncodeReply(const Reply &reply) {
     writer.Integer(reply.read_bytes);
     writer.Integer(reply.cpu_us);
     writer.Integer(reply.retry_ms);
+    writer.Integer(static_cast<uint8_t>(reply.cached));
     writer.String(reply.payload);
     return Seal(REPLY_MAGIC, writer.Take());
 }
@@ -214,6 +217,7 @@ Reply DecodeReply(const char *data, size_t length, uint16_t &version) {
     reply.read_bytes = reader.Integer<uint64_t>();
     reply.cpu_us = reader.Integer<uint64_t>();
     reply.retry_ms = reader.Integer<uint32_t>();
+    reply.cached = Flag(reader);
     reply.payload = reader.String();
     CheckEnd(reader);
     if (reply.raw_bytes > REPLY_BYTES_MAX) {

@@ -12,7 +12,7 @@
 
 namespace rawduck_ceph {
 
-constexpr uint16_t PROTOCOL_VERSION = 2;
+constexpr uint16_t PROTOCOL_VERSION = 3;
 
 //! Longer requests are rejected.
 constexpr size_t REQUEST_BYTES_MAX = 256 * 1024;
@@ -20,6 +20,9 @@ constexpr size_t REQUEST_BYTES_MAX = 256 * 1024;
 constexpr uint32_t REQUEST_ITEMS_MAX = 1024;
 //! Limit of a reply's payload before compression, whatever the request allows.
 constexpr uint64_t REPLY_BYTES_MAX = 64 * 1024 * 1024;
+//! Longer replies, with their frame, are not kept: reading an object's columns again costs little more than moving
+//! them.
+constexpr uint64_t KEPT_REPLY_BYTES_MAX = 64 * 1024;
 
 //! The header of a request or a reply.
 struct Frame {
@@ -66,6 +69,8 @@ struct Request {
     ReplyFormat format = ReplyFormat::CHUNKS;
     uint64_t reply_bytes_max = REPLY_BYTES_MAX; //!< of the payload, before compression
     uint32_t time_ms_max = 10000;
+    //! The reply may be kept for the same request about the same version of the object, and may be such a one.
+    bool use_cache = false;
 };
 
 enum class ReplyStatus : uint16_t {
@@ -95,6 +100,7 @@ struct Reply {
     uint64_t read_bytes = 0; //!< read from the object
     uint64_t cpu_us = 0;     //!< of the helper's worker
     uint32_t retry_ms = 0;   //!< only with WORKING
+    bool cached = false;     //!< kept since an earlier request: no worker has run
     std::string payload;
 };
 

@@ -3,16 +3,20 @@
 #include "ceph/pushdown/offload_planner.hpp"
 #include "ceph/pushdown/plan/parquet_scan.hpp"
 #include "ceph/pushdown/plan/partial_aggregate.hpp"
+#include "ceph/pushdown/proof/neutral_settings.hpp"
 #include "ceph/pushdown/pruning/object_pruning.hpp"
 #include "ceph/query/statement.hpp"
 #include "ceph/settings/rados_settings.hpp"
 
 #include "duckdb/main/client_context.hpp"
+#include "duckdb/main/settings.hpp"
 #include "duckdb/optimizer/optimizer.hpp"
 #include "duckdb/optimizer/optimizer_extension.hpp"
 #include "duckdb/planner/binder.hpp"
 #include "duckdb/planner/operator/logical_limit.hpp"
 #include "duckdb/planner/operator/logical_top_n.hpp"
+
+#include <algorithm>
 
 namespace rawduck_ceph {
 
@@ -31,12 +35,32 @@ using duckdb::unique_ptr;
 //! Sorting more first rows than this in every object is not worth it.
 constexpr uint64_t FIRST_ROWS_MAX = 100000;
 
+//! Whether nothing depends on the order of the rows of the child at `position`. `above`: of the operator's own.
+bool IsAnyOrderBelow(const LogicalOperator &op, size_t position, bool above) {
+    switch (op.type) {
+    case LogicalOperatorType::LOGICAL_AGGREGATE_AND_GROUP_BY:
+        return std::all_of(op.expressions.begin(), op.expressions.end(), [](const auto &expression) {
+            return expression->template Cast<BoundAggregateExpression>().Function().GetOrderDependent() ==
+                   duckdb::AggregateOrderDependent::NOT_ORDER_DEPENDENT;
+        });
+    case LogicalOperatorType::LOGICAL_COMPARISON_JOIN:
+        return above || position == 1; // the rows of the right side go into a hash table
+    case LogicalOperatorType::LOGICAL_PROJECTION:
+    case LogicalOperatorType::LOGICAL_FILTER:
+        return above;
+    default:
+        return false;
+    }
+}
+
 //! Walks a plan from the top down and replaces what is pushed. An operator is tried before the scan below it:
 //! when the aggregate is not pushed, perhaps its filters are.
 class OffloadRewriter {
   public:
     explicit OffloadRewriter(duckdb::OptimizerExtensionInput &input)
-        : context_(input.context), binder_(input.optimizer.binder), planner_(input.context) {}
+        : context_(input.context), binder_(input.optimizer.binder), planner_(input.context),
+          keeps_order_(duckdb::Settings::Get<duckdb::PreserveInsertionOrderSetting>(input.context)),
+          any_order_(!keeps_order_) {}
 
     void Rewrite(unique_ptr<LogicalOperator> &op) {
         if (planner_.Mode() == OFFLOAD_NEVER) {
@@ -61,11 +85,15 @@ class OffloadRewriter {
         default:
             break;
         }
-        if (!finished) {
-            for (auto &child : op->children) {
-                Rewrite(child);
-            }
+        if (finished) {
+            return;
         }
+        const bool above = any_order_;
+        for (size_t i = 0; i < op->children.size(); i++) {
+            any_order_ = !keeps_order_ || IsAnyOrderBelow(*op, i, above);
+            Rewrite(op->children[i]);
+        }
+        any_order_ = above;
     }
 
   private:
@@ -117,17 +145,16 @@ class OffloadRewriter {
         for (auto *projection : attempt.chain.projections) {
             query.AddProjection(*projection);
         }
-        for (auto *filter : attempt.chain.filters) {
-            for (auto &expression : filter->expressions) {
-                query.AddFilter(*expression);
-            }
+        const auto &filters = attempt.chain.filters;
+        for (auto filter = filters.rbegin(); filter != filters.rend(); ++filter) {
+            query.AddFilter(**filter);
         }
         return query;
     }
 
     unique_ptr<OffloadBindData> Plan(Attempt &attempt, const PushedQuery &query, uint64_t rows_out,
-                                     bool rows_known) {
-        return planner_.Plan({*attempt.chain.get, attempt.targets, query, rows_out, rows_known});
+                                     bool rows_known, bool any_order) {
+        return planner_.Plan({*attempt.chain.get, attempt.targets, query, rows_out, rows_known, any_order});
     }
 
     //! Puts a scan of the pushed query in the place of `top`, which is the scan or a filter above it. The
@@ -151,6 +178,8 @@ class OffloadRewriter {
     duckdb::ClientContext &context_;
     duckdb::Binder &binder_;
     OffloadPlanner planner_;
+    const bool keeps_order_; //!< where nothing else is said, rows are in the order of objects
+    bool any_order_;         //!< nothing above depends on the order of the operator's rows
 };
 
 void OffloadRewriter::AddScanOutputs(Attempt &attempt, LogicalOperator &top, PushedQuery &query,
@@ -178,8 +207,10 @@ void OffloadRewriter::ReplaceScan(Attempt &attempt, unique_ptr<LogicalOperator> 
                            IsPushableType(types.back()) && !IsNamedAsVirtualColumn(old, names.back());
         data->columns.push_back({plain ? names.back().GetIdentifierName() : "", types.back().ToString()});
     }
-    auto scan = make_uniq<LogicalGet>(old.table_index, duckdb::BoundTableFunction(OffloadScan()),
-                                      std::move(data), std::move(types), std::move(names));
+    data->column_types = types;
+    auto scan =
+        make_uniq<LogicalGet>(old.table_index, duckdb::BoundTableFunction(OffloadScan(data->any_order)),
+                              std::move(data), std::move(types), std::move(names));
     scan->SetColumnIds(std::move(columns));
     for (const auto &binding : top->GetColumnBindings()) {
         scan->projection_ids.push_back(binding.column_index);
@@ -197,7 +228,7 @@ bool OffloadRewriter::PushScan(Attempt &attempt) {
     PushedQuery query = StartQuery(attempt);
     std::vector<size_t> outputs;
     AddScanOutputs(attempt, *attempt.op, query, outputs);
-    if (auto data = Plan(attempt, query, attempt.op->estimated_cardinality, true)) {
+    if (auto data = Plan(attempt, query, attempt.op->estimated_cardinality, true, any_order_)) {
         data->outputs = std::move(outputs);
         ReplaceScan(attempt, attempt.op, std::move(data));
     }
@@ -221,7 +252,7 @@ bool OffloadRewriter::PushFirstRows(Attempt &attempt, uint64_t rows,
         query.request.order.push_back(key);
     }
     query.request.limit = rows;
-    if (auto data = Plan(attempt, query, rows * attempt.targets.size(), true)) {
+    if (auto data = Plan(attempt, query, rows * attempt.targets.size(), true, false)) {
         data->outputs = std::move(outputs);
         ReplaceScan(attempt, *attempt.chain.get_place, std::move(data));
     }
@@ -261,6 +292,7 @@ bool OffloadRewriter::PushAggregate(Attempt &attempt) {
     }
     PushedQuery query = StartQuery(attempt);
     query.request.aggregate = true;
+    query.plain->is_aggregated = true;
     const duckdb::TableIndex table = binder_.GenerateTableIndex();
     duckdb::vector<unique_ptr<Expression>> groups;
     for (auto &group : aggregate.groups) {
@@ -274,7 +306,7 @@ bool OffloadRewriter::PushAggregate(Attempt &attempt) {
     }
     const bool one_group = groups.empty();
     const uint64_t rows = one_group ? attempt.targets.size() : aggregate.estimated_cardinality;
-    auto data = Plan(attempt, query, rows, one_group);
+    auto data = Plan(attempt, query, rows, one_group, true);
     if (!data) {
         return one_group; // with many groups, perhaps the rows below are worth pushing
     }
@@ -294,8 +326,8 @@ void OffloadRewriter::ReplaceAggregate(LogicalAggregate &aggregate, duckdb::Tabl
         names.emplace_back("partial" + std::to_string(i));
         columns.emplace_back(i);
     }
-    auto scan = make_uniq<LogicalGet>(table, duckdb::BoundTableFunction(OffloadScan()), std::move(data),
-                                      std::move(types), std::move(names));
+    auto scan = make_uniq<LogicalGet>(table, duckdb::BoundTableFunction(OffloadScan(data->any_order)),
+                                      std::move(data), std::move(types), std::move(names));
     scan->SetColumnIds(std::move(columns));
     scan->SetEstimatedCardinality(rows);
     scan->ResolveOperatorTypes();
@@ -307,9 +339,20 @@ void OffloadRewriter::ReplaceAggregate(LogicalAggregate &aggregate, duckdb::Tabl
     aggregate.children[0] = std::move(scan);
 }
 
+bool HasOnlyColumns(const LogicalOperator &projection) {
+    return std::all_of(
+        projection.expressions.begin(), projection.expressions.end(), [](const auto &expression) {
+            return expression->GetExpressionClass() == duckdb::ExpressionClass::BOUND_COLUMN_REF;
+        });
+}
+
 //! DuckDB would read the columns of the order first and join the other columns of the first rows to them. The
-//! OSDs return the first rows with all columns.
+//! OSDs return the first rows with all columns. Where a projection computes something, it would do so for all
+//! rows, and perhaps fail for one that is not among the first.
 void DisableLateMaterialization(LogicalOperator &op) {
+    if (op.type == LogicalOperatorType::LOGICAL_PROJECTION && !HasOnlyColumns(op)) {
+        return;
+    }
     if (op.type == LogicalOperatorType::LOGICAL_GET) {
         auto &get = op.Cast<LogicalGet>();
         try {
@@ -331,7 +374,9 @@ void RegisterOffloadOptimizer(duckdb::ExtensionLoader &loader) {
     duckdb::OptimizerExtension extension;
     extension.pre_optimize_function = [](duckdb::OptimizerExtensionInput &input,
                                          unique_ptr<LogicalOperator> &plan) {
-        if (RadosOffload(input.context) == OFFLOAD_ALWAYS) {
+        const std::string mode = RadosOffload(input.context);
+        const bool pushes = mode == OFFLOAD_ALWAYS || mode == OFFLOAD_SHARED;
+        if (pushes && SettingInTheWay(input.context).empty()) {
             DisableLateMaterialization(*plan);
         }
     };

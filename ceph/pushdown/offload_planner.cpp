@@ -15,6 +15,12 @@ namespace {
 
 //! Calls in flight until the first reply, where no call has succeeded yet: perhaps none will.
 constexpr size_t UNCONFIRMED_IN_FLIGHT = 2;
+//! Calls in flight, unless a setting says how many. With four for each OSD, few OSDs wait for work although the
+//! objects are not spread evenly. More would only wait in the OSDs, where this client cannot read them instead.
+constexpr size_t IN_FLIGHT_PER_OSD = 4;
+constexpr size_t IN_FLIGHT_OSDS_UNKNOWN = 16;
+//! What reading an object is taken to need where nothing is estimated: OSDs have this time at least.
+constexpr double SHARED_READ_OBJECT_S = 5e-3;
 
 //! The pushed part as people read it.
 std::string DescribeRequest(const Request &request) {
@@ -64,16 +70,21 @@ DecisionInputs OffloadPlanner::FetchInputs(const OffloadCandidate &candidate, co
     RequireClass(first);
     const ObjectMetadata &metadata = MetadataOf(candidate);
     const auto threads = static_cast<size_t>(duckdb::TaskScheduler::GetScheduler(context_).NumberOfThreads());
+    const auto &osds = first.pool->Osds();
     DecisionInputs inputs;
     inputs.estimate =
         EstimateScan(ObjectEstimate(context_, candidate.get, metadata), candidate.targets.size(),
                      candidate.query, candidate.rows_out, candidate.rows_known);
-    inputs.speeds = SpeedsOf(*first.feedback->rates, threads);
+    inputs.estimate.any_order = candidate.any_order;
+    inputs.speeds = SpeedsOf(*first.feedback->rates, threads, osds);
     inputs.earlier_reply_bytes =
         PushdownFeedback::OfProcess().reply_bytes.Find(reply_key).value_or(REPLY_SIZE_UNKNOWN);
+    if (RadosOffloadCache(context_)) {
+        inputs.kept = PushdownFeedback::OfProcess().kept.Find(reply_key).value_or(KeptAnswers());
+    }
     if (LinkSpeedMatters(inputs)) {
         MeasureLink(first, metadata);
-        inputs.speeds = SpeedsOf(*first.feedback->rates, threads);
+        inputs.speeds = SpeedsOf(*first.feedback->rates, threads, osds);
     }
     return inputs;
 }
@@ -90,6 +101,8 @@ const ObjectMetadata &OffloadPlanner::MetadataOf(const OffloadCandidate &candida
 Decision OffloadPlanner::UnconditionalDecision() const {
     Decision decision;
     decision.offload = true;
+    decision.share = mode_ == OFFLOAD_SHARED;
+    decision.read_object_s = SHARED_READ_OBJECT_S;
     decision.why = std::string(RADOS_OFFLOAD) + " = '" + mode_ + "'";
     return decision;
 }
@@ -107,12 +120,28 @@ duckdb::unique_ptr<OffloadBindData> OffloadPlanner::Bind(const OffloadCandidate 
     data->request.reply_bytes_max = decision.reply_bytes_max;
     const bool lz4 = decision.lz4 || mode_ == OFFLOAD_FILTERS || RadosOffloadLz4(context_);
     data->request.format = lz4 ? ReplyFormat::CHUNKS_LZ4 : ReplyFormat::CHUNKS;
-    data->limits.in_flight_max = RadosOffloadInFlight(context_);
-    const bool confirmed = candidate.targets.front().feedback->classes.IsConfirmed();
-    data->limits.before_first_reply = decision.probe ? 1
-                                      : confirmed    ? data->limits.in_flight_max
-                                                     : UNCONFIRMED_IN_FLIGHT;
+    data->request.use_cache = RadosOffloadCache(context_);
+    data->expects_kept = decision.expects_kept;
+    data->limits = LimitsFor(candidate, decision);
+    data->any_order = candidate.any_order;
     return data;
+}
+
+CallLimits OffloadPlanner::LimitsFor(const OffloadCandidate &candidate, const Decision &decision) const {
+    const CallTarget &first = candidate.targets.front();
+    CallLimits limits;
+    limits.in_flight_max = RadosOffloadInFlight(context_);
+    if (limits.in_flight_max == 0) {
+        const auto &osds = first.pool->Osds();
+        limits.in_flight_max = osds ? osds->up * IN_FLIGHT_PER_OSD : IN_FLIGHT_OSDS_UNKNOWN;
+    }
+    limits.before_first_reply = decision.probe                          ? 1
+                                : first.feedback->classes.IsConfirmed() ? limits.in_flight_max
+                                                                        : UNCONFIRMED_IN_FLIGHT;
+    if (decision.share) {
+        limits.read_object_s = decision.read_object_s;
+    }
+    return limits;
 }
 
 } // namespace rawduck_ceph

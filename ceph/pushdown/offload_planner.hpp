@@ -15,6 +15,7 @@ struct OffloadCandidate {
     const PushedQuery &query;
     uint64_t rows_out; //!< of all replies together, as DuckDB estimates it
     bool rows_known;   //!< false: DuckDB's estimate is unreliable
+    bool any_order;    //!< nothing above the scan depends on the order of its rows
 };
 
 //! Of one optimizer run.
@@ -37,6 +38,7 @@ class OffloadPlanner {
     const ObjectMetadata &MetadataOf(const OffloadCandidate &candidate);
     //! For every value of rados_offload but 'auto'.
     Decision UnconditionalDecision() const;
+    CallLimits LimitsFor(const OffloadCandidate &candidate, const Decision &decision) const;
     duckdb::unique_ptr<OffloadBindData> Bind(const OffloadCandidate &candidate,
                                              const Decision &decision) const;
 

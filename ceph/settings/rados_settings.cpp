@@ -24,26 +24,32 @@ struct RadosSetting {
     SetScope scope = SetScope::SESSION;
     uint32_t min = 0, max = 0;   //!< of numbers
     const char *unit = "";       //!< of numbers, in messages
-    const char *choices[4] = {}; //!< of texts
+    const char *choices[5] = {}; //!< of texts
 };
 
 constexpr RadosSetting SETTINGS[] = {
     {RADOS_TIMEOUT, "Seconds to wait for a Ceph cluster, when connecting and for each operation",
      LogicalTypeId::UINTEGER, "30", SetScope::GLOBAL, 1, UINT32_MAX, "seconds"},
     {RADOS_OFFLOAD,
-     "Whether queries over rados:// Parquet objects run in the OSDs: auto, never, always or filters",
+     "Whether queries over rados:// Parquet objects run in the OSDs: auto, never, always, shared or "
+     "filters",
      LogicalTypeId::VARCHAR,
      OFFLOAD_AUTO,
      SetScope::SESSION,
      0,
      0,
      "",
-     {OFFLOAD_AUTO, OFFLOAD_NEVER, OFFLOAD_ALWAYS, OFFLOAD_FILTERS}},
+     {OFFLOAD_AUTO, OFFLOAD_NEVER, OFFLOAD_ALWAYS, OFFLOAD_SHARED, OFFLOAD_FILTERS}},
     {RADOS_OFFLOAD_LZ4, "Compress the replies of OSDs with LZ4 even where the link is not known to be slow",
      LogicalTypeId::BOOLEAN, "false"},
     {RADOS_OFFLOAD_IN_FLIGHT,
-     "Maximum number of objects of a pool that OSDs process at the same time for this process",
-     LogicalTypeId::UINTEGER, "16", SetScope::SESSION, 1, 1024, "objects"},
+     "Maximum number of objects of a pool that OSDs process at the same time for this process; 0: four for "
+     "each OSD of the cluster",
+     LogicalTypeId::UINTEGER, "0", SetScope::SESSION, 0, 1024, "objects"},
+    {RADOS_OFFLOAD_CACHE,
+     "Whether the hosts of the OSDs may answer with what they kept of earlier queries about the same version "
+     "of an object, and keep small answers",
+     LogicalTypeId::BOOLEAN, "true"},
 };
 constexpr size_t SETTING_COUNT = sizeof(SETTINGS) / sizeof(SETTINGS[0]);
 
@@ -106,6 +112,10 @@ Value CurrentValue(duckdb::ClientContext &context, const RadosSetting &setting) 
     return context.TryGetCurrentSetting(Identifier(setting.name), value) ? value : DefaultValue(setting);
 }
 
+bool IsTrue(const Value &value) {
+    return !value.IsNull() && value.GetValue<bool>();
+}
+
 } // namespace
 
 void RegisterRadosSettings(duckdb::DBConfig &config) {
@@ -129,8 +139,12 @@ std::string RadosOffload(duckdb::ClientContext &context) {
 
 bool RadosOffloadLz4(duckdb::ClientContext &context) {
     constexpr const RadosSetting &setting = SettingNamed(RADOS_OFFLOAD_LZ4);
-    const Value value = CurrentValue(context, setting);
-    return !value.IsNull() && value.GetValue<bool>();
+    return IsTrue(CurrentValue(context, setting));
+}
+
+bool RadosOffloadCache(duckdb::ClientContext &context) {
+    constexpr const RadosSetting &setting = SettingNamed(RADOS_OFFLOAD_CACHE);
+    return IsTrue(CurrentValue(context, setting));
 }
 
 uint32_t RadosOffloadInFlight(duckdb::ClientContext &context) {

@@ -33,8 +33,9 @@ Rows ScanRows(duckdb::ClientContext &context, const Arguments &) {
         rows.push_back({Value::UBIGINT(scan->number), Value(scan->outcome.first_path),
                         Value::UBIGINT(scan->outcome.objects), Value::BOOLEAN(scan->outcome.offloaded),
                         TextOrNull(scan->outcome.pushed), Value(scan->outcome.why),
-                        Value::UBIGINT(scan->answered), Value::UBIGINT(scan->fell_back),
-                        TextOrNull(fallbacks), Value::UBIGINT(scan->reply_bytes),
+                        Value::UBIGINT(scan->answered), Value::UBIGINT(scan->cached),
+                        Value::UBIGINT(scan->fell_back), TextOrNull(fallbacks), Value::UBIGINT(scan->shared),
+                        Value::UBIGINT(scan->pruned), Value::UBIGINT(scan->reply_bytes),
                         Value::UBIGINT(scan->osd_read_bytes), Value::UBIGINT(scan->osd_cpu_us)});
     }
     return rows;
@@ -56,8 +57,11 @@ void RegisterRadosScans(duckdb::ExtensionLoader &loader) {
           {"pushed", LogicalType::VARCHAR},
           {"why", LogicalType::VARCHAR},
           {"answered", LogicalType::UBIGINT},
+          {"cached", LogicalType::UBIGINT},
           {"fell_back", LogicalType::UBIGINT},
           {"fallback_reasons", LogicalType::VARCHAR},
+          {"shared", LogicalType::UBIGINT},
+          {"pruned", LogicalType::UBIGINT},
           {"reply_bytes", LogicalType::UBIGINT},
           {"osd_read_bytes", LogicalType::UBIGINT},
           {"osd_cpu_us", LogicalType::UBIGINT}},

@@ -4,18 +4,37 @@
 >>> connection = rawduck.connect("nvme:///data/disk.rawduck/sales.duckdb")
 >>> connection.sql("FROM orders")
 
-The connection is an ordinary `duckdb.DuckDBPyConnection`.
+The connection is an ordinary `duckdb.DuckDBPyConnection`, the database its main one. For libraries that
+connect by themselves, such as SQLAlchemy or Ibis, call `rawduck.register()` first.
 """
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from rawduck.connection import connect, extension_path, load
-from rawduck.errors import RawduckError
+if TYPE_CHECKING:
+    from rawduck.connection import connect, extension_path, load, register
+    from rawduck.errors import RawduckError
 
-try:
-    __version__ = version("rawduck")
-except PackageNotFoundError:  # used from the source tree, without being installed
-    __version__ = "0"
-__all__ = ["RawduckError", "connect", "extension_path", "load"]
+__version__: str
+__all__ = ["RawduckError", "connect", "extension_path", "load", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads what is asked for: the command line is to answer an interrupt before DuckDB is loaded."""
+    if name == "__version__":
+        return _version()
+    if name not in __all__:
+        raise AttributeError(f"module 'rawduck' has no attribute '{name}'")
+    module = importlib.import_module("rawduck.errors" if name == "RawduckError" else "rawduck.connection")
+    return getattr(module, name)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("rawduck")
+    except PackageNotFoundError:  # used from the source tree, without being installed
+        return "0"

@@ -12,16 +12,16 @@ import typer
 import rawduck
 from rawduck import render
 from rawduck.commands import bench, ceph, copy, demo, devices, volume
+from rawduck.commands.options import Json
+from rawduck.start import EXIT_INTERRUPTED
 
 EXIT_FAILED = 2
-EXIT_INTERRUPTED = 130
 _QUERY_INTERRUPTED = "Query interrupted"
 
 app = typer.Typer(
     name="rawduck",
     help="DuckDB on raw volumes: NVMe and block devices, files and memory, with no file system in between.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -34,18 +34,36 @@ demo.register(app)
 ceph.register(app)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        render.print_line(f"rawduck {rawduck.__version__}, DuckDB {duckdb.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions.")
+    ] = False,
+) -> None:
+    """What may stand before a command."""
+
+
 @app.command("extension-path", epilog="Example: LOAD the printed path in DuckDB started with -unsigned.")
 def extension_path(
     ceph: Annotated[bool, typer.Option("--ceph", help="The extension for rados:// paths.")] = False,
 ) -> None:
     """Print where the loadable extension is."""
-    print(rawduck.extension_path(ceph=ceph))
+    render.print_line(str(rawduck.extension_path(ceph=ceph)))
 
 
-@app.command(epilog="Example: rawduck version")
-def version() -> None:
+@app.command(epilog="Example: rawduck version --json")
+def version(json: Json = False) -> None:
     """Print the versions of rawduck and of DuckDB."""
-    print(f"rawduck {rawduck.__version__}, DuckDB {duckdb.__version__}")
+    if json:
+        render.print_json({"rawduck": rawduck.__version__, "duckdb": duckdb.__version__})
+    else:
+        _print_version(True)
 
 
 def main() -> None:
@@ -55,9 +73,6 @@ def main() -> None:
     except KeyboardInterrupt:
         render.print_error("interrupted")
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(EXIT_FAILED)
     except (duckdb.Error, rawduck.RawduckError, OSError) as error:
         render.print_error(_one_line(str(error)))
         sys.exit(EXIT_FAILED)

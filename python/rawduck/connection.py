@@ -1,11 +1,13 @@
-"""Connections of stock DuckDB with the extension loaded."""
+"""Connections of stock DuckDB with the extension in it."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import Any
 
+import _duckdb
 import duckdb
 
 from rawduck import paths
@@ -26,54 +28,74 @@ def extension_path(*, ceph: bool = False) -> Path:
     raise RawduckError(f"{path} is missing; install the package with: pip install .")
 
 
-def load(connection: duckdb.DuckDBPyConnection, *, ceph: bool = False) -> duckdb.DuckDBPyConnection:
-    """Loads the extension into a connection that was opened with `allow_unsigned_extensions`; returns it.
+def register() -> None:
+    """Lets every database that this process opens from now on use nvme:// and direct:// paths, its main one
+    included: `duckdb.connect("nvme:///dev/nvme1n1/sales.duckdb")`, and whatever library calls it.
 
-    With `ceph` also the extension that understands rados:// paths.
+    `connect` does this. Databases that are open already need `load`.
     """
-    unsigned = connection.execute("SELECT current_setting('allow_unsigned_extensions')").fetchone()
-    if not unsigned[0]:
+    path = extension_path().with_name("librawduck_host.so")
+    try:
+        # Python keeps the symbols of its modules to itself; the extension takes DuckDB's from this one.
+        ctypes.CDLL(_duckdb.__file__, mode=os.RTLD_NOW | os.RTLD_NOLOAD | os.RTLD_GLOBAL)
+        function = ctypes.CDLL(str(path)).rawduck_register
+    except (OSError, AttributeError) as error:
+        raise RawduckError(f"{path} cannot be used with DuckDB {duckdb.__version__}: {error}") from error
+    function.restype = ctypes.c_bool
+    if not function():
+        raise RawduckError(
+            f"{path} was built for another release than DuckDB {duckdb.__version__}; install rawduck again"
+        )
+
+
+def load(connection: duckdb.DuckDBPyConnection, *, ceph: bool = False) -> duckdb.DuckDBPyConnection:
+    """Loads the extension into the database of a connection, which is returned.
+
+    With `ceph` also the extension that understands rados:// paths. What is not there yet has to be allowed:
+    `duckdb.connect(config={"allow_unsigned_extensions": True})`.
+    """
+    with connection.cursor() as cursor:  # the connection's own result stays as it is
+        if not _has_setting(cursor, "nvme_engine"):
+            _load_file(cursor, extension_path())
+        if ceph and not _has_setting(cursor, "rados_timeout"):
+            _load_file(cursor, extension_path(ceph=True))
+    return connection
+
+
+def _has_setting(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    query = "SELECT count(*) FROM duckdb_settings() WHERE name = ?"
+    return connection.execute(query, [name]).fetchall() == [(1,)]
+
+
+def _load_file(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    if connection.execute("SELECT current_setting('allow_unsigned_extensions')").fetchall() != [(True,)]:
         raise RawduckError(
             "this connection refuses unsigned extensions; open it with "
             "duckdb.connect(config={'allow_unsigned_extensions': True}), or use rawduck.connect()"
         )
-    connection.execute(f"LOAD {paths.quote(str(extension_path()))}")
-    if ceph:
-        connection.execute(f"LOAD {paths.quote(str(extension_path(ceph=True)))}")
-    return connection
+    connection.execute(f"LOAD {paths.quote(str(path))}")
 
 
 def connect(
     database: str | os.PathLike[str] | None = None,
-    *,
     read_only: bool = False,
     config: dict[str, Any] | None = None,
+    *,
     ceph: bool = False,
 ) -> duckdb.DuckDBPyConnection:
-    """Opens an ordinary DuckDB connection that understands nvme:// and direct:// paths, with `ceph` also rados://.
+    """`duckdb.connect`, for paths on volumes, too; with `ceph` also for rados:// paths.
 
-    `database` is attached under the stem of its file name and made the default (`USE`):
-    nvme://<target>/<file> on a volume, direct://<file> for an ordinary DuckDB file through the same engines,
-    or a plain path. Without one the connection starts empty, in memory.
+    `database`: nvme://<target>/<file> on a volume, direct://<file> for an ordinary DuckDB file through the
+    same engines, or whatever DuckDB takes. Without one the connection starts empty, in memory.
 
-    `config` goes to `duckdb.connect`. Of DuckDB's defaults only `allow_unsigned_extensions` is changed, which
-    loading the extension needs.
+    `config` has DuckDB's settings and those of rawduck, such as `nvme_engine`. With `ceph`, which loads an
+    extension, `allow_unsigned_extensions` is set.
     """
-    connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": True, **(config or {})})
+    register()
+    config = {**({"allow_unsigned_extensions": True} if ceph else {}), **(config or {})}
+    connection = duckdb.connect(":memory:" if database is None else os.fspath(database), read_only, config)
     try:
-        load(connection, ceph=ceph)
-        if database is not None:
-            attach(connection, os.fspath(database), read_only=read_only)
+        return load(connection, ceph=ceph)
     except BaseException:
         connection.close()
         raise
-    return connection
-
-
-def attach(connection: duckdb.DuckDBPyConnection, database: str, *, read_only: bool = False) -> str:
-    """Attaches a database under its stem name and makes it the default. Returns the name."""
-    name = paths.database_name(database)
-    options = " (READ_ONLY)" if read_only else ""
-    connection.execute(f"ATTACH {paths.quote(database)} AS {paths.identifier(name)}{options}")
-    connection.execute(f"USE {paths.identifier(name)}")
-    return name

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import PurePosixPath
 
 VOLUME_SCHEME = "nvme://"
 DIRECT_SCHEME = "direct://"
 MEMORY_PREFIX = "memory:"
-
-# Names that DuckDB keeps for itself, and the name of the in-memory database every connection starts with.
-_RESERVED_NAMES = ("main", "system", "temp", "memory")
 
 
 def quote(text: str) -> str:
@@ -44,11 +40,3 @@ def volume_path(target: str, file: str) -> str:
 def direct_path(path: str) -> str:
     """The direct:// path of an ordinary file."""
     return DIRECT_SCHEME + os.path.abspath(path)
-
-
-def database_name(path: str) -> str:
-    """The name under which a database is attached: the file's name without its suffix."""
-    for scheme in (VOLUME_SCHEME, DIRECT_SCHEME):
-        path = path[len(scheme) :] if path.startswith(scheme) else path
-    name = PurePosixPath(path).stem
-    return f"{name}_db" if name.lower() in _RESERVED_NAMES else name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
+import io
 import json
 import os
 import sys
@@ -12,6 +14,8 @@ import duckdb
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from rawduck.errors import RawduckError
 
 # Wide enough for every table where there is no terminal to ask for its width.
 _WIDTH_WITHOUT_TERMINAL = 132
@@ -25,28 +29,101 @@ def _open_closed_streams() -> None:
 
 
 _open_closed_streams()
-console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        discard_output()
+
+
+def discard_output() -> None:
+    """Nobody reads what is printed any more (`rawduck ls | head -1`). What a command does, and its exit code,
+    stay as they are."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+console = _Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL)
 error_console = Console(stderr=True, highlight=False)
 
 Row = dict[str, Any]
 
 
-def rows(connection: duckdb.DuckDBPyConnection, query: str, parameters: list[Any] | None = None) -> list[Row]:
-    """A result as one dictionary per row."""
+class Rows(list[Row]):
+    """A result as one dictionary per row, and the names of its columns where it has none."""
+
+    def __init__(self, names: list[str], values: list[tuple]) -> None:
+        super().__init__(dict(zip(names, row, strict=True)) for row in values)
+        self.names = names
+
+
+def rows(connection: duckdb.DuckDBPyConnection, query: str, parameters: list[Any] | None = None) -> Rows:
     cursor = connection.execute(query, parameters or [])
-    names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    return Rows([column[0] for column in cursor.description], cursor.fetchall())
+
+
+def print_for_scripts(found: Rows, as_json: bool, as_csv: bool) -> bool:
+    """Prints a listing where a script wants it. Whether it did."""
+    if as_json and as_csv:
+        raise RawduckError("--json and --csv: one of the two")
+    if as_json:
+        print_json(found)
+    if as_csv:
+        _print_csv(found)
+    return as_json or as_csv
+
+
+def _print_csv(found: Rows) -> None:
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow(found.names)
+    for row in found:
+        writer.writerow(_csv_cell(value) for value in row.values())
+    print_line(output.getvalue().rstrip("\n"))
+
+
+def _csv_cell(value: Any) -> Any:
+    return json.dumps(value, default=_plain) if isinstance(value, (list, dict, bool)) else _plain_time(value)
+
+
+def _plain(item: Any) -> str:
+    return str(_plain_time(item))
+
+
+def _plain_time(item: Any) -> Any:
+    return item.isoformat() if isinstance(item, (datetime.datetime, datetime.date)) else item
 
 
 def print_json(value: Any) -> None:
-    def plain(item: Any) -> str:
-        return item.isoformat() if isinstance(item, (datetime.datetime, datetime.date)) else str(item)
+    print_line(json.dumps(value, indent=2, default=_plain))
 
-    print(json.dumps(value, indent=2, default=plain))
+
+def print_line(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        discard_output()
+
+
+def printable(text: str) -> str:
+    """A name or message as one line that cannot command a terminal: what is not printed is escaped."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode()
+        for char in text
+    )
+
+
+def text(value: str) -> str:
+    """The same for a table or a line with markup."""
+    return escape(printable(value))
 
 
 def print_error(message: str) -> None:
-    error_console.print(f"[bold red]rawduck:[/] [red]{escape(message)}[/]", soft_wrap=True)
+    error_console.print(f"[bold red]rawduck:[/] [red]{text(message)}[/]", soft_wrap=True)
+
+
+def print_note(message: str) -> None:
+    """On standard error, beside what the command prints."""
+    error_console.print(text(message), soft_wrap=True)
 
 
 def size(count: float | None) -> str:
@@ -81,5 +158,5 @@ def fields(pairs: list[tuple[str, str]]) -> Table:
     result.add_column(style="bold")
     result.add_column(overflow="fold")
     for name, value in pairs:
-        result.add_row(name, escape(value))
+        result.add_row(name, text(value))
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from rawduck.render import Row, rows
+from rawduck.render import Row, Rows, rows
 
 
 def format_volume(connection: duckdb.DuckDBPyConnection, target: str, **options: str | int | bool) -> Row:
@@ -25,7 +25,7 @@ def placement(connection: duckdb.DuckDBPyConnection, info: Row) -> list[Row]:
     return rows(connection, "SELECT * FROM nvme_fdp(?)", [info["target"]])
 
 
-def volume_files(connection: duckdb.DuckDBPyConnection, target: str) -> list[Row]:
+def volume_files(connection: duckdb.DuckDBPyConnection, target: str) -> Rows:
     return rows(connection, "SELECT * FROM nvme_files(?) ORDER BY name", [target])
 
 

@@ -22,6 +22,10 @@
 namespace rawduck {
 namespace {
 
+//! Reading a smaller file past the page cache costs more than it saves there: a second descriptor, looking at
+//! the disk, and a ring for each thread. A query reads hundreds of them.
+constexpr uint64_t SMALL_FILE_BYTES_MAX = 1 * MIB;
+
 std::string DirectoryOf(const std::string &path) {
     const size_t slash = path.rfind('/');
     return slash == std::string::npos ? "." : path.substr(0, slash == 0 ? 1 : slash);
@@ -197,7 +201,8 @@ uint64_t DirectFile::Read(void *data, uint64_t length, uint64_t offset) {
     }
     length = std::min(length, size - offset);
     const bool whole_pages = AlignUp(offset, PAGE_BYTES) + PAGE_BYTES <= offset + length;
-    if (whole_pages && mode_.kind != FileKind::WAL) {
+    const bool small = mode_.kind == FileKind::OTHER && size <= SMALL_FILE_BYTES_MAX;
+    if (whole_pages && mode_.kind != FileKind::WAL && !small) {
         ReadPages(static_cast<char *>(data), length, offset, size);
     } else {
         BufferedRead(static_cast<char *>(data), length, offset);

@@ -18,7 +18,7 @@
 //! A write-ahead log goes through the buffered descriptor only. Its appends are small and unaligned, it is
 //! read once, in order and 4 KiB at a time, and a crash must not leave a size that covers bytes which were
 //! not written: a direct write of the middle of an append could extend the file before its buffered head is
-//! on disk.
+//! on disk. Files of other kinds are read so, too, while they are small.
 #pragma once
 
 #include "io/storage_file.hpp"

@@ -1,11 +1,8 @@
 //! The extension's entry point: registers everything, does nothing else.
-#include "extension/file_systems/direct_file_system.hpp"
-#include "extension/file_systems/nvme_file_system.hpp"
-#include "extension/file_systems/settings.hpp"
+#include "extension/file_systems/install.hpp"
 #include "extension/file_systems/settings_cache.hpp"
 #include "extension/sql/functions.hpp"
 
-#include "duckdb/common/virtual_file_system.hpp"
 #include "duckdb/main/database.hpp"
 #include "duckdb/main/extension/extension_loader.hpp"
 
@@ -21,9 +18,6 @@ rawduck_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
     loader.SetDescription(
         "DuckDB directly on raw NVMe and block devices (nvme://), or past the page cache of "
         "ordinary files (direct://)");
-    auto &files = loader.GetDatabaseInstance().GetFileSystem();
-    files.RegisterSubSystem(duckdb::make_uniq<rawduck::NvmeFileSystem>());
-    files.RegisterSubSystem(duckdb::make_uniq<rawduck::DirectFileSystem>());
-    rawduck::RegisterSettings(loader);
+    rawduck::InstallFileSystems(loader.GetDatabaseInstance());
     rawduck::RegisterFunctions(loader);
 }

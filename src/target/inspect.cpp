@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <map>
+#include <mutex>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
@@ -151,17 +153,29 @@ void TryIdentify(const Target &target, int fd, const std::string &directory, Tar
     }
 }
 
-void InspectFile(const Target &target, int fd, const std::string &directory, TargetInfo &info) {
-    struct stat status;
-    if (fstat(fd, &status) != 0) {
-        ThrowOpenError(target.name, "stat", errno);
+//! The disk below a file system, where that has exactly one.
+std::shared_ptr<const TargetInfo> DiskBelow(dev_t number) {
+    static auto &mutex = *new std::mutex; // files are opened while the process ends, too
+    static auto &disks = *new std::map<dev_t, std::weak_ptr<const TargetInfo>>;
+    {
+        std::lock_guard<std::mutex> guard(mutex);
+        if (const auto known = disks[number].lock()) {
+            return known;
+        }
     }
-    const TargetInfo below = InfoFromSysfs(directory);
+    auto disk = std::make_shared<const TargetInfo>(InfoFromSysfs(SysfsDirectory(number)));
+    std::lock_guard<std::mutex> guard(mutex);
+    disks[number] = disk;
+    return disk;
+}
+
+void InspectFile(const struct stat &status, TargetInfo &info) {
+    info.disk = DiskBelow(status.st_dev);
     info.capacity_bytes = static_cast<uint64_t>(status.st_size);
-    info.lba_size = below.lba_size;
-    info.physical_block_size = below.physical_block_size;
-    info.memory_alignment = below.memory_alignment;
-    info.native_fua = below.native_fua;
+    info.lba_size = info.disk->lba_size;
+    info.physical_block_size = info.disk->physical_block_size;
+    info.memory_alignment = info.disk->memory_alignment;
+    info.native_fua = info.disk->native_fua;
     // A file's durability also depends on its file system's metadata, so it is always flushed.
     info.volatile_write_cache = true;
 }
@@ -231,12 +245,11 @@ TargetInfo InspectTarget(const Target &target) {
         ThrowOpenError(target.name, "stat", errno);
     }
     const bool is_file = target.kind == TargetKind::REGULAR_FILE;
-    // For a file: the disk below its file system, where the file system has exactly one.
-    const std::string directory = SysfsDirectory(is_file ? status.st_dev : status.st_rdev);
     TargetInfo info;
     if (is_file) {
-        InspectFile(target, fd.Get(), directory, info);
+        InspectFile(status, info);
     } else {
+        const std::string directory = SysfsDirectory(status.st_rdev);
         InspectBlockDevice(target, fd.Get(), directory, info);
         RefuseZoned(target, directory);
         TryIdentify(target, fd.Get(), directory, info);

@@ -5,6 +5,7 @@
 #include "target/target.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -31,6 +32,10 @@ struct TargetInfo {
     uint32_t max_deallocate_ranges = 1;
     std::string passthrough_path; //!< /dev/ngXnY of an NVMe namespace; empty when there is none
     std::optional<NvmeInfo> nvme; //!< of an NVMe namespace that this user may ask
+    //! Of a regular file: the disk below its file system, as sysfs tells it. Looked up once as long as
+    //! somebody keeps it: keep it while the file is open, since until then its file system stays mounted and
+    //! the disk's number cannot become another one's.
+    std::shared_ptr<const TargetInfo> disk;
 };
 
 //! Geometry of a file or device. Throws Error when it cannot be opened for reading, its LBA size is not 512

@@ -63,10 +63,10 @@ class Counting(Experiment):
         return Measurement({"wall_s": seconds, "cpu_s": seconds / 2}, self.answers.get(mode.name))
 
 
-def run(folder, experiment, runs=3, resume=False, overwrite=False, machine=MACHINE) -> Results:
+def run(folder, experiment, runs=3, resume=False, overwrite=False, machine=MACHINE, cases="") -> Results:
     results = Results(folder, experiment.name, machine, experiment.metrics)
     results.open(resume, overwrite)
-    Runner(experiment, results, runs).run()
+    Runner(experiment, results, runs, Options("t", folder, folder, folder, cases=cases).wants).run()
     return results
 
 
@@ -144,6 +144,14 @@ def test_interrupts_that_are_ignored_stay_so(tmp_path):
     run(tmp_path, Swallowing())
     assert len(csv_rows(tmp_path)) == 6
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_only_the_cases_that_were_named(tmp_path):
+    experiment = Counting()
+    run(tmp_path, experiment, cases="other*")
+    assert not experiment.calls
+    run(tmp_path, experiment, resume=True, cases="c[no]*")
+    assert len(experiment.calls) == 6
 
 
 def test_resuming_runs_only_what_is_missing(tmp_path):

@@ -123,6 +123,7 @@ def test_everything_quickly(tmp_path):
     for name in NAMES:
         folder = tmp_path / "results" / name
         assert (folder / "report.md").stat().st_size > 0
+        assert "## Bars" not in (folder / "report.md").read_text()
         assert f"({name}/report.md)" in summary
         rows = rows_of(tmp_path, name)
         assert not [row for row in rows if row["error"]]
@@ -211,7 +212,7 @@ def test_two_sessions_do_not_share_a_work_directory(tmp_path):
 
 def test_without_the_queries_of_tpch(tmp_path):
     missing = ["--duckdb-source", str(tmp_path / "missing")]
-    result = bench(tmp_path, "warm", "--quick", "--scale", "0.01", "--runs", "1", *missing)
+    result = bench(tmp_path, "warm", "--scale", "0.01", "--runs", "1", *missing)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Left out: the queries of TPC-H" in result.stdout
     assert "not measured" in result.stdout

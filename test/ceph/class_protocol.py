@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 FRAME_BYTES = 16  #: before the body of a request or a reply
 DUCKDB_VERSION = "v2.0.0"
 STATUS = (
@@ -63,6 +63,7 @@ class Request:
     lz4: bool = False
     reply_bytes_max: int = 64 << 20
     time_ms_max: int = 10000
+    use_cache: bool = False
     duckdb_version: str = DUCKDB_VERSION
     version: int = PROTOCOL_VERSION
 
@@ -74,6 +75,7 @@ class Request:
         body += struct.pack("<BII", self.aggregate, self.groups, len(self.order))
         body += b"".join(struct.pack("<IBB", *key) for key in self.order)
         body += struct.pack("<QBQI", self.limit, self.lz4, self.reply_bytes_max, self.time_ms_max)
+        body += struct.pack("<B", self.use_cache)
         return seal(body, self.version)
 
 
@@ -94,6 +96,7 @@ class Reply:
     read_bytes: int
     cpu_us: int
     retry_ms: int
+    cached: bool
     payload: bytes
 
     @staticmethod
@@ -125,6 +128,7 @@ class Reply:
             bool(take("B")),
             *(take("Q") for _ in range(4)),
             take("I"),
+            bool(take("B")),
             take_bytes(),
         )
         assert position == len(data)
@@ -155,7 +159,8 @@ class Pool:
     def read(self, name: str, length_max: int) -> bytes:
         out = ctypes.create_string_buffer(length_max)
         sizes = ctypes.c_size_t(length_max), ctypes.c_uint64(0)
-        return out.raw[: self._check(self._lib.rados_read(self._io, name.encode(), out, *sizes))]
+        length = self._check(self._lib.rados_read(self._io, name.encode(), out, *sizes))
+        return ctypes.string_at(out, length)
 
     def set_attribute(self, name: str, attribute: str, value: bytes) -> None:
         size = ctypes.c_size_t(len(value))

@@ -8,8 +8,8 @@ import duckdb
 import pytest
 from ceph_support import ROOT, one
 
-SETTINGS = {"rados_timeout": "30", "rados_offload": "auto", "rados_offload_in_flight": "16",
-            "rados_offload_lz4": "false"}  # fmt: skip
+SETTINGS = {"rados_timeout": "30", "rados_offload": "auto", "rados_offload_in_flight": "0",
+            "rados_offload_lz4": "false", "rados_offload_cache": "true"}  # fmt: skip
 FUNCTIONS = {"rados_stats", "rados_reset_stats", "rados_scans"}
 
 
@@ -38,10 +38,9 @@ def test_the_documentation_lists_them_all():
 @pytest.mark.parametrize(
     ("setting", "value", "word"),
     [
-        ("rados_offload", "'maybe'", "'auto', 'never', 'always', 'filters'"),
+        ("rados_offload", "'maybe'", "'auto', 'never', 'always', 'shared', 'filters'"),
         ("rados_offload", "NULL", "'auto'"),
-        ("rados_offload_in_flight", "0", "between 1 and 1024 objects"),
-        ("rados_offload_in_flight", "1025", "between 1 and 1024 objects"),
+        ("rados_offload_in_flight", "1025", "between 0 and 1024 objects"),
         ("rados_timeout", "0", "seconds"),
         ("rados_timeout", "NULL", "seconds"),
     ],
@@ -52,7 +51,7 @@ def test_bad_values(con, setting, value, word):
     assert one(con, f"SELECT current_setting('{setting}')::VARCHAR") == SETTINGS[setting]
 
 
-@pytest.mark.parametrize("value", ["never", "always", "filters", "auto"])
+@pytest.mark.parametrize("value", ["never", "always", "shared", "filters", "auto"])
 def test_every_mode_can_be_set(con, value):
     con.execute(f"SET rados_offload = '{value}'")
     assert one(con, "SELECT current_setting('rados_offload')") == value

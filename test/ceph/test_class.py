@@ -51,7 +51,7 @@ def record_checksum(pool, name: str, parquet: bytes, size: int):
 
 
 def test_version(pool):
-    assert pool.call("class/rows", "version") == b"rawduck object class, protocol 2, DuckDB v2.0.0"
+    assert pool.call("class/rows", "version") == b"rawduck object class, protocol 3, DuckDB v2.0.0"
 
 
 def test_it_answers_from_the_object(pool, parquet):
@@ -64,9 +64,29 @@ def test_it_answers_from_the_object(pool, parquet):
     assert len(everything.payload) < everything.raw_bytes
 
 
+def test_the_right_to_call_is_one_to_read(cluster, pool, parquet):
+    """In the pools that the capability covers: without a pool, in all of them."""
+    cluster.create_pool("private")
+    writer = Pool(cluster.conf, cluster.keyring, "private")
+    writer.write("object", parquet)
+    writer.close()
+    rights = {"caller": "allow class rawduck query pool data", "anywhere": "allow class rawduck"}
+    for user, right in rights.items():
+        keyring = cluster.create_user(user, "mon", "allow r", "osd", right)
+        caller = Pool(cluster.conf, keyring, "private", user)
+        with pytest.raises(OSError, match="error 1"):
+            caller.read("object", 8)
+        if user == "anywhere":
+            assert caller.query("object", GROUPED).status == "ok"
+        else:
+            with pytest.raises(OSError, match="error 1"):
+                caller.query("object", GROUPED)
+        caller.close()
+
+
 def test_refusals_reach_the_client(pool):
     assert pool.query("class/rows", replace(GROUPED, duckdb_version="v1.4.0")).status == "version"
-    assert pool.query("class/rows", replace(GROUPED, version=3)).status == "version"
+    assert pool.query("class/rows", replace(GROUPED, version=2)).status == "version"
     assert (
         pool.query("class/rows", replace(GROUPED, filter="read_text('/etc/passwd') IS NULL")).status
         == "bad request"

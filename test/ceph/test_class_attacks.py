@@ -348,7 +348,7 @@ def test_garbage_over_the_socket(cluster, pool):
             raw.connect(path)
             packet = bytearray(os.urandom(96 if number % 2 else 1 + number))
             if number % 4 == 1:  # a version and a kind that are right
-                packet[:8] = struct.pack("<II", 1, 1 + number // 4 % 2)
+                packet[:8] = struct.pack("<II", 2, 1 + number // 4 % 2)
             with contextlib.suppress(OSError):
                 socket.send_fds(raw, [bytes(packet)], [0] * (number % 3))
                 raw.recv(200)

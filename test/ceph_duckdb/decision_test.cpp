@@ -25,7 +25,7 @@ MeasuredSpeeds Link(double bytes_per_s) {
     speeds.osds_known = true;
     speeds.osd_s_per_byte = 2e-9;
     speeds.cpu_s_per_byte = 4e-9;
-    speeds.client_threads = 8;
+    speeds.client_threads = speeds.client_processors = 8;
     return speeds;
 }
 
@@ -39,6 +39,22 @@ TEST(DecisionTest, SizesDecideWithoutMeasurements) {
     EXPECT_FALSE(Decide({Ten(3 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN}).offload);
     EXPECT_TRUE(Decide({Ten(3 * MIB), UNKNOWN, 10 * KIB}).offload) << "earlier answers were small";
     EXPECT_FALSE(Decide({Ten(2 * MIB), UNKNOWN, REPLY_TOO_LARGE}).offload);
+}
+
+TEST(DecisionTest, KeptAnswersAreAskedFor) {
+    DecisionInputs inputs{Ten(10 * KIB), Link(LOOPBACK), REPLY_SIZE_UNKNOWN};
+    inputs.speeds.osd_s_per_byte = 20e-9;
+    EXPECT_FALSE(Decide(inputs).offload);
+    inputs.kept = {true, 12345, true};
+    const Decision decision = Decide(inputs);
+    EXPECT_TRUE(decision.offload);
+    EXPECT_TRUE(decision.expects_kept);
+    EXPECT_EQ(decision.reply_bytes_max, 12345u) << "or the request would be another one";
+    EXPECT_TRUE(decision.lz4);
+    inputs.speeds = UNKNOWN;
+    EXPECT_FALSE(LinkSpeedMatters(inputs));
+    inputs.estimate.column_bytes = 0;
+    EXPECT_FALSE(Decide(inputs).offload) << "the footers alone have the answer";
 }
 
 TEST(DecisionTest, LargerRepliesArePushedOnASlowLink) {
@@ -71,7 +87,7 @@ TEST(DecisionTest, UnmeasuredOsdsCountAsTwoProcessors) {
     speeds.osds_known = false;
     speeds.osd_s_per_byte = 0;
     speeds.cpu_s_per_byte = 6e-9;
-    speeds.client_threads = 2;
+    speeds.client_threads = speeds.client_processors = 2;
     EXPECT_TRUE(Decide({Ten(8 * MIB), speeds, REPLY_SIZE_UNKNOWN}).offload) << "compressed, it saves a fifth";
     EXPECT_FALSE(Decide({Ten(9 * MIB), speeds, REPLY_SIZE_UNKNOWN}).offload);
     ScanEstimate one = Ten(16);
@@ -80,8 +96,44 @@ TEST(DecisionTest, UnmeasuredOsdsCountAsTwoProcessors) {
         << "one object is worked on by one";
     speeds.read_s_per_byte = 1 / LOOPBACK;
     EXPECT_FALSE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN}).offload) << "as fast as the client, at best";
-    speeds.client_threads = 1;
+    speeds.client_threads = speeds.client_processors = 1;
     EXPECT_TRUE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN}).offload);
+}
+
+TEST(DecisionTest, UnmeasuredOsdsOfOtherHostsHaveAProcessorEach) {
+    MeasuredSpeeds speeds = Link(LOOPBACK);
+    speeds.osds_known = false;
+    speeds.osd_s_per_byte = 0;
+    speeds.client_threads = speeds.client_processors = 2;
+    speeds.osd_processors = 2;
+    ScanEstimate estimate = Ten(16);
+    EXPECT_FALSE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).offload);
+    speeds.osd_processors = 6;
+    EXPECT_TRUE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).offload);
+    speeds.osd_processors = 2;
+    EXPECT_FALSE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).share) << "rows in order";
+    estimate.any_order = true;
+    const Decision shared = Decide({estimate, speeds, REPLY_SIZE_UNKNOWN});
+    EXPECT_TRUE(shared.offload && shared.share) << "both work: twice as fast";
+    speeds.shares_processors = true;
+    const Decision here = Decide({estimate, speeds, REPLY_SIZE_UNKNOWN});
+    EXPECT_FALSE(here.offload || here.share) << "both would work with the same processors";
+}
+
+TEST(DecisionTest, ReadingAnObjectTakesAThreadItsShareOfTheLink) {
+    const Decision decision = Decide({Ten(16), Link(GIGABIT), REPLY_SIZE_UNKNOWN});
+    EXPECT_NEAR(decision.read_object_s, 8 * 5.0 * MIB / GIGABIT, 1e-6);
+}
+
+TEST(DecisionTest, SpeedsKnowTheClustersOsds) {
+    PoolRates rates;
+    EXPECT_EQ(SpeedsOf(rates, 1, std::nullopt).osd_processors, MeasuredSpeeds::ASSUMED_OSD_PROCESSORS);
+    const MeasuredSpeeds elsewhere = SpeedsOf(rates, 1, OsdCounts{7, 6});
+    EXPECT_EQ(elsewhere.osd_processors, 6);
+    EXPECT_FALSE(elsewhere.shares_processors);
+    const MeasuredSpeeds here = SpeedsOf(rates, 1, OsdCounts{3, 0});
+    EXPECT_EQ(here.osd_processors, here.client_processors);
+    EXPECT_TRUE(here.shares_processors);
 }
 
 TEST(DecisionTest, AnUnknownNumberOfGroupsIsProbed) {

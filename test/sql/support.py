@@ -22,6 +22,8 @@ KINDS = tuple(f"{kind}-{lba}" for kind in ("memory", "file", "loop") for lba in 
 DURABLE_KINDS = tuple(kind for kind in KINDS if not kind.startswith("memory"))
 
 CHILD_SECONDS = 60
+#: The progress bar would be printed among the answers.
+CONNECT = "connection = rawduck.connect()\nconnection.execute('SET enable_progress_bar = false')\n"
 
 _numbers = itertools.count()
 
@@ -107,15 +109,12 @@ def file_names(connection, target: Target) -> list[str]:
 
 
 @contextmanager
-def start_python(code: str, *arguments: str, within: tuple[str, ...] = ()):
+def start_python(code: str, *arguments: str, within: tuple[str, ...] = (), before: str = CONNECT):
     """A child process that runs Python code with `connection`, a fresh rawduck.connect(), at hand.
 
-    `within`: a command that starts it, such as unshare.
+    `within`: a command that starts it, such as unshare. `before`: what it does first instead of connecting.
     """
-    preamble = (
-        "import os, sys, time, duckdb, rawduck\nconnection = rawduck.connect()\n"
-        "connection.execute('SET enable_progress_bar = false')\n"  # which it prints among the answers
-    )
+    preamble = f"import os, sys, time, duckdb, rawduck\n{before}"
     command = [*within, sys.executable, "-c", preamble + textwrap.dedent(code), *arguments]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     child = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
@@ -128,9 +127,9 @@ def start_python(code: str, *arguments: str, within: tuple[str, ...] = ()):
         child.communicate()
 
 
-def run_python(code: str, *arguments: str, within: tuple[str, ...] = ()) -> str:
+def run_python(code: str, *arguments: str, **options) -> str:
     """Runs such a child to its end. Returns what it printed."""
-    with start_python(code, *arguments, within=within) as child:
+    with start_python(code, *arguments, **options) as child:
         output, errors = child.communicate(timeout=CHILD_SECONDS)
         assert child.returncode == 0, errors
     return output.strip()

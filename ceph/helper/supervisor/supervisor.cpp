@@ -44,7 +44,8 @@ AnswerPacket StatusPacket(ReplyStatus status, const char *text) {
 } // namespace
 
 Supervisor::Supervisor(const SupervisorOptions &options, WorkerMain worker_main)
-    : options_(options), worker_main_(worker_main), jobs_(options.jobs), workers_(options.jobs.workers) {}
+    : options_(options), worker_main_(worker_main), jobs_(options.jobs), cache_(options.cache_bytes_max),
+      workers_(options.jobs.workers) {}
 
 bool Supervisor::Listen() {
     RequirePrivateDirectory(options_.directory);
@@ -160,9 +161,10 @@ bool Supervisor::ServeClient(Client &client) {
         return true;
     }
     if (received == Received::CLOSED || call.version != CHANNEL_VERSION || client.waits) {
+        ForgetAnswer(client);
         return false;
     }
-    client.sends_data = false;
+    client.sends_data = client.was_answered = false;
     if (call.kind == CallKind::ASK && files.empty()) {
         AnswerAsk(client, call);
     } else if (call.kind == CallKind::HAND_OVER && files.size() == 1) {
@@ -181,6 +183,11 @@ uint64_t Supervisor::ExpectedBytes() const {
 
 void Supervisor::AnswerAsk(Client &client, const CallPacket &call) {
     Job *job = jobs_.Find(call.key);
+    // A job's first answer goes to those for whom it has run, with what it has cost.
+    const bool is_new = !job || job->is_sent;
+    if (is_new && AnswerFromCache(client, call.key)) {
+        return;
+    }
     if (job) {
         job->asked = now_;
     }
@@ -201,6 +208,24 @@ void Supervisor::AnswerAsk(Client &client, const CallPacket &call) {
     answer.received_bytes = job ? job->received_bytes : 0;
     client.sends_data = true;
     Send(client, answer);
+}
+
+bool Supervisor::AnswerFromCache(Client &client, const CallKey &key) {
+    const std::string *kept = cache_.Find(key);
+    if (!kept) {
+        return false;
+    }
+    OwnedFd file;
+    try {
+        file = MakeMemoryFile("rawduck-reply", *kept);
+    } catch (const std::runtime_error &) {
+        return false; // without memory for it, a job may be refused or wait
+    }
+    AnswerPacket answer;
+    answer.kind = AnswerKind::REPLY;
+    answer.reply_bytes = kept->size();
+    Send(client, answer, file.Get());
+    return true;
 }
 
 void Supervisor::AnswerHandOver(Client &client, const CallPacket &call, OwnedFd file) {
@@ -241,8 +266,17 @@ void Supervisor::AnswerAbout(Client &client, Job &job, uint32_t wait_ms) {
     Send(client, answer);
 }
 
+void Supervisor::ForgetAnswer(const Client &client) {
+    Job *job = client.was_answered ? jobs_.Find(client.key) : nullptr;
+    if (job) {
+        job->is_sent = false;
+    }
+}
+
 void Supervisor::Deliver(Client &client, Job &job) {
     client.waits = false;
+    client.was_answered = true;
+    client.key = job.call.key;
     job.is_sent = true;
     Send(client, job.answer, job.reply ? job.reply.Get() : -1);
 }
@@ -305,10 +339,13 @@ void Supervisor::ServeWorker(WorkerProcess &worker) {
     AnswerPacket answer;
     answer.kind = AnswerKind::REPLY;
     answer.reply_bytes = result.reply_bytes;
-    if (static_cast<ReplyStatus>(result.status) == ReplyStatus::TOO_SLOW) {
-        if (const Job *job = jobs_.Find(worker.JobKey())) {
-            jobs_.SetSlow(job->call.request_hash, now_);
-        }
+    const auto status = static_cast<ReplyStatus>(result.status);
+    const Job *job = jobs_.Find(worker.JobKey());
+    if (job && status == ReplyStatus::TOO_SLOW) {
+        jobs_.SetSlow(job->call.request_hash, now_);
+    }
+    if (job && status == ReplyStatus::OK && job->call.keeps_reply) {
+        cache_.Keep(worker.JobKey(), reply.Get(), result.reply_bytes);
     }
     FinishJob(worker.JobKey(), answer, std::move(reply));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ceph/helper/supervisor/jobs.hpp"
+#include "ceph/helper/supervisor/reply_cache.hpp"
 #include "ceph/helper/supervisor/worker_process.hpp"
 
 #include <map>
@@ -14,6 +15,7 @@ struct SupervisorOptions {
     //! Ends when no OSD has been connected for a while.
     bool end_when_unused = false;
     JobLimits jobs;
+    uint64_t cache_bytes_max = 64ull << 20; //!< of replies that are kept
 };
 
 class Supervisor {
@@ -31,8 +33,9 @@ class Supervisor {
     //! An op thread of an OSD.
     struct Client {
         OwnedFd socket;
-        bool sends_data = false; //!< it was asked for data
-        bool waits = false;      //!< for the job with this key, not longer than `until`
+        bool sends_data = false;   //!< it was asked for data
+        bool waits = false;        //!< for the job with this key, not longer than `until`
+        bool was_answered = false; //!< with the reply of the job with this key, by the last packet
         CallKey key;
         Clock::time_point until;
     };
@@ -43,7 +46,12 @@ class Supervisor {
     //! Takes the packets of a client; false when it is gone or sent what no class sends.
     bool ServeClient(Client &client);
     void AnswerAsk(Client &client, const CallPacket &call);
+    //! False, and nothing sent, when no reply is kept.
+    bool AnswerFromCache(Client &client, const CallKey &key);
     void AnswerHandOver(Client &client, const CallPacket &call, OwnedFd file);
+    //! The client is gone. It may not have seen the last answer: a class that waits too long closes its connection,
+    //! and comes again.
+    void ForgetAnswer(const Client &client);
     void AnswerAbout(Client &client, Job &job, uint32_t wait_ms);
     //! Sends the answer of a finished job.
     void Deliver(Client &client, Job &job);
@@ -64,6 +72,7 @@ class Supervisor {
     const WorkerMain worker_main_;
     OwnedFd lock_, listener_, epoll_;
     JobTable jobs_;
+    ReplyCache cache_;
     std::map<int, Client> clients_; //!< by socket
     std::vector<WorkerProcess> workers_;
     uint32_t failed_starts_ = 0; //!< of workers, one after the other

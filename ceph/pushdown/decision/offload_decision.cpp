@@ -1,5 +1,7 @@
 #include "ceph/pushdown/decision/offload_decision.hpp"
 
+#include "ceph/pushdown/feedback/processor_quota.hpp"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -14,10 +16,8 @@ constexpr uint64_t REDUCTION_MIN = 2;
 constexpr uint64_t SMALL_REPLY_BYTES = 16 * 1024;
 //! Expected times that differ by less than this factor do not decide.
 constexpr double SPEEDUP_MIN = 1.2;
-//! Decoding and filtering on one processor, and how many processors work on different objects at the same
-//! time: assumed until OSDs were measured.
+//! Decoding and filtering on one processor: assumed until OSDs were measured.
 constexpr double ASSUMED_CPU_S_PER_BYTE = 6e-9;
-constexpr uint64_t ASSUMED_OSD_PROCESSORS = 2;
 //! Opening the object and planning the query, whatever its size.
 constexpr double CALL_OVERHEAD_S = 1e-3;
 //! Scans of fewer bytes are read where nothing was measured: at 1 Gbit/s that takes 8 ms.
@@ -87,22 +87,32 @@ std::string DescribeSizes(const ObjectExpectation &object) {
     return reply + ", the columns about " + FormatBytes(object.column_bytes) + " per object";
 }
 
+//! Reading all objects: transfer and decoding overlap.
+double ReadingSeconds(const ObjectExpectation &object, const MeasuredSpeeds &speeds) {
+    return static_cast<double>(object.column_bytes * object.objects) *
+           std::max(speeds.read_s_per_byte, speeds.cpu_s_per_byte / speeds.client_processors);
+}
+
 //! Replaces the decision by sizes where the measured speeds make one way clearly faster. Speeds of OSDs that
 //! were only assumed must make pushing clearly faster.
-void CompareTimes(const ObjectExpectation &object, const MeasuredSpeeds &speeds, Decision &decision) {
-    // Transfer and decoding overlap, in the client and in the OSDs.
-    const auto all_columns = static_cast<double>(object.column_bytes * object.objects);
-    const double reading_s =
-        all_columns * std::max(speeds.read_s_per_byte, speeds.cpu_s_per_byte / speeds.client_threads);
+void CompareTimes(const ObjectExpectation &object, const DecisionInputs &inputs, Decision &decision) {
+    const MeasuredSpeeds &speeds = inputs.speeds;
+    const double reading_s = ReadingSeconds(object, speeds);
     decision.lz4 = speeds.read_s_per_byte > LZ4_LINK_S_PER_BYTE;
     const double reply_s_per_byte = speeds.read_s_per_byte * (decision.lz4 ? LZ4_RATIO : 1);
     // A guess counts as nothing: where even an empty reply would not arrive sooner, no object need be asked.
     const uint64_t all_replies = object.is_guess ? 0 : object.reply_bytes * object.objects;
     const double replies_s = static_cast<double>(all_replies) * reply_s_per_byte;
-    const auto processors = static_cast<double>(std::min(object.objects, ASSUMED_OSD_PROCESSORS));
+    const double processors = std::min(static_cast<double>(object.objects), speeds.osd_processors);
     const double osd_s_per_byte =
         speeds.osds_known ? speeds.osd_s_per_byte : speeds.cpu_s_per_byte / processors;
-    const double pushing_s = CALL_OVERHEAD_S + std::max(all_columns * osd_s_per_byte, replies_s);
+    const auto all_columns = static_cast<double>(object.column_bytes * object.objects);
+    double pushing_s = std::max(all_columns * osd_s_per_byte, replies_s);
+    if (decision.share) {
+        // OSDs and client work on different objects at the same time, and end together.
+        pushing_s = 1 / (1 / reading_s + 1 / pushing_s);
+    }
+    pushing_s += CALL_OVERHEAD_S;
     if (pushing_s * SPEEDUP_MIN < reading_s) {
         decision.offload = true;
         const double break_even = reading_s / (static_cast<double>(object.objects) * reply_s_per_byte);
@@ -122,7 +132,7 @@ uint64_t ValueBytes(const duckdb::LogicalType &type) {
                                                                 : duckdb::GetTypeIdSize(type.InternalType());
 }
 
-MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads) {
+MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads, const std::optional<OsdCounts> &osds) {
     MeasuredSpeeds speeds;
     RunningRate::Cost reads, calls{0, ASSUMED_CPU_S_PER_BYTE};
     speeds.reads_known = rates.reads.TryGet(reads);
@@ -131,12 +141,17 @@ MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads) {
     speeds.osd_s_per_byte = calls.wall_s_per_byte;
     speeds.cpu_s_per_byte = calls.cpu_s_per_byte;
     speeds.client_threads = static_cast<double>(std::max<size_t>(threads, 1));
+    speeds.client_processors = std::min(speeds.client_threads, ProcessorQuota());
+    if (osds) {
+        speeds.shares_processors = osds->elsewhere == 0;
+        speeds.osd_processors = osds->elsewhere > 0 ? osds->elsewhere : speeds.client_processors;
+    }
     return speeds;
 }
 
 bool LinkSpeedMatters(const DecisionInputs &inputs) {
     const ObjectExpectation object(inputs);
-    if (inputs.speeds.reads_known || !ReasonToRead(inputs, object).empty()) {
+    if (inputs.kept.expected || inputs.speeds.reads_known || !ReasonToRead(inputs, object).empty()) {
         return false;
     }
     // A fast link may make reading faster; a slow one may make even large replies worth it.
@@ -147,6 +162,13 @@ bool LinkSpeedMatters(const DecisionInputs &inputs) {
 Decision Decide(const DecisionInputs &inputs) {
     const ObjectExpectation object(inputs);
     Decision decision;
+    if (inputs.kept.expected && object.column_bytes > 0) {
+        decision.offload = decision.expects_kept = true;
+        decision.reply_bytes_max = inputs.kept.reply_bytes_max;
+        decision.lz4 = inputs.kept.lz4;
+        decision.why = "the OSDs' hosts have probably kept the earlier answers";
+        return decision;
+    }
     decision.reply_bytes_max = object.reply_bytes_max;
     decision.why = ReasonToRead(inputs, object);
     if (!decision.why.empty()) {
@@ -154,9 +176,14 @@ Decision Decide(const DecisionInputs &inputs) {
     }
     decision.offload = object.IsSmallEnough();
     decision.why = DescribeSizes(object);
+    // Where both have the same processors, reading would only take them from the OSDs.
+    decision.share = inputs.estimate.any_order && !inputs.speeds.shares_processors;
     if (inputs.speeds.reads_known) {
-        CompareTimes(object, inputs.speeds, decision);
+        CompareTimes(object, inputs, decision);
     }
+    // The threads share the link and the processors.
+    decision.read_object_s = ReadingSeconds(object, inputs.speeds) * inputs.speeds.client_threads /
+                             static_cast<double>(object.objects);
     decision.probe = object.is_guess && decision.offload;
     return decision;
 }

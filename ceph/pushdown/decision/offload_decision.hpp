@@ -1,6 +1,7 @@
 //! Whether a query is worth pushing. Pure: everything that is measured or fetched is in DecisionInputs.
 //!
-//! An OSD reads and decodes the same bytes as the client would; what pushing saves is their transfer. Where
+//! An OSD reads and decodes the same bytes as the client would; what pushing saves is their transfer, and the
+//! client's processors. Where
 //! the speed of the link is not known, a query is pushed when its replies are expected to be at most half as
 //! large as the columns that it needs. Where the speed is known, the way that is expected to be clearly
 //! faster is taken.
@@ -8,9 +9,11 @@
 
 #include "ceph/protocol/messages.hpp"
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
+#include "ceph/rados/connection/osd_counts.hpp"
 
 #include "duckdb/common/types.hpp"
 
+#include <optional>
 #include <string>
 
 namespace rawduck_ceph {
@@ -22,6 +25,7 @@ struct ScanEstimate {
     uint64_t rows_out = 0;     //!< of all replies together
     bool rows_known = true;    //!< false: rows_out is a guess
     uint64_t row_bytes = 0;    //!< of a row of a reply
+    bool any_order = false;    //!< the client may read some objects while OSDs work on others
 };
 
 //! What was measured in the last minute.
@@ -32,26 +36,37 @@ struct MeasuredSpeeds {
     //! Elapsed time by bytes of the columns, of all OSDs together; includes waiting for busy ones.
     double osd_s_per_byte = 0;
     double cpu_s_per_byte = 0; //!< processor time of the same; assumed where osds_known is false
+    double client_processors = 1;
     double client_threads = 1;
+    //! What OSDs are taken to have where osds_known is false.
+    double osd_processors = ASSUMED_OSD_PROCESSORS;
+    //! OSDs and client have the same processors: what one of them does, the other one cannot.
+    bool shares_processors = false;
+
+    static constexpr double ASSUMED_OSD_PROCESSORS = 2; //!< where the number of OSDs is not known either
 };
 
-//! `threads`: of the client.
-MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads);
+//! `threads`: of the client. `osds`: of the cluster, where they are known.
+MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads, const std::optional<OsdCounts> &osds);
 
 struct DecisionInputs {
     ScanEstimate estimate;
     MeasuredSpeeds speeds;
     //! Of one object, when the query ran before; else REPLY_SIZE_UNKNOWN or REPLY_TOO_LARGE.
     uint64_t earlier_reply_bytes = REPLY_SIZE_UNKNOWN;
+    KeptAnswers kept;
 };
 
 struct Decision {
     bool offload = false;
-    bool probe = false; //!< ask one object first: its reply decides about the others
-    bool lz4 = false;   //!< the link is slow enough that compressed replies arrive sooner
+    bool probe = false;        //!< ask one object first: its reply decides about the others
+    bool share = false;        //!< the client reads objects while OSDs are behind with others
+    bool lz4 = false;          //!< the link is slow enough that compressed replies arrive sooner
+    bool expects_kept = false; //!< pushed because the answers are probably kept
     std::string why;
     //! Above this size of one object's reply, reading its columns is cheaper.
     uint64_t reply_bytes_max = REPLY_BYTES_MAX;
+    double read_object_s = 0; //!< what reading one object takes a thread of the client
 };
 
 Decision Decide(const DecisionInputs &inputs);

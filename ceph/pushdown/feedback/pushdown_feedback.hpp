@@ -3,7 +3,7 @@
 //!   per pool                    the rates of reads and of calls of the object class, the calls in flight
 //!   per connection to a pool    whether the object class can be called; the ends of objects that were read
 //!   per object                  the summary of its Parquet footer
-//!   per query                   the size of its replies when it ran before
+//!   per query                   the size of its replies when it ran before, and whether they are kept
 //!
 //! It is filled in by rados/pool (reads, through ReadObserver), files (ends of objects), pushdown/scan (calls,
 //! availability, reply sizes) and pushdown/decision (summaries, a trial of the link). It is used by
@@ -31,6 +31,13 @@ class RadosPool;
 constexpr uint64_t REPLY_SIZE_UNKNOWN = UINT64_MAX;
 constexpr uint64_t REPLY_TOO_LARGE = UINT64_MAX - 1; //!< it was refused because of its size
 
+//! Whether the OSDs' hosts have probably kept a query's answers, and for which request: another one is another key.
+struct KeptAnswers {
+    bool expected = false;
+    uint64_t reply_bytes_max = 0;
+    bool lz4 = false;
+};
+
 //! Thread-safe.
 class PushdownFeedback {
   public:
@@ -44,6 +51,8 @@ class PushdownFeedback {
 
     //! Uncompressed bytes of the largest reply of one object, by the text of the pushed query.
     BoundedCache<uint64_t> reply_bytes{1000};
+    //! After the last time that it was pushed, by the same text.
+    BoundedCache<KeptAnswers> kept{1000};
     //! By path and version; null for an object that is no Parquet file that we understand.
     BoundedCache<std::shared_ptr<const ParquetSummary>> summaries{10000};
 

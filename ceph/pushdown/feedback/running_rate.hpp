@@ -21,7 +21,10 @@ class RunningRate {
     void Started(Clock::time_point now = Clock::now()) {
         std::lock_guard<std::mutex> lock(mutex_);
         Advance(now);
-        in_flight_++;
+        if (in_flight_++ == 0) {
+            spell_ = {};
+            spell_works_ = false;
+        }
     }
     //! `cpu_us`: processor time that the operation took in the OSD, where it is known.
     void Ended(uint64_t bytes, uint64_t cpu_us = 0, Clock::time_point now = Clock::now()) {
@@ -30,6 +33,15 @@ class RunningRate {
         in_flight_--;
         current_.bytes += bytes;
         current_.cpu_us += cpu_us;
+        spell_works_ = true;
+    }
+    //! The operation had nothing to do. Its time does not count, unless others had something to do meanwhile.
+    void EndedWithoutWork(Clock::time_point now = Clock::now()) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        Advance(now);
+        if (--in_flight_ == 0 && !spell_works_) {
+            current_.busy -= spell_;
+        }
     }
 
     struct Cost {
@@ -71,11 +83,13 @@ class RunningRate {
     void Advance(Clock::time_point now) {
         if (in_flight_ > 0) {
             current_.busy += now - advanced_to_;
+            spell_ += now - advanced_to_;
         }
         advanced_to_ = now;
         if (now - period_start_ > PERIOD) {
             previous_ = now - period_start_ > 2 * PERIOD ? Sums() : current_;
             current_ = Sums();
+            spell_ = {};
             period_start_ = now;
         }
     }
@@ -85,6 +99,8 @@ class RunningRate {
     Clock::time_point advanced_to_, period_start_, trial_valid_until_;
     double trial_s_per_byte_ = 0;
     Sums current_, previous_;
+    Clock::duration spell_{0}; //!< of current_.busy, since nothing was in flight
+    bool spell_works_ = false; //!< an operation of this time had something to do
 };
 
 } // namespace rawduck_ceph

@@ -213,9 +213,12 @@ std::string PushedQuery::ToSql(const Expression &expression) {
     return sql;
 }
 
-void PushedQuery::AddFilter(const Expression &filter) {
-    plain->filters.push_back(Inlined(filter));
-    AddFilterSql(filter);
+void PushedQuery::AddFilter(const duckdb::LogicalFilter &filter) {
+    plain->filters.emplace_back();
+    for (const auto &condition : filter.expressions) {
+        plain->filters.back().push_back(Inlined(*condition));
+        AddFilterSql(*condition);
+    }
 }
 
 void PushedQuery::AddFilterSql(const Expression &filter) {
@@ -288,35 +291,42 @@ size_t PushedQuery::AddAggregate(const std::string &function,
     if (aggregate.GetFilter()) {
         sql += " FILTER (WHERE " + ToSql(*aggregate.GetFilter()) + ")";
     }
-    const auto bound = AggregateType(children.empty() ? "count_star" : function, aggregate);
+    const size_t output = AddOutputSql(sql, type);
+    auto argument = children.empty() ? nullptr : plain->AddInput(Inlined(*children[0]));
+    auto filter = aggregate.GetFilter() ? plain->AddInput(Inlined(*aggregate.GetFilter())) : nullptr;
+    plain->outputs.push_back(AggregateOfRow(function, argument.get(), filter.get()));
+    if (function == "sum" && duckdb::GetTypeIdSize(argument->GetReturnType().InternalType()) > 8) {
+        plain->is_aggregated = false;
+    }
+    plain->partials.push_back(Bound(function, std::move(argument), std::move(filter)));
+    const auto bound = plain->partials.back()->GetReturnType();
     if (bound != type) {
         throw NotPushable{sql + " would be bound as " + bound.ToString() + ", not as " + type.ToString()};
     }
-    plain->outputs.push_back(AggregateOfRow(function, aggregate));
-    return AddOutputSql(sql, type);
+    return output;
 }
 
-duckdb::LogicalType PushedQuery::AggregateType(const std::string &function,
-                                               const duckdb::BoundAggregateExpression &aggregate) const {
+unique_ptr<Expression> PushedQuery::Bound(const std::string &function, unique_ptr<Expression> argument,
+                                          unique_ptr<Expression> filter) const {
     duckdb::vector<unique_ptr<Expression>> arguments;
-    duckdb::vector<duckdb::LogicalType> argument_types;
-    for (const auto &child : aggregate.GetChildren()) {
-        argument_types.push_back(child->GetReturnType());
-        arguments.push_back(child->Copy());
+    duckdb::vector<duckdb::LogicalType> types_of_arguments;
+    if (argument) {
+        types_of_arguments.push_back(argument->GetReturnType());
+        arguments.push_back(std::move(argument));
     }
-    const auto bound = duckdb::FunctionBinder(context_).BindAggregateFunction(
-        duckdb::GetBuiltinAggregateFunction(context_, duckdb::Identifier(function), argument_types),
-        std::move(arguments));
-    return bound->GetReturnType();
+    const duckdb::Identifier name(arguments.empty() ? "count_star" : function);
+    return duckdb::FunctionBinder(context_).BindAggregateFunction(
+        duckdb::GetBuiltinAggregateFunction(context_, name, types_of_arguments), std::move(arguments),
+        std::move(filter));
 }
 
 unique_ptr<Expression> PushedQuery::AggregateOfRow(const std::string &function,
-                                                   const duckdb::BoundAggregateExpression &aggregate) const {
+                                                   duckdb::optional_ptr<const Expression> argument,
+                                                   duckdb::optional_ptr<const Expression> filter) {
     using duckdb::BoundCaseExpression;
     using duckdb::BoundConstantExpression;
     using duckdb::make_uniq;
-    auto value =
-        aggregate.GetChildren().empty() ? nullptr : plain->AddInput(Inlined(*aggregate.GetChildren()[0]));
+    auto value = argument ? argument->Copy() : nullptr;
     auto otherwise = duckdb::Value::BIGINT(0);
     if (function != "count") {
         otherwise = duckdb::Value(value->GetReturnType());
@@ -330,10 +340,10 @@ unique_ptr<Expression> PushedQuery::AggregateOfRow(const std::string &function,
     } else {
         value = make_uniq<BoundConstantExpression>(duckdb::Value::BIGINT(1));
     }
-    if (!aggregate.GetFilter()) {
+    if (!filter) {
         return value;
     }
-    return make_uniq<BoundCaseExpression>(plain->AddInput(Inlined(*aggregate.GetFilter())), std::move(value),
+    return make_uniq<BoundCaseExpression>(filter->Copy(), std::move(value),
                                           make_uniq<BoundConstantExpression>(otherwise));
 }
 

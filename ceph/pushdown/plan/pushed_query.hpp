@@ -6,6 +6,7 @@
 
 #include "duckdb/planner/expression/bound_aggregate_expression.hpp"
 #include "duckdb/planner/operator/logical_aggregate.hpp"
+#include "duckdb/planner/operator/logical_filter.hpp"
 #include "duckdb/planner/operator/logical_get.hpp"
 #include "duckdb/planner/operator/logical_projection.hpp"
 
@@ -32,8 +33,9 @@ class PushedQuery {
     PushedQuery(duckdb::ClientContext &context, duckdb::LogicalGet &get);
 
     void AddProjection(duckdb::LogicalProjection &projection);
-    //! Of an operator above the scan. Throws NotPushable, like the functions below.
-    void AddFilter(const duckdb::Expression &filter);
+    //! An operator above the scan, from the lowest upwards: an upper one may fail for rows that a lower one
+    //! removes. Throws NotPushable, like the functions below.
+    void AddFilter(const duckdb::LogicalFilter &filter);
     //! Returns the output's position.
     size_t AddOutput(const duckdb::Expression &expression);
     //! Adds the group as an output, as a column of `table`. Returns what the plan groups by: this column, or the
@@ -65,12 +67,15 @@ class PushedQuery {
     duckdb::optional_ptr<const duckdb::ColumnIndex> ColumnOf(const duckdb::ColumnBinding &binding) const;
     //! A copy in which references to projections are replaced by their expressions.
     duckdb::unique_ptr<duckdb::Expression> Inlined(const duckdb::Expression &expression) const;
-    //! As the class binds it: the built-in function for the argument's type.
-    duckdb::LogicalType AggregateType(const std::string &function,
-                                      const duckdb::BoundAggregateExpression &aggregate) const;
-    //! The partial aggregate of a single row, over the plain query's inputs.
-    duckdb::unique_ptr<duckdb::Expression>
-    AggregateOfRow(const std::string &function, const duckdb::BoundAggregateExpression &aggregate) const;
+    //! The aggregate as the class binds it: the built-in function for the argument's type. `argument` and
+    //! `filter` may be null.
+    duckdb::unique_ptr<duckdb::Expression> Bound(const std::string &function,
+                                                 duckdb::unique_ptr<duckdb::Expression> argument,
+                                                 duckdb::unique_ptr<duckdb::Expression> filter) const;
+    //! The aggregate of a single row.
+    static duckdb::unique_ptr<duckdb::Expression>
+    AggregateOfRow(const std::string &function, duckdb::optional_ptr<const duckdb::Expression> argument,
+                   duckdb::optional_ptr<const duckdb::Expression> filter);
     void AddFilterSql(const duckdb::Expression &filter);
     size_t AddOutputSql(const std::string &sql, const duckdb::LogicalType &type);
 

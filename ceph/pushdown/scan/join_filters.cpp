@@ -1,6 +1,7 @@
 #include "ceph/pushdown/scan/join_filters.hpp"
 
 #include "ceph/pushdown/proof/round_trip.hpp"
+#include "ceph/pushdown/pruning/object_filters.hpp"
 #include "ceph/query/statement.hpp"
 
 #include "duckdb/common/exception.hpp"
@@ -116,6 +117,37 @@ void AddJoinFilters(duckdb::ClientContext &context, const duckdb::TableFilterSet
             }
         });
     }
+}
+
+std::vector<CallTarget> TargetsWithMatches(duckdb::ClientContext &context,
+                                           const duckdb::TableFilterSet &filters,
+                                           const std::vector<RequestColumn> &columns,
+                                           const duckdb::vector<duckdb::LogicalType> &types,
+                                           const std::vector<CallTarget> &targets, ObjectPins &pins) {
+    std::vector<ColumnFilter> decidable;
+    for (auto &entry : filters) {
+        const size_t position = entry.GetIndex().GetIndex();
+        auto &filter = duckdb::ExpressionFilter::GetExpressionFilter(entry.Filter(), "pruning");
+        const bool is_plain = position < columns.size() && !columns[position].name.empty();
+        if (is_plain && IsDecidable(types[position], filter)) {
+            decidable.push_back({columns[position].name, types[position], filter});
+        }
+    }
+    if (decidable.empty() || targets.size() < 2 || targets.size() > EXAMINED_OBJECTS_MAX) {
+        return targets;
+    }
+    std::vector<PoolObject> objects;
+    for (const CallTarget &target : targets) {
+        objects.push_back({target.pool, target.object});
+    }
+    const auto excluded = ExcludedObjects(context, objects, decidable, pins);
+    std::vector<CallTarget> left;
+    for (size_t i = 0; i < targets.size(); i++) {
+        if (!excluded[i]) {
+            left.push_back(targets[i]);
+        }
+    }
+    return left;
 }
 
 } // namespace rawduck_ceph

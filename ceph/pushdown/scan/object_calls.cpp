@@ -1,11 +1,13 @@
 #include "ceph/pushdown/scan/object_calls.hpp"
 
 #include "ceph/protocol/bytes.hpp"
+#include "ceph/pushdown/scan/reading_share.hpp"
 #include "ceph/rados/connection/rados_error.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 
 namespace rawduck_ceph {
 
@@ -21,13 +23,16 @@ constexpr int BUSY_PAUSES_MAX = 10;
 //! An OSD may work on a call for the request's time, and for this time on what is before it.
 constexpr std::chrono::milliseconds WAITING_MAX{5000};
 
-std::string ErrnoReason(int code) {
+std::string ErrnoReason(int code, const std::string &pool) {
     switch (-code) {
     case EOPNOTSUPP:
         return "the OSD has no object class rawduck";
     case EPERM:
     case EACCES:
-        return "the user may not call the object class: it needs the capability osd 'allow class rawduck'";
+        // With the pool: a capability without one lets the user call, and so read, in every pool.
+        return "the user may not call the object class: it needs the capability "
+               "osd 'allow class rawduck query pool " +
+               pool + "'";
     case ENOENT:
         return "there is no such object";
     case ERANGE:
@@ -77,7 +82,8 @@ std::map<size_t, ObjectCalls::Clock::time_point>::iterator ObjectCalls::NextToSe
     const bool below_limit = in_flight_ + working_.size() + answers_.size() <
                              (first_reply_received_ ? limits_.in_flight_max : limits_.before_first_reply);
     const bool is_idle = in_flight_ + working_.size() == 0;
-    return below_limit || (is_idle && next->first < claimed_) ? next : unsent_.end();
+    const bool is_awaited = next->first < claimed_ || answers_.empty();
+    return below_limit || (is_idle && is_awaited) ? next : unsent_.end();
 }
 
 void ObjectCalls::SendCalls(std::unique_lock<std::mutex> &lock) {
@@ -92,6 +98,7 @@ void ObjectCalls::SendCalls(std::unique_lock<std::mutex> &lock) {
         attempts_[target]++;
         in_window_[target] = true;
         rates.calls.Started();
+        asked_[target] = Clock::now();
         SendCall(lock, target);
     }
 }
@@ -144,6 +151,14 @@ void ObjectCalls::OnReply(size_t target, const ExecReply &reply) {
     if (answer.reply.status == ReplyStatus::WORKING) {
         std::lock_guard<std::mutex> lock(mutex_);
         const auto now = Clock::now();
+        if (asked_.count(target) == 0) { // it is being read
+            rates.calls.Ended(0);
+            in_flight_--;
+            changed_.notify_all();
+            return;
+        }
+        // Somebody answers, so the others can be asked too, unless the first reply decides about them.
+        first_reply_received_ = first_reply_received_ || limits_.before_first_reply > 1;
         if (first_working_[target] == Clock::time_point()) {
             first_working_[target] = now;
         }
@@ -155,10 +170,20 @@ void ObjectCalls::OnReply(size_t target, const ExecReply &reply) {
         }
         answer.why = "the OSD did not finish in time";
     }
-    rates.calls.Ended(answer.reply.read_bytes, answer.reply.cpu_us);
+    if (answer.reply.cached) {
+        rates.calls.EndedWithoutWork();
+    } else {
+        rates.calls.Ended(answer.reply.read_bytes, answer.reply.cpu_us);
+    }
     // Notified under the lock: the destructor may be waiting for the last reply.
     std::lock_guard<std::mutex> lock(mutex_);
     in_flight_--;
+    const auto asked = asked_.find(target);
+    if (asked == asked_.end()) { // it is being read
+        changed_.notify_all();
+        return;
+    }
+    asked_.erase(asked);
     if (answer.reply.status == ReplyStatus::BUSY && attempts_[target] < ATTEMPTS_MAX) {
         unsent_[target] = Clock::now() + BUSY_PAUSE * std::min(attempts_[target], BUSY_PAUSES_MAX);
         changed_.notify_all();
@@ -173,6 +198,7 @@ void ObjectCalls::OnReply(size_t target, const ExecReply &reply) {
         CancelUnsent(answer.why, targets_[target].pool.get()); // this holds for all objects of the pool
     }
     first_reply_received_ = true;
+    answered_ += answer.answered ? 1 : 0;
     answers_[target] = std::move(answer);
     changed_.notify_all();
 }
@@ -218,8 +244,67 @@ bool ObjectCalls::WaitFor(size_t target, uint32_t timeout_ms, CallAnswer &answer
     }
 }
 
+bool ObjectCalls::TakeToRead(size_t &target) {
+    const auto now = Clock::now();
+    const std::chrono::duration<double> elapsed = now - started_;
+    if (ShouldRead({unsent_.size(), asked_.size(), answered_, elapsed.count()}, limits_.read_object_s)) {
+        target = std::prev(unsent_.end())->first; // the first ones are asked about next
+        unsent_.erase(target);
+        return true;
+    }
+    // The one that was asked about last is probably the last one in its OSD, too.
+    auto last = asked_.end();
+    for (auto entry = asked_.begin(); entry != asked_.end() && unsent_.empty(); ++entry) {
+        const std::chrono::duration<double> waited = now - entry->second;
+        if (waited.count() >= limits_.read_object_s &&
+            (last == asked_.end() || entry->second > last->second)) {
+            last = entry;
+        }
+    }
+    if (last == asked_.end()) {
+        return false;
+    }
+    target = last->first;
+    asked_.erase(last);
+    if (working_.erase(target) > 0) {
+        targets_[target].feedback->rates->calls.Ended(0);
+    }
+    return true;
+}
+
+Taken ObjectCalls::TakeAny(uint32_t timeout_ms, CallAnswer &answer) {
+    const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+        SendCalls(lock);
+        const bool has_answer = !answers_.empty();
+        size_t to_read = 0;
+        if (has_answer || TakeToRead(to_read)) {
+            answer = CallAnswer();
+            answer.target = to_read;
+            if (has_answer) {
+                answer = std::move(answers_.begin()->second);
+                answers_.erase(answers_.begin());
+            }
+            if (++taken_ == targets_.size()) {
+                changed_.notify_all(); // nothing will come for the other threads
+            }
+            SendCalls(lock);
+            return has_answer ? Taken::ANSWER : Taken::TO_READ;
+        }
+        if (taken_ == targets_.size()) {
+            return Taken::NOTHING_LEFT;
+        }
+        if (changed_.wait_until(lock, NextWake(deadline)) == std::cv_status::timeout &&
+            Clock::now() >= deadline) {
+            return Taken::NOT_YET;
+        }
+    }
+}
+
 ObjectCalls::Clock::time_point ObjectCalls::NextWake(Clock::time_point latest) const {
-    auto wake = unsent_.empty() ? latest : std::min(latest, Clock::now() + BUSY_PAUSE);
+    const bool shares = std::isfinite(limits_.read_object_s);
+    auto wake = unsent_.empty() && !shares ? latest : std::min(latest, Clock::now() + BUSY_PAUSE);
     for (const auto &entry : working_) {
         wake = std::min(wake, entry.second);
     }
@@ -231,7 +316,7 @@ CallAnswer ObjectCalls::DecodeAnswer(size_t target, const ExecReply &reply) cons
     answer.target = target;
     answer.version = reply.version;
     if (reply.code < 0) {
-        answer.why = ErrnoReason(reply.code);
+        answer.why = ErrnoReason(reply.code, targets_[target].pool->Name());
         answer.replaced = reply.code == -ERANGE || reply.code == -EOVERFLOW;
         answer.no_class = reply.code == -EOPNOTSUPP || reply.code == -EPERM || reply.code == -EACCES;
         return answer;

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,12 +24,16 @@ struct CallTarget {
     std::string path; //!< rados://pool/object
 };
 
-//! Maximum calls in flight; the pool's CallWindow may be smaller.
+//! How the objects of a scan are shared out.
 struct CallLimits {
+    //! Calls in flight; the pool's CallWindow may be smaller.
     size_t in_flight_max = 1;
     //! Until the first reply, which may make the other calls unnecessary. With 1, a first reply that is too
     //! large cancels all other calls.
     size_t before_first_reply = 1;
+    //! What reading one object takes a thread of the client. Only for TakeAny; infinite: nothing is read while
+    //! OSDs can be asked.
+    double read_object_s = std::numeric_limits<double>::infinity();
 };
 
 //! The reply for one object, or why there is none.
@@ -43,8 +48,16 @@ struct CallAnswer {
     Reply reply;
 };
 
-//! Thread-safe. Targets are claimed in their order, while calls for the following ones are in flight. Calls
-//! that find their OSD busy, or still working on them, are repeated by the threads that wait.
+enum class Taken {
+    ANSWER,      //!< of an OSD, or why there is none
+    TO_READ,     //!< the caller reads the object `target`
+    NOT_YET,     //!< nothing within the time
+    NOTHING_LEFT //!< other threads have taken the last ones
+};
+
+//! Thread-safe. Targets are taken in their order (ClaimNext and WaitFor), while calls for the following ones are
+//! in flight, or in any order (TakeAny): a scan uses one of both ways. Calls that find their OSD busy, or still
+//! working on them, are repeated by the threads that wait.
 class ObjectCalls {
   public:
     //! `pins`: the versions that the query has looked at, which the calls assert. Answers do not change it.
@@ -60,8 +73,16 @@ class ObjectCalls {
     //! The answer for a claimed target; false when it has not arrived after `timeout_ms`.
     bool WaitFor(size_t target, uint32_t timeout_ms, CallAnswer &answer);
 
+    //! Takes an answer that has arrived, or an object to read while OSDs are behind with the others: one that no
+    //! OSD was asked about, or one whose OSD has not answered for longer than reading takes, because it is busier
+    //! than the others. Its answer is dropped.
+    Taken TakeAny(uint32_t timeout_ms, CallAnswer &answer);
+
   private:
     using Clock = std::chrono::steady_clock;
+
+    //! Whether there is an object that the caller should read, which is then no longer an OSD's.
+    bool TakeToRead(size_t &target);
 
     //! Sends this call, which has entered the window. Releases the lock while it sends.
     void SendCall(std::unique_lock<std::mutex> &lock, size_t target);
@@ -96,10 +117,15 @@ class ObjectCalls {
     //! Targets that OSDs work on, to be asked about again at this time. They stay in the window.
     std::map<size_t, Clock::time_point> working_;
     std::map<size_t, CallAnswer> answers_; //!< not fetched yet
+    //! Targets whose calls are in flight, or that OSDs work on, and since when.
+    std::map<size_t, Clock::time_point> asked_;
     std::vector<int> attempts_;
     std::vector<Clock::time_point> first_working_; //!< when an OSD first said so
     std::vector<bool> in_window_;                  //!< whether the call in flight has a place in the window
-    size_t claimed_ = 0;
+    size_t claimed_ = 0;                           //!< by ClaimNext
+    size_t taken_ = 0;                             //!< by TakeAny
+    size_t answered_ = 0;                          //!< by OSDs
+    Clock::time_point started_ = Clock::now();
     size_t in_flight_ = 0;
     size_t too_large_ = 0; //!< replies
     bool first_reply_received_ = false;

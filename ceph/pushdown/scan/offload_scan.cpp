@@ -25,10 +25,15 @@ constexpr uint32_t CANCEL_CHECK_MS = 100;
 struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     OffloadGlobalState(duckdb::ClientContext &context, const OffloadBindData &data,
                        duckdb::TableFunctionInitInput &input)
-        : request(data.request) {
+        : request(data.request), targets(data.targets) {
         if (input.filters) {
             AddJoinFilters(context, *input.filters, data.columns, request);
             join_filters = input.filters->Copy();
+            Translated([&] {
+                targets = TargetsWithMatches(context, *input.filters, data.columns, data.column_types,
+                                             data.targets, *data.pins);
+            });
+            data.record->pruned += data.targets.size() - targets.size();
         }
         const size_t scanned = input.column_indexes.size();
         for (size_t i = 0; i < (input.projection_ids.empty() ? scanned : input.projection_ids.size()); i++) {
@@ -36,14 +41,15 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
             outputs.push_back(data.outputs[input.column_indexes[position].GetPrimaryIndex()]);
         }
         threads = std::min<size_t>(
-            data.targets.size(),
+            targets.size(),
             static_cast<size_t>(duckdb::TaskScheduler::GetScheduler(context).NumberOfThreads()));
-        calls = std::make_unique<ObjectCalls>(data.targets, request, data.limits, data.pins);
+        calls = std::make_unique<ObjectCalls>(targets, request, data.limits, data.pins);
     }
 
     duckdb::idx_t MaxThreads() const override { return std::max<size_t>(threads, 1); }
 
     Request request;
+    std::vector<CallTarget> targets;                         //!< without those that the keys of joins exclude
     duckdb::unique_ptr<duckdb::TableFilterSet> join_filters; //!< null where there are none
     std::vector<size_t> outputs; //!< of the request, for each column of the result
     size_t threads = 1;
@@ -126,30 +132,48 @@ struct OffloadLocalState final : duckdb::LocalTableFunctionState {
     size_t object = 0; //!< of the chunk
 };
 
-//! Records the largest reply when the last one has arrived, and at once when one was too large.
-void RecordReplySize(const OffloadBindData &data, OffloadGlobalState &global, const CallAnswer &answer) {
+//! What the OSDs' hosts will probably have kept for the next time. If they had not kept what they were expected to,
+//! they do not count on it: the objects may change all the time.
+KeptAnswers KeptAfter(const OffloadBindData &data, const OffloadGlobalState &global) {
+    const ScanRecord &record = *data.record;
+    KeptAnswers kept;
+    kept.expected = data.request.use_cache && record.answered == global.targets.size() &&
+                    global.largest_reply_bytes < KEPT_REPLY_BYTES_MAX &&
+                    (!data.expects_kept || 2 * record.cached >= record.answered);
+    kept.reply_bytes_max = data.request.reply_bytes_max;
+    kept.lz4 = data.request.format == ReplyFormat::CHUNKS_LZ4;
+    return kept;
+}
+
+//! After each object; with the last one, the largest reply is recorded.
+void FinishObject(const OffloadBindData &data, OffloadGlobalState &global) {
+    if (++global.finished == global.targets.size() && data.record->answered > 0) {
+        PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, global.largest_reply_bytes);
+        PushdownFeedback::OfProcess().kept.Store(data.reply_key, KeptAfter(data, global));
+    }
+}
+
+//! Records a reply that was too large at once.
+void NoteReplySize(const OffloadBindData &data, OffloadGlobalState &global, const CallAnswer &answer) {
     uint64_t bytes = answer.answered ? answer.reply.raw_bytes : 0;
     if (answer.reply.status == ReplyStatus::TOO_LARGE) {
         bytes = REPLY_TOO_LARGE;
+        PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, bytes);
     }
     uint64_t largest = global.largest_reply_bytes;
     while (bytes > largest && !global.largest_reply_bytes.compare_exchange_weak(largest, bytes)) {
     }
-    if (++global.finished == data.targets.size() && data.record->answered + (answer.answered ? 1 : 0) > 0) {
-        PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, global.largest_reply_bytes);
-    } else if (bytes == REPLY_TOO_LARGE) {
-        PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, bytes);
-    }
 }
 
-//! The class counts as unavailable only when no OSD of the scan's objects executes it.
+//! The class counts as unavailable only when no OSD that was asked executes it.
 void RecordAvailability(const OffloadBindData &data, OffloadGlobalState &global, const CallTarget &target,
                         const CallAnswer &answer) {
     if (answer.answered) {
         target.feedback->classes.SetAvailable();
     }
     global.without_class += answer.no_class ? 1 : 0;
-    if (answer.reply.status == ReplyStatus::CANNOT_READ || global.without_class == data.targets.size()) {
+    const bool none_has_it = global.without_class + data.record->shared == global.targets.size();
+    if (answer.reply.status == ReplyStatus::CANNOT_READ || (answer.no_class && none_has_it)) {
         target.feedback->classes.SetUnavailable(answer.why);
     }
 }
@@ -164,19 +188,43 @@ void RequirePinnedVersion(const OffloadBindData &data, const CallTarget &target,
     }
 }
 
-//! Waits for the answer for the next object. False: there are no more.
-bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data, OffloadGlobalState &global,
-                     OffloadLocalState &local) {
-    if (!global.calls->ClaimNext(local.object)) {
-        return false;
+//! The next object of this thread: ANSWER, TO_READ or NOTHING_LEFT.
+Taken TakeObject(duckdb::ClientContext &context, const OffloadBindData &data, OffloadGlobalState &global,
+                 OffloadLocalState &local, CallAnswer &answer) {
+    if (!data.any_order && !global.calls->ClaimNext(local.object)) {
+        return Taken::NOTHING_LEFT;
     }
-    CallAnswer answer;
-    while (!global.calls->WaitFor(local.object, CANCEL_CHECK_MS, answer)) {
+    for (;;) {
+        Taken taken = Taken::NOT_YET;
+        if (data.any_order) {
+            taken = global.calls->TakeAny(CANCEL_CHECK_MS, answer);
+        } else if (global.calls->WaitFor(local.object, CANCEL_CHECK_MS, answer)) {
+            taken = Taken::ANSWER;
+        }
+        if (taken != Taken::NOT_YET) {
+            return taken;
+        }
         if (context.IsInterrupted()) {
             throw duckdb::InterruptException();
         }
     }
-    const CallTarget &target = data.targets[answer.target];
+}
+
+//! Waits for the next object. False: there are no more.
+bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data, OffloadGlobalState &global,
+                     OffloadLocalState &local) {
+    CallAnswer answer;
+    const Taken taken = TakeObject(context, data, global, local, answer);
+    if (taken == Taken::NOTHING_LEFT) {
+        return false;
+    }
+    const CallTarget &target = global.targets[answer.target];
+    if (taken == Taken::TO_READ) {
+        data.record->shared++;
+        FinishObject(data, global);
+        local.local = std::make_unique<LocalQuery>(context, data, target, global.join_filters.get());
+        return true;
+    }
     if (answer.corrupt) {
         throw duckdb::IOException("%s: %s. The object is damaged: write it again, or from a backup",
                                   target.path, answer.reply.text);
@@ -186,10 +234,12 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
     record.osd_cpu_us += answer.reply.cpu_us;
     record.osd_read_bytes += answer.reply.read_bytes;
     record.reply_bytes += answer.reply.payload.size();
-    RecordReplySize(data, global, answer);
+    record.answered += answer.answered ? 1 : 0;
+    record.cached += answer.answered && answer.reply.cached ? 1 : 0;
+    NoteReplySize(data, global, answer);
+    FinishObject(data, global);
     RecordAvailability(data, global, target, answer);
     if (answer.answered) {
-        record.answered++;
         local.remote = std::make_unique<ChunkReader>(std::move(answer.reply), data.types);
     } else {
         record.CountFallback(answer.why);
@@ -249,7 +299,7 @@ duckdb::InsertionOrderPreservingMap<std::string> Describe(duckdb::TableFunctionT
 
 } // namespace
 
-duckdb::TableFunction OffloadScan() {
+duckdb::TableFunction OffloadScan(bool any_order) {
     duckdb::TableFunction function(
         duckdb::Identifier("rados_offload"), {}, Scan, nullptr,
         [](duckdb::ClientContext &context, duckdb::TableFunctionInitInput &input) {
@@ -266,10 +316,14 @@ duckdb::TableFunction OffloadScan() {
     function.filter_pushdown = true;
     function.filter_prune = true;
     function.verify_serialization = false;
-    // Preserves the order of objects and of their rows, as read_parquet does.
-    function.get_partition_data = [](duckdb::ClientContext &, duckdb::TableFunctionGetPartitionInput &input) {
-        return duckdb::OperatorPartitionData(input.local_state->Cast<OffloadLocalState>().object);
-    };
+    if (!any_order) {
+        // Preserves the order of objects and of their rows, as read_parquet does. It demands that each thread
+        // takes the objects in their order.
+        function.get_partition_data = [](duckdb::ClientContext &,
+                                         duckdb::TableFunctionGetPartitionInput &input) {
+            return duckdb::OperatorPartitionData(input.local_state->Cast<OffloadLocalState>().object);
+        };
+    }
     return function;
 }
 

@@ -23,7 +23,11 @@ struct OffloadBindData final : duckdb::TableFunctionData {
     std::vector<size_t> outputs;
     //! The scan's columns in the object, for join filters; empty where there can be none.
     std::vector<RequestColumn> columns;
+    duckdb::vector<duckdb::LogicalType> column_types; //!< of `columns`
     CallLimits limits;
+    bool expects_kept = false; //!< it was pushed because its answers are probably kept
+    //! Nothing above the scan depends on the order of its rows, so objects are taken as they come.
+    bool any_order = false;
     //! For objects without an answer.
     std::shared_ptr<const PlainQuery> plain;
     //! Of the query that was planned: the plan depends on these versions.
@@ -32,7 +36,7 @@ struct OffloadBindData final : duckdb::TableFunctionData {
     std::string reply_key; //!< of PushdownFeedback::reply_bytes
 };
 
-//! Not in the catalog: only the optimizer adds it to plans.
-duckdb::TableFunction OffloadScan();
+//! Not in the catalog: only the optimizer adds it to plans. `any_order` as in its OffloadBindData.
+duckdb::TableFunction OffloadScan(bool any_order);
 
 } // namespace rawduck_ceph

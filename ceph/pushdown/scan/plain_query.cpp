@@ -5,6 +5,7 @@
 #include "duckdb/planner/expression/bound_cast_expression.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
 #include "duckdb/planner/filter/expression_filter.hpp"
+#include "duckdb/planner/operator/logical_aggregate.hpp"
 #include "duckdb/planner/operator/logical_filter.hpp"
 #include "duckdb/planner/operator/logical_projection.hpp"
 
@@ -27,12 +28,20 @@ Expressions CopyAll(const Expressions &expressions) {
     return copies;
 }
 
-//! The tables of a plan are the scan, its inputs and the outputs.
-TableIndex InputsOf(const duckdb::LogicalGet &scan) {
-    return TableIndex(scan.table_index.index + 1);
+//! The tables of a plan are the scan and these.
+enum class Part { INPUTS = 1, OUTPUTS, GROUPS, AGGREGATES };
+TableIndex TableOf(const duckdb::LogicalGet &scan, Part part) {
+    return TableIndex(scan.table_index.index + static_cast<duckdb::idx_t>(part));
 }
-TableIndex OutputsOf(const duckdb::LogicalGet &scan) {
-    return TableIndex(scan.table_index.index + 2);
+
+//! References to the columns of a table that have these expressions.
+Expressions ReferencesTo(TableIndex table, const Expressions &columns) {
+    Expressions references;
+    for (size_t i = 0; i < columns.size(); i++) {
+        references.push_back(make_uniq<duckdb::BoundColumnRefExpression>(
+            columns[i]->GetReturnType(), duckdb::ColumnBinding(table, duckdb::ProjectionIndex(i))));
+    }
+    return references;
 }
 
 unique_ptr<duckdb::LogicalOperator> Project(TableIndex table, Expressions expressions,
@@ -55,7 +64,8 @@ PlainQuery::PlainQuery(const duckdb::LogicalGet &get) : scan_(ScanOf(get)) {
 }
 
 unique_ptr<Expression> PlainQuery::AddInput(unique_ptr<Expression> input) {
-    const duckdb::ColumnBinding binding(InputsOf(*scan_), duckdb::ProjectionIndex(inputs_.size()));
+    const duckdb::ColumnBinding binding(TableOf(*scan_, Part::INPUTS),
+                                        duckdb::ProjectionIndex(inputs_.size()));
     auto reference = make_uniq<duckdb::BoundColumnRefExpression>(input->GetReturnType(), binding);
     inputs_.push_back(std::move(input));
     return std::move(reference);
@@ -69,6 +79,23 @@ unique_ptr<duckdb::LogicalGet> PlainQuery::ScanOf(const duckdb::LogicalGet &get)
     scan->projection_ids = get.projection_ids;
     scan->table_filters = std::move(*get.table_filters.Copy());
     return scan;
+}
+
+Expressions PlainQuery::Aggregate(unique_ptr<duckdb::LogicalOperator> &plan) const {
+    const TableIndex groups = TableOf(*scan_, Part::GROUPS), aggregates = TableOf(*scan_, Part::AGGREGATES);
+    auto aggregate = make_uniq<duckdb::LogicalAggregate>(groups, aggregates, CopyAll(partials));
+    for (size_t i = 0; i + partials.size() < outputs.size(); i++) {
+        aggregate->groups.push_back(outputs[i]->Copy());
+    }
+    aggregate->group_stats.resize(aggregate->groups.size());
+    aggregate->distinct_validity = duckdb::TupleDataValidityType::CAN_HAVE_NULL_VALUES;
+    aggregate->children.push_back(std::move(plan));
+    Expressions columns = ReferencesTo(groups, aggregate->groups);
+    for (auto &reference : ReferencesTo(aggregates, aggregate->expressions)) {
+        columns.push_back(std::move(reference));
+    }
+    plan = std::move(aggregate);
+    return columns;
 }
 
 unique_ptr<duckdb::LogicalOperator>
@@ -86,20 +113,20 @@ PlainQuery::PlanFor(duckdb::ClientContext &context, const std::string &path,
     }
     SetFile(*scan, path);
     unique_ptr<duckdb::LogicalOperator> plan = std::move(scan);
-    if (!filters.empty()) {
+    for (const Expressions &conditions : filters) {
         auto filter = make_uniq<duckdb::LogicalFilter>();
-        filter->expressions = CopyAll(filters);
+        filter->expressions = CopyAll(conditions);
         filter->children.push_back(std::move(plan));
         plan = std::move(filter);
     }
-    Expressions columns = CopyAll(outputs);
+    if (!inputs_.empty()) { // a count of all rows has none
+        plan = Project(TableOf(*scan_, Part::INPUTS), CopyAll(inputs_), std::move(plan));
+    }
+    Expressions columns = is_aggregated ? Aggregate(plan) : CopyAll(outputs);
     for (size_t i = 0; i < columns.size(); i++) {
         columns[i] = duckdb::BoundCastExpression::AddCastToType(context, std::move(columns[i]), types[i]);
     }
-    if (!inputs_.empty()) { // a count of all rows has none
-        plan = Project(InputsOf(*scan_), CopyAll(inputs_), std::move(plan));
-    }
-    plan = Project(OutputsOf(*scan_), std::move(columns), std::move(plan));
+    plan = Project(TableOf(*scan_, Part::OUTPUTS), std::move(columns), std::move(plan));
     plan->ResolveOperatorTypes();
     return plan;
 }

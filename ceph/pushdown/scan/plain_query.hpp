@@ -6,6 +6,7 @@
 #include "duckdb/planner/operator/logical_get.hpp"
 
 #include <string>
+#include <vector>
 
 namespace rawduck_ceph {
 
@@ -15,12 +16,16 @@ class PlainQuery {
     //! Copies what the scan was bound to, and its filters.
     explicit PlainQuery(const duckdb::LogicalGet &get);
 
-    //! From the operators above the scan.
-    duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> filters;
-    //! The values of one row: groups and columns, and for each partial aggregate that of this row alone. So the
-    //! client aggregates the rows of an object that is read as it does where nothing is pushed, with sums that
-    //! overflow, or do not, as there. They refer to inputs.
+    //! The conditions of each filter above the scan, the lowest filter first.
+    std::vector<duckdb::vector<duckdb::unique_ptr<duckdb::Expression>>> filters;
+    //! The values of one row: groups and columns, and for each partial aggregate that of this row alone. They
+    //! refer to inputs.
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> outputs;
+    //! The partial aggregates of many rows; their outputs are the last ones, and the groups' the first ones.
+    duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> partials;
+    //! Whether the rows of an object are aggregated. They are not where a sum may overflow in one object although
+    //! the total fits: then the client adds up the rows of all objects, as it does where nothing is pushed.
+    bool is_aggregated = false;
 
     //! Adds an expression over the scan that is evaluated for every row, as DuckDB evaluates what aggregates take
     //! and filter. Returns a reference to it.
@@ -35,6 +40,9 @@ class PlainQuery {
 
   private:
     duckdb::unique_ptr<duckdb::LogicalGet> ScanOf(const duckdb::LogicalGet &get) const;
+    //! Puts the aggregation over a plan that returns the inputs. Returns references to groups and aggregates.
+    duckdb::vector<duckdb::unique_ptr<duckdb::Expression>>
+    Aggregate(duckdb::unique_ptr<duckdb::LogicalOperator> &plan) const;
 
     duckdb::unique_ptr<duckdb::LogicalGet> scan_;
     duckdb::vector<duckdb::unique_ptr<duckdb::Expression>> inputs_;

@@ -30,7 +30,10 @@ struct ScanRecord {
     const ScanOutcome outcome;
 
     std::atomic<uint64_t> answered{0};    //!< objects for which the object class replied
+    std::atomic<uint64_t> cached{0};      //!< of these, with an answer that it had kept
     std::atomic<uint64_t> fell_back{0};   //!< objects that were read by the client instead
+    std::atomic<uint64_t> pruned{0};      //!< objects that have no key of a join, and were left alone
+    std::atomic<uint64_t> shared{0};      //!< objects that the client read while OSDs worked on others
     std::atomic<uint64_t> reply_bytes{0}; //!< as transferred
     std::atomic<uint64_t> osd_read_bytes{0};
     std::atomic<uint64_t> osd_cpu_us{0};

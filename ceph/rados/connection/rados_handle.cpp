@@ -39,6 +39,20 @@ std::string Monitors(rados_t cluster) {
     }
 }
 
+//! Asks the monitors. Nothing where they do not answer, or the user may not ask.
+std::optional<OsdCounts> FetchOsdCounts(rados_t cluster) {
+    const char *command = R"({"prefix": "osd dump"})";
+    char *output = nullptr, *message = nullptr;
+    size_t output_bytes = 0, message_bytes = 0;
+    const int code =
+        rados_mon_command(cluster, &command, 1, nullptr, 0, &output, &output_bytes, &message, &message_bytes);
+    const std::string dump(code >= 0 && output ? output : "", code >= 0 ? output_bytes : 0);
+    rados_buffer_free(output);
+    rados_buffer_free(message);
+    const OsdCounts counts = CountOsds(dump, OwnAddresses());
+    return counts.up > 0 ? std::optional<OsdCounts>(counts) : std::nullopt;
+}
+
 } // namespace
 
 RadosHandle::RadosHandle(const RadosCredentials &credentials) : process_(getpid()) {
@@ -55,6 +69,7 @@ RadosHandle::RadosHandle(const RadosCredentials &credentials) : process_(getpid(
         if (code < 0) {
             ThrowConnectError(code, cluster_, credentials);
         }
+        osds_ = FetchOsdCounts(cluster_); // now, because the monitors have just answered
     } catch (...) {
         rados_shutdown(cluster_);
         throw;

@@ -1,10 +1,12 @@
 //! librados handles as objects that release them.
 #pragma once
 
+#include "ceph/rados/connection/osd_counts.hpp"
 #include "ceph/rados/connection/rados_credentials.hpp"
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <rados/librados.h>
 #include <string>
 
@@ -46,6 +48,8 @@ class RadosHandle {
     RadosHandle &operator=(const RadosHandle &) = delete;
 
     rados_t Get() const { return cluster_; }
+    //! When the connection was made; nothing where the monitors did not tell.
+    const std::optional<OsdCounts> &Osds() const { return osds_; }
     //! Throws Error INVALID in a child of the process that connected: librados' threads are not there.
     void RequireSameProcess(const std::string &target) const;
 
@@ -56,6 +60,7 @@ class RadosHandle {
     void Set(const char *option, const std::string &value, const std::string &who);
 
     rados_t cluster_ = nullptr;
+    std::optional<OsdCounts> osds_;
     const int process_;
 };
 

@@ -163,6 +163,10 @@ RadosPool::~RadosPool() {
     rados_ioctx_destroy(io_);
 }
 
+const std::optional<OsdCounts> &RadosPool::Osds() const {
+    return handle_->Osds();
+}
+
 std::string RadosPool::PathOf(const std::string &object) const {
     return RadosPath{name_, object}.ToString();
 }

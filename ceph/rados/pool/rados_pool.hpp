@@ -1,6 +1,7 @@
 //! Operations on the objects of one pool.
 #pragma once
 
+#include "ceph/rados/connection/osd_counts.hpp"
 #include "ceph/rados/pool/object_status.hpp"
 #include "ceph/rados/pool/rados_stats.hpp"
 #include "ceph/rados/pool/read_observer.hpp"
@@ -10,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <rados/librados.h>
 #include <string>
 #include <vector>
@@ -56,6 +58,8 @@ class RadosPool {
     int64_t Id() const { return id_; }
     //! The UUID of the cluster.
     const std::string &ClusterId() const { return cluster_id_; }
+    //! Of the cluster; nothing where the monitors did not tell.
+    const std::optional<OsdCounts> &Osds() const;
 
     //! False when the object does not exist.
     bool TryStat(const std::string &object, ObjectStatus &status);

@@ -32,6 +32,7 @@ _START_SECONDS = 120
 _COMMAND_SECONDS = 60
 _POLL_SECONDS = 5
 _SOCKET_PATH_BYTES_MAX = 107
+_GROUPS_PER_OSD = 16
 _LOOPBACK = "127.0.0.1"
 # What Ceph itself has in osd_class_default_list.
 _DEFAULT_CLASSES = (
@@ -184,8 +185,10 @@ class Cluster:
     def pools(self) -> list[str]:
         return [pool["poolname"] for pool in json.loads(self.ceph("osd", "lspools", "--format", "json"))]
 
-    def create_pool(self, name: str, *, erasure_coded: bool = False, groups: int = 16) -> None:
-        """`groups`: placement groups. An erasure-coded pool splits objects in two and needs 3 OSDs."""
+    def create_pool(self, name: str, *, erasure_coded: bool = False, groups: int = 0) -> None:
+        """`groups`: placement groups, by default 16 for each OSD: with fewer, one OSD has most objects. An
+        erasure-coded pool splits objects in two and needs 3 OSDs."""
+        groups = groups or _GROUPS_PER_OSD * self.options.osds
         if not erasure_coded:
             self.ceph("osd", "pool", "create", name, str(groups), str(groups), "replicated")
             return

@@ -65,6 +65,14 @@ def bench(
     runs: Annotated[
         int | None, typer.Option(min=1, help="Measured runs of each configuration.", show_default=False)
     ] = None,
+    cases: Annotated[
+        str,
+        typer.Option(
+            metavar="<pattern>",
+            help="Only cases with such a name, which is that of the case in results.csv: 1g-q*.",
+            show_default=False,
+        ),
+    ] = "",
     threads: Annotated[int | None, typer.Option(min=1, help="DuckDB's threads.", show_default=False)] = None,
     memory_limit: Annotated[
         str | None, typer.Option(help="DuckDB's memory limit, such as 2GB.", show_default=False)
@@ -118,6 +126,7 @@ def bench(
         duckdb_source=duckdb_source or tpch.default_source(),
         scale=scale,
         runs=runs,
+        cases=cases,
         threads=threads,
         memory_limit=memory_limit,
         quick=quick,

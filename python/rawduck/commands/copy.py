@@ -22,8 +22,11 @@ from rich.progress import (
 
 import rawduck
 from rawduck import paths, render
+from rawduck.commands.options import Json
 
 _POLL_SECONDS = 0.1
+# Between two lines where there is no terminal that a bar could move on.
+_LINE_SECONDS = 10.0
 
 
 def register(app: typer.Typer) -> None:
@@ -42,18 +45,26 @@ def copy(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a destination that exists.")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Copy a file onto a volume, off it, or between volumes, byte for byte."""
     source, destination = _absolute(source), _absolute(destination)
     destination = _with_name(destination, source)
     start = time.perf_counter()
     with rawduck.connect() as connection, _progress_bar() as progress:
-        task = progress.add_task(PurePosixPath(source).name, total=_source_size(connection, source))
+        task = progress.add_task(
+            render.text(PurePosixPath(source).name), total=_source_size(connection, source)
+        )
         copied = copy_file(connection, source, destination, overwrite, progress, task)
         progress.update(task, completed=copied, total=copied)
+    if json:
+        render.print_json({"destination": destination, "bytes": copied})
+        return
     took = render.seconds(time.perf_counter() - start)
     render.console.print(
-        f"Copied {render.size(copied)} to {destination} in {took}", soft_wrap=True, markup=False
+        f"Copied {render.size(copied)} to {render.printable(destination)} in {took}",
+        soft_wrap=True,
+        markup=False,
     )
 
 
@@ -73,11 +84,15 @@ def copy_file(
             lambda: connection.execute(query, [source, destination, overwrite]).fetchone()[0]
         )
         try:
+            line_at = time.monotonic() + _LINE_SECONDS
             while not _finished(running):
                 percent = connection.query_progress()
                 total = progress.tasks[task].total
                 if total and percent > 0:
                     progress.update(task, completed=total * percent / 100)
+                    if progress.disable and time.monotonic() >= line_at:
+                        line_at = time.monotonic() + _LINE_SECONDS
+                        render.print_note(f"cp: {render.size(total * percent / 100)} of {render.size(total)}")
         except KeyboardInterrupt:
             connection.interrupt()
             raise
@@ -108,10 +123,19 @@ def _absolute(path: str) -> str:
 
 
 def _with_name(destination: str, source: str) -> str:
-    """A destination that names a directory takes over the name of the source."""
-    if destination.endswith("/") or (not paths.has_scheme(destination) and Path(destination).is_dir()):
+    """A destination that names a directory, or a volume, takes over the name of the source."""
+    if destination.endswith("/") or _is_folder(destination):
         return destination.rstrip("/") + "/" + PurePosixPath(source).name
     return destination
+
+
+def _is_folder(path: str) -> bool:
+    if not paths.is_volume_path(path):
+        return not paths.has_scheme(path) and Path(path).is_dir()
+    target = path[len(paths.VOLUME_SCHEME) :]
+    if target.startswith(paths.MEMORY_PREFIX):
+        return "/" not in target
+    return Path(target).exists() and not Path(target).is_dir()
 
 
 def _source_size(connection: duckdb.DuckDBPyConnection, source: str) -> int | None:
@@ -120,4 +144,5 @@ def _source_size(connection: duckdb.DuckDBPyConnection, source: str) -> int | No
         source = source[len(paths.DIRECT_SCHEME) :]
     if not paths.is_volume_path(source):
         return Path(source).stat().st_size
-    return connection.execute("SELECT size FROM read_blob(?)", [source]).fetchone()[0]
+    row = connection.execute("SELECT size FROM read_blob(?)", [source]).fetchone()
+    return row[0] if row else None  # nvme_copy says what is wrong with a path

@@ -13,3 +13,6 @@ Target = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Csv = Annotated[
+    bool, typer.Option("--csv", help="Print CSV; what is nested is JSON in its cell.", show_default=False)
+]

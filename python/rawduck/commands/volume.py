@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
+import duckdb
 import typer
-from rich.markup import escape
 
 import rawduck
 from rawduck import paths, render, volumes
-from rawduck.commands.options import Json, Target
+from rawduck.commands.options import Csv, Json, Target
 
 EXIT_DAMAGED = 1
+# Of what nvme_format says when it refuses.
+_FORCEABLE = ". Formatting destroys what is there"
+# Of what nvme_trim says of a regular file.
+_A_SETTING = "nvme_deallocate = 'on'"
+_A_VOLUME = "it is a rawduck volume"
 
 
 def register(app: typer.Typer) -> None:
@@ -39,17 +45,52 @@ def format_target(
         ),
     ] = 0,
     label: Annotated[str, typer.Option(help="A name of up to 63 bytes.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Destroy what lies on the target.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Destroy what lies on the target, after saying what and asking.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="With --force: destroy it without asking.")
+    ] = False,
+    json: Json = False,
 ) -> None:
     """Write an empty volume. Refuses a target that holds anything, and says what."""
-    options = {"size": size, "lba_size": lba_size, "label": label, "force": force}
+    options = {"size": size, "lba_size": lba_size, "label": label}
+    target = paths.absolute_target(target)
     with rawduck.connect() as connection:
-        row = volumes.format_volume(connection, paths.absolute_target(target), **options)
+        try:
+            row = volumes.format_volume(connection, target, **options)
+        except duckdb.IOException as refusal:
+            if not force or _FORCEABLE not in str(refusal):
+                raise
+            if not yes:
+                _require_consent(target, str(refusal))
+            row = volumes.format_volume(connection, target, **options, force=True)
+    if json:
+        render.print_json(row)
+        return
     render.console.print(
-        f"Formatted {escape(row['target'])}: {render.size(row['capacity'])}, "
+        f"Formatted {render.text(row['target'])}: {render.size(row['capacity'])}, "
         f"LBAs of {row['lba_size']} bytes, UUID {row['uuid']}",
         soft_wrap=True,
     )
+
+
+def _require_consent(target: str, refusal: str) -> None:
+    """Says what would be destroyed and asks. The name of a file that is no volume has to be typed."""
+    is_other_file = Path(target).is_file() and _A_VOLUME not in refusal
+    if not sys.stdin.isatty():
+        if is_other_file:
+            what = refusal.partition(_FORCEABLE)[0].partition(": ")[2]
+            raise rawduck.RawduckError(f"{what}. To destroy it, say --force --yes")
+        return
+    render.console.print(render.text(refusal.partition(_FORCEABLE)[0].partition(": ")[2]), soft_wrap=True)
+    if is_other_file:
+        name = Path(target).name
+        agreed = typer.prompt(f"To destroy it, type its name, {render.printable(name)}") == name
+    else:
+        agreed = typer.confirm("Destroy it?")
+    if not agreed:
+        raise rawduck.RawduckError(f"{target}: left as it is")
 
 
 def info(target: Target, json: Json = False) -> None:
@@ -117,13 +158,13 @@ def _device_statistics(row: render.Row) -> str:
 def list_files(
     target: Target,
     json: Json = False,
+    csv: Csv = False,
     extents: Annotated[bool, typer.Option("--extents", "-e", help="Show where each extent lies.")] = False,
 ) -> None:
     """List the files on a volume."""
     with rawduck.connect() as connection:
         found = volumes.volume_files(connection, paths.absolute_target(target))
-    if json:
-        render.print_json(found)
+    if render.print_for_scripts(found, json, csv):
         return
     table = files_table(found)
     render.console.print(table)
@@ -137,7 +178,7 @@ def files_table(files: list[render.Row]):
     for file in files:
         modified = file["modified"].strftime("%Y-%m-%d %H:%M:%S") if file["modified"] else "-"
         sizes = (render.size(file["size"]), render.size(file["allocated"]))
-        table.add_row(escape(file["name"]), file["kind"].lower(), *sizes, str(file["extents"]), modified)
+        table.add_row(render.text(file["name"]), file["kind"].lower(), *sizes, str(file["extents"]), modified)
     return table
 
 
@@ -147,7 +188,7 @@ def extents_table(files: list[render.Row]):
         for extent in file["extent_list"]:
             first, count = extent["lba"], extent["lba_count"]
             numbers = (extent["file_offset"], first, first + count - 1, count)
-            table.add_row(escape(file["name"]), *(f"{number:,}" for number in numbers))
+            table.add_row(render.text(file["name"]), *(f"{number:,}" for number in numbers))
     return table
 
 
@@ -155,26 +196,47 @@ def remove(
     path: Annotated[
         list[str], typer.Argument(metavar="PATH...", help="nvme://<target>/<file>", show_default=False)
     ],
+    json: Json = False,
 ) -> None:
     """Remove files from a volume; their space is free at once."""
+    removed = []
     with rawduck.connect() as connection:
         for name in path:
             if not paths.is_volume_path(name):
                 raise rawduck.RawduckError(f"{name}: not a path on a volume; give nvme://<target>/<file>")
-            connection.execute("SELECT * FROM nvme_remove(?)", [name]).fetchall()
+            removed += render.rows(connection, "SELECT * FROM nvme_remove(?)", [name])
+    if json:
+        render.print_json(removed)
 
 
-def trim(target: Target) -> None:
+def trim(
+    target: Target,
+    deallocate: Annotated[
+        bool,
+        typer.Option(
+            "--deallocate", help="Also of a regular file, which then takes no space where nothing lies."
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
     """Tell the device which space of a volume is free, so that it need not keep it."""
-    with rawduck.connect() as connection:
-        query = "SELECT trimmed FROM nvme_trim(?)"
-        (trimmed,) = connection.execute(query, [paths.absolute_target(target)]).fetchone()
-    render.console.print(f"Trimmed {render.size(trimmed)}")
+    with rawduck.connect(config={"nvme_deallocate": "on"} if deallocate else {}) as connection:
+        try:
+            (row,) = render.rows(connection, "SELECT * FROM nvme_trim(?)", [paths.absolute_target(target)])
+        except duckdb.NotSupportedError as error:
+            if _A_SETTING not in str(error):
+                raise
+            raise rawduck.RawduckError(str(error).replace(_A_SETTING, "--deallocate")) from error
+    if json:
+        render.print_json(row)
+        return
+    render.console.print(f"Trimmed {render.size(row['trimmed'])}")
 
 
 def check(
     target: Target,
     json: Json = False,
+    csv: Csv = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair what leaves no doubt, after saying what and asking.")
     ] = False,
@@ -187,31 +249,31 @@ def check(
     target = paths.absolute_target(target)
     with rawduck.connect() as connection:
         findings = render.rows(connection, "SELECT * FROM nvme_check(?)", [target])
-        if repair and _agreed([finding["repair"] for finding in findings if finding["repair"]], yes, json):
+        if repair and _agreed(
+            [finding["repair"] for finding in findings if finding["repair"]], yes, json or csv
+        ):
             query = "SELECT * FROM nvme_check(?, repair := true)"
             findings = render.rows(connection, query, [target])
     damaged = any(finding["severity"] == "error" for finding in findings)
-    if json:
-        render.print_json(findings)
-    else:
+    if not render.print_for_scripts(findings, json, csv):
         _print_findings(findings)
     if damaged:
         raise typer.Exit(EXIT_DAMAGED)
 
 
-def _agreed(steps: list[str], yes: bool, json: bool) -> bool:
+def _agreed(steps: list[str], yes: bool, for_script: bool) -> bool:
     """Says what a repair would do and asks for leave."""
     if not steps:
-        if not json:
+        if not for_script:
             render.console.print("There is nothing to repair, or nothing that could be without a guess.")
         return False
     if yes:
         return True
-    if json or not sys.stdin.isatty():
+    if for_script or not sys.stdin.isatty():
         raise rawduck.RawduckError(f"a repair would {'; '.join(steps)}. To do it, say --yes")
     render.console.print("The repair would:")
     for step in steps:
-        render.console.print(f"  {step}", markup=False)
+        render.console.print(f"  {render.printable(step)}", markup=False)
     return typer.confirm("Do it?")
 
 
@@ -221,7 +283,9 @@ def _print_findings(findings: list[render.Row]) -> None:
     for finding in findings:
         severity = finding["severity"]
         table.add_row(
-            f"[{colors[severity]}]{severity}[/]", escape(finding["what"]), escape(finding["detail"] or "")
+            f"[{colors[severity]}]{severity}[/]",
+            render.text(finding["what"]),
+            render.text(finding["detail"] or ""),
         )
     render.console.print(table)
     errors = sum(finding["severity"] == "error" for finding in findings)

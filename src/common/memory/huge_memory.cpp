@@ -5,7 +5,7 @@
 
 namespace rawduck {
 
-HugeMemory::HugeMemory(uint64_t bytes) : memory_(nullptr, Unmap{bytes}) {
+HugeMemory::HugeMemory(uint64_t bytes, Pages pages) : memory_(nullptr, Unmap{bytes}) {
     const uint64_t mapped_bytes = bytes + HUGE_PAGE_BYTES;
     void *mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -24,8 +24,10 @@ HugeMemory::HugeMemory(uint64_t bytes) : memory_(nullptr, Unmap{bytes}) {
         munmap(data + AlignUp(bytes, PAGE_BYTES), after);
     }
     memory_.reset(data);
-    // A kernel without huge pages refuses, and small pages work too.
-    madvise(data, bytes, MADV_HUGEPAGE);
+    if (pages == Pages::HUGE) {
+        // A kernel without huge pages refuses, and small pages work too.
+        madvise(data, bytes, MADV_HUGEPAGE);
+    }
 }
 
 void HugeMemory::Unmap::operator()(char *memory) const {

@@ -13,9 +13,11 @@ class HugeMemory {
   public:
     static constexpr uint64_t HUGE_PAGE_BYTES = 2 * MIB;
 
+    enum class Pages { HUGE, AS_ADVISED_LATER };
+
     //! Zeroed, and begins at a multiple of HUGE_PAGE_BYTES. Takes no memory before it is touched. Throws
     //! std::bad_alloc.
-    explicit HugeMemory(uint64_t bytes);
+    explicit HugeMemory(uint64_t bytes, Pages pages = Pages::HUGE);
     char *Data() const { return memory_.get(); }
 
   private:

@@ -2,16 +2,18 @@
 
 #include "extension/file_systems/errors.hpp"
 #include "extension/file_systems/settings_cache.hpp"
+#include "extension/memory/duckdb_allocator.hpp"
 
 #include "common/error.hpp"
 #include "common/text/size.hpp"
 #include "io/open_device.hpp"
 #include "volume/mount/queue_options.hpp"
 
+#include "duckdb/common/exception.hpp"
 #include "duckdb/common/types/value.hpp"
+#include "duckdb/main/client_context.hpp"
 #include "duckdb/main/config.hpp"
 #include "duckdb/main/database.hpp"
-#include "duckdb/main/extension/extension_loader.hpp"
 
 #include <iterator>
 #include <utility>
@@ -134,8 +136,31 @@ template <size_t ROW> void CheckValue(duckdb::ClientContext &, duckdb::SetScope,
     });
 }
 
+//! What the database was opened with, which DuckDB takes over as it is, and so in the setting's type. nullptr:
+//! nothing. Throws where it has another type.
+const Value *Given(duckdb::DBConfig &config, const char *name, const duckdb::LogicalType &type) {
+    auto &given = config.options.unrecognized_options;
+    const auto found = given.find(duckdb::Identifier(name));
+    if (found == given.end()) {
+        return nullptr;
+    }
+    const auto value = found->second.DefaultTryCastAs(type);
+    if (!value) {
+        throw duckdb::InvalidInputException("%s: cannot be %s, it is a %s", name, found->second.ToString(),
+                                            type.ToString());
+    }
+    found->second = *value;
+    return &found->second;
+}
+
 void Register(duckdb::DBConfig &config, const Setting &setting, duckdb::set_option_callback_t check) {
     const Value initial = setting.show(OpenOptions());
+    if (const Value *const given = Given(config, setting.name, initial.type())) {
+        Translated([&] {
+            OpenOptions unused;
+            setting.put(setting, *given, unused);
+        });
+    }
     // Global by default: files are also opened where there is no session, such as by checkpoints and spilling.
     config.AddExtensionOption(duckdb::Identifier(setting.name), DescriptionOf(setting), initial.type(),
                               initial, check, duckdb::SetScope::GLOBAL);
@@ -143,6 +168,27 @@ void Register(duckdb::DBConfig &config, const Setting &setting, duckdb::set_opti
 
 template <size_t... ROW> void RegisterRows(duckdb::DBConfig &config, std::index_sequence<ROW...>) {
     (Register(config, SETTINGS[ROW], CheckValue<ROW>), ...);
+}
+
+constexpr const char *BUFFER_MEMORY = "nvme_buffer_memory";
+
+//! Not of files that are opened: it applies to the whole instance, and at once.
+void RegisterBufferMemory(duckdb::DatabaseInstance &database) {
+    const auto type = duckdb::LogicalType::BOOLEAN;
+    const Value *const given = Given(database.config, BUFFER_MEMORY, type);
+    UseBufferMemory(database, !given || given->IsNull() || given->GetValue<bool>());
+    database.config.AddExtensionOption(
+        duckdb::Identifier(BUFFER_MEMORY),
+        "Whether DuckDB's blocks of 256 KiB, and what it reads ahead into, are in memory of rawduck's. "
+        "Devices "
+        "write to it directly, it is used again, and it has huge pages where the system is quick to give "
+        "them; "
+        "nvme_memory() shows it. Applies to memory that is allocated afterwards.",
+        type, Value::BOOLEAN(true),
+        [](duckdb::ClientContext &context, duckdb::SetScope, Value &value) {
+            UseBufferMemory(*context.db, value.IsNull() || value.GetValue<bool>());
+        },
+        duckdb::SetScope::GLOBAL);
 }
 
 bool Lookup(duckdb::optional_ptr<duckdb::FileOpener> opener, const char *name, Value &value) {
@@ -155,9 +201,9 @@ bool Lookup(duckdb::optional_ptr<duckdb::FileOpener> opener, const char *name, V
 
 } // namespace
 
-void RegisterSettings(duckdb::ExtensionLoader &loader) {
-    RegisterRows(duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance()),
-                 std::make_index_sequence<std::size(SETTINGS)>());
+void RegisterSettings(duckdb::DatabaseInstance &database) {
+    RegisterRows(database.config, std::make_index_sequence<std::size(SETTINGS)>());
+    RegisterBufferMemory(database);
 }
 
 OpenOptions OpenOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {

@@ -7,7 +7,7 @@
 #include "duckdb/common/file_opener.hpp"
 
 namespace duckdb {
-class ExtensionLoader;
+class DatabaseInstance;
 }
 
 namespace rawduck {
@@ -18,7 +18,8 @@ struct OpenOptions {
     bool prefetch = true; //!< the handle: whether DuckDB reads ahead in scans of it
 };
 
-void RegisterSettings(duckdb::ExtensionLoader &loader);
+//! Checks what the database was opened with, such as duckdb.connect(config={'nvme_engine': 'posix'}).
+void RegisterSettings(duckdb::DatabaseInstance &database);
 
 //! What the settings of the session or database behind `opener` say now; the defaults without one.
 OpenOptions OpenOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener);

@@ -2,7 +2,6 @@
 
 #include "common/error.hpp"
 #include "io/device/command_size.hpp"
-#include "target/inspect.hpp"
 #include "target/lock/open_for_io.hpp"
 #include "target/open_target.hpp"
 #include "target/system/sysfs.hpp"
@@ -31,6 +30,7 @@ bool CanDiscard(int fd) {
 FileDevice::FileDevice(const Target &target, const DeviceOptions &options)
     : name_(target.name), kind_(target.kind) {
     const TargetInfo info = InspectTarget(target);
+    disk_ = info.disk;
     caps_.read_only = options.read_only || info.read_only;
     Open(target, options);
     caps_.capacity_bytes = options.growing_file ? 0 : AlignDown(info.capacity_bytes, info.lba_size);

@@ -3,6 +3,7 @@
 
 #include "io/device/device.hpp"
 #include "io/device/device_options.hpp"
+#include "target/inspect.hpp"
 #include "target/system/file_descriptor.hpp"
 #include "target/target.hpp"
 
@@ -19,6 +20,7 @@ class FileDevice : public Device {
 
     std::string name_;
     const TargetKind kind_;
+    std::shared_ptr<const TargetInfo> disk_; //!< of a regular file: kept as long as that is open
     FileDescriptor fd_;
     Capabilities caps_; //!< all but engine, engine_reason and max_queue_depth, which the engine adds
 

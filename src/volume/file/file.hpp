@@ -67,6 +67,9 @@ class File {
     //! room for the name, nothing has changed.
     void Rename(std::string name, const std::function<void()> &queue);
     uint64_t Size() const { return size_.load(std::memory_order_acquire); }
+    //! Changes with each write and truncation, before it returns: bytes that were read since the version is
+    //! this are what a read returns now. Appends change no bytes that are there.
+    uint64_t ContentVersion() const { return content_version_.load(std::memory_order_acquire); }
     FileInfo Info() const;
 
     uint64_t Read(char *data, uint64_t length, uint64_t offset);
@@ -131,6 +134,7 @@ class File {
     void RequireNotOverwritten(const std::vector<Segment> &segments, uint64_t offset) const;
 
     // file_write.cpp
+    void CountChange() { content_version_.fetch_add(1, std::memory_order_release); }
     void WriteOnce(const char *data, uint64_t length, uint64_t offset);
     void FinishRemoval();
     void MakeSpace();
@@ -191,6 +195,7 @@ class File {
     bool holes_dirty_ = false; //!< guarded by map_mutex_: there were changes; the list may be as it was
 
     std::atomic<uint64_t> size_{0};
+    std::atomic<uint64_t> content_version_{0};
     std::atomic<int64_t> modified_us_{0};
     uint64_t tail_start_ = 0;  //!< guarded by gate_
     AlignedBuffer tail_;       //!< guarded by gate_

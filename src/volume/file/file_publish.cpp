@@ -4,6 +4,7 @@
 #include "common/crc32c.hpp"
 #include "common/error.hpp"
 #include "common/invariant.hpp"
+#include "common/scope_exit.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -292,6 +293,7 @@ bool File::AddSize(std::vector<Item> &items, const std::string &tail) const {
 }
 
 void File::Truncate(uint64_t size) {
+    const ScopeExit changed([&] { CountChange(); });
     std::lock_guard<std::mutex> publish(publish_mutex_);
     std::unique_lock<Gate> gate(gate_);
     if (size > Size()) {

@@ -4,6 +4,7 @@
 #include "common/crc32c.hpp"
 #include "common/error.hpp"
 #include "common/make_room.hpp"
+#include "common/scope_exit.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -33,6 +34,7 @@ void File::Write(const char *data, uint64_t length, uint64_t offset) {
                                             std::to_string(length) + " bytes at offset " +
                                             std::to_string(offset) + " exceeds the largest possible file");
     }
+    const ScopeExit changed([&] { CountChange(); }); // also when it fails halfway
     try {
         WriteOnce(data, length, offset);
     } catch (const Error &error) {

@@ -37,10 +37,11 @@ OpenFile::~OpenFile() {
 }
 
 uint64_t OpenFile::Read(void *data, uint64_t length, uint64_t offset) {
-    return file_->Read(static_cast<char *>(data), length, offset);
+    return read_ahead_.Read(*file_, static_cast<char *>(data), length, offset);
 }
 
-void OpenFile::RequireWrite() const {
+void OpenFile::BeginWrite() {
+    read_ahead_.Drop();
     if (!mode_.write) {
         throw Error(ErrorCode::READ_ONLY,
                     volume_->target.name + ": \"" + file_->Name() + "\" is open for reading only");
@@ -60,29 +61,29 @@ void OpenFile::RequireWrite() const {
 }
 
 void OpenFile::Write(const void *data, uint64_t length, uint64_t offset) {
-    RequireWrite();
+    BeginWrite();
     file_->Write(static_cast<const char *>(data), length, offset);
 }
 
 uint64_t OpenFile::Append(const void *data, uint64_t length) {
-    RequireWrite();
+    BeginWrite();
     return file_->Append(static_cast<const char *>(data), length);
 }
 
 void OpenFile::Sync() {
     if (mode_.write) {
-        RequireWrite();
+        BeginWrite();
         file_->Sync();
     }
 }
 
 void OpenFile::Truncate(uint64_t size) {
-    RequireWrite();
+    BeginWrite();
     file_->Truncate(size);
 }
 
 bool OpenFile::Deallocate(uint64_t offset, uint64_t length) {
-    RequireWrite();
+    BeginWrite();
     return file_->Deallocate(offset, length);
 }
 
@@ -102,6 +103,7 @@ void OpenFile::Close() {
     if (!file_) {
         return;
     }
+    read_ahead_.Drop();
     const std::shared_ptr<File> file = std::move(file_);
     const std::shared_ptr<VolumeState> volume = std::move(volume_);
     VolumeState &state = *volume;

@@ -3,6 +3,7 @@
 
 #include "io/storage_file.hpp"
 #include "volume/file/file_info.hpp"
+#include "volume/file/read_ahead.hpp"
 #include "volume/mount/open_mode.hpp"
 
 #include <cstdint>
@@ -10,7 +11,6 @@
 
 namespace rawduck {
 
-class File;        // volume/file/file.hpp
 class VolumeState; // volume/mount/volume_state.hpp
 
 //! A handle on an open file. Thread-safe except that the file must not be used after Close. Closing the last
@@ -42,11 +42,12 @@ class OpenFile final : public StorageFile {
   private:
     friend class Volume;
     OpenFile(std::shared_ptr<VolumeState> volume, std::shared_ptr<File> file, OpenMode mode);
-    void RequireWrite() const;
+    void BeginWrite();
     std::shared_ptr<const void> owner_;   //!< the first member: it goes when the file is closed
     std::shared_ptr<VolumeState> volume_; //!< keeps the volume mounted
     std::shared_ptr<File> file_;
     OpenMode mode_;
+    ReadAhead read_ahead_;
 };
 
 //! What is known of a file without opening it.

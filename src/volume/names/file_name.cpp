@@ -11,8 +11,6 @@ namespace rawduck {
 
 namespace {
 
-constexpr size_t NAME_BYTES_MAX = 255;
-
 //! Takes a name apart from its start. What does not match is not taken.
 class NameReader {
   public:

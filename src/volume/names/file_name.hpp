@@ -3,9 +3,12 @@
 
 #include "volume/format/file_kind.hpp"
 
+#include <cstddef>
 #include <string>
 
 namespace rawduck {
+
+constexpr size_t NAME_BYTES_MAX = 255;
 
 //! Whether a name is that of a log: ".wal", ".wal.checkpoint" or ".wal.recovery". Then it is written where
 //! logs are and may use space that is kept for them; its bytes are as durable as any. Otherwise `otherwise`.

@@ -37,7 +37,7 @@ from differential.making.tree import Query, Several
 #: Queries with the same settings and number of threads.
 GROUP = 20
 #: Chances per query besides 'always', which every query is compared with.
-MODES = {"filters": 0.4, "auto": 0.4}
+MODES = {"shared": 0.6, "filters": 0.3, "auto": 0.3}
 STOCK = 0.05
 HANG_SECONDS = 90
 #: The exit status after an internal error.
@@ -152,7 +152,7 @@ class Batch:
     def difference(
         self, number: int, query: Query, mode: str, text: str, read: Outcome, other: Outcome
     ) -> None:
-        if errors.may_differ(self.client, query, read, other):
+        if errors.may_differ(self.client, query, mode, read, other):
             self.counts["errors that differ"] += 1
             return
         found = self.found(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import duckdb
 
 from differential.judging.comparison import Outcome, difference
@@ -28,11 +30,12 @@ class Client:
             self.con.execute(f"SET threads = {threads}")
         self.settings, self.threads = settings, threads
 
-    def copy_tables(self) -> None:
-        """Makes tables of DuckDB's own for the mode "copied"."""
+    def copy_tables(self, query: Query) -> None:
+        """Makes tables of DuckDB's own for the mode "copied". Other tables may not be readable."""
         self.con.execute("SET rados_offload = 'never'")
         self.con.execute("CREATE SCHEMA IF NOT EXISTS copied")
-        for name in TABLES:
+        named = set(re.findall(r"\w+", query.sql()))
+        for name in named.intersection(TABLES):
             self.con.execute(f"CREATE OR REPLACE TABLE memory.copied.{name} AS FROM memory.main.{name}")
 
     def run(self, query: Query, mode: str) -> Outcome:

@@ -162,6 +162,26 @@ CASES = (
         DATES,
         pool="coded",
     ),
+    Case(
+        "an upper filter that fails for what a lower one removes",
+        "SELECT k FROM t WHERE (CAST(ts AS TIME) = TIME '12:00:00') "
+        "AND ((s <> s OR d >= DATE '1994-03-01')) LIMIT 5",
+        (
+            "SELECT NULL::DATE AS d, i AS k, 'infinity'::TIMESTAMP_MS AS ts, 'a' AS s FROM range(0) r(i)",
+            "SELECT NULL::VARCHAR AS d, i AS k, 'infinity'::TIMESTAMP_MS AS ts, 'a' AS s FROM range(1) r(i)",
+        ),
+    ),
+    Case(
+        "a value that is computed for the first rows only",
+        "SELECT k AS c0, CAST(v AS DECIMAL(18,2)) AS d0 FROM t ORDER BY c0 LIMIT 1",
+        ("SELECT i AS k, CASE WHEN i < 5 THEN 1 ELSE 9223372036854775806 END AS v FROM range(9) r(i)",),
+    ),
+    Case(
+        "the same, which is not pushed",
+        "SELECT k AS c0, CAST(v AS DECIMAL(18,2)) AS d0 FROM t ORDER BY c0 LIMIT 1",
+        ("SELECT i AS k, CASE WHEN i < 5 THEN 1 ELSE 9223372036854775806 END AS v FROM range(9) r(i)",),
+        {"default_collation": "'noaccent'"},
+    ),
     # The second scan runs only when the first one has its rows, and both need calls.
     Case(
         "two scans and one call at a time",

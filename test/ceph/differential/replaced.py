@@ -22,7 +22,7 @@ QUERIES = 25
 #: Of batches.
 SHARE = 0.25
 PAUSE_SECONDS_MAX = 0.02
-MODES = ("never", "always", "filters", "auto")
+MODES = ("never", "always", "shared", "filters", "auto")
 
 #: Values of states do not overlap: statistics of one state remove every row of another.
 STATE = """

@@ -293,6 +293,35 @@ def test_erasure_coded_pools_are_read(con, tables):
     assert "erasure-coded" in scan["why"]
 
 
+def test_objects_are_shared_with_the_client(pushed):
+    """With one call in flight, OSDs are behind from the beginning."""
+    pushed.execute("SET rados_offload = 'shared'")
+    pushed.execute("SET rados_offload_in_flight = 1")
+    pushed.execute("SET rados_offload_cache = false")
+    aggregates = "count(*), sum(l_quantity), avg(l_tax), max(l_comment)"
+    query = f"SELECT l_returnflag, {aggregates} FROM lineitem GROUP BY ALL"
+    shared = 0
+    for _ in range(20):
+        rows, stock = pushed_and_read(pushed, query + " ORDER BY ALL")
+        assert rows == stock
+        scan = last_scan(pushed, "offloaded")
+        assert scan["answered"] + scan["shared"] == scan["objects"]
+        assert scan["fell_back"] == 0
+        shared += scan["shared"]
+    assert shared > 0
+
+
+def test_rows_in_order_are_not_shared(pushed):
+    pushed.execute("SET rados_offload = 'shared'")
+    pushed.execute("SET rados_offload_in_flight = 1")
+    rows, stock = pushed_and_read(
+        pushed, "SELECT l_orderkey, l_linenumber FROM lineitem WHERE l_quantity < 2"
+    )
+    assert rows == stock
+    scan = last_offloaded(pushed)
+    assert (scan["answered"], scan["shared"]) == (scan["objects"], 0)
+
+
 def test_a_user_who_may_only_read(cluster, tables):
     keyring = cluster.create_user("reader", "mon", "allow r", "osd", "allow r pool=data")
     with connect(cluster, User("reader", keyring)) as con:
@@ -306,6 +335,7 @@ def test_memory_stays_flat(cluster, pushed):
     """The memory of the client and of the OSDs, after any number of calls."""
     query = "SELECT sum(l_tax), count(*) FROM lineitem WHERE l_quantity < 40"
     pushed.execute("SET rados_offload_in_flight = 12")
+    pushed.execute("SET rados_offload_cache = false")
     answer = pushed.execute(query).fetchall()
 
     def memory_mib() -> tuple[int, int]:

@@ -9,7 +9,7 @@ import pytest
 from ceph_support import one, requests
 
 _numbers = itertools.count()
-MODES = ["always", "auto", "filters"]
+MODES = ["always", "shared", "auto", "filters"]
 
 
 @pytest.fixture(params=MODES)

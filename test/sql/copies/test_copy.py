@@ -169,3 +169,82 @@ def test_remove(target, con, stock_file):
     assert one(con, "SELECT used FROM nvme_info(?)", target.name) == used
     with pytest.raises(duckdb.Error, match=r"x\.duckdb"):
         con.execute("SELECT * FROM nvme_remove(?)", [target.path("x.duckdb")]).fetchall()
+
+
+LONGEST_NAME = 255
+
+
+@pytest.mark.parametrize("name", ["n" * LONGEST_NAME, "é" * (LONGEST_NAME // 2), "d" * 250 + "/abcd"])
+def test_the_longest_names(target, con, stock_file, tmp_path, name):
+    """What the copy is called until it is complete has room, too."""
+    copy(con, stock_file, target.path(name))
+    assert file_names(con, target) == [name]
+    back = tmp_path / name.replace("/", "-")
+    copy(con, target.path(name), back)
+    assert back.read_bytes() == stock_file.read_bytes()
+
+
+def test_a_name_that_is_too_long(file_target, con, stock_file):
+    with pytest.raises(duckdb.Error, match=r"n\" cannot be the name .* it has 256 bytes"):
+        copy(con, stock_file, file_target.path("n" * (LONGEST_NAME + 1)))
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_volume_without_a_file(file_target, con, stock_file, swap):
+    """The message is about the path that was given, not about the log that is looked for beside it."""
+    ends = [str(stock_file), f"nvme://{file_target.name}"]
+    with pytest.raises(duckdb.Error, match="names a volume but no file") as raised:
+        copy(con, *(reversed(ends) if swap else ends))
+    assert ".wal" not in str(raised.value)
+
+
+def test_no_room_is_said_before_anything_is_copied(new_target, con, tmp_path):
+    source = tmp_path / "large"
+    with source.open("wb") as file:
+        file.truncate(1200 * 1024**2)
+    small = new_target("file-4096", size="32M")
+    con.execute("CALL nvme_reset_stats()").fetchall()
+    with pytest.raises(duckdb.IOException, match=r"needs 1200 MiB, and the volume has \d+ KiB free"):
+        copy(con, source, small.path("x.duckdb"))
+    assert file_names(con, small) == []
+    written = "SELECT coalesce(sum(bytes), 0) FROM nvme_stats() WHERE target = ? AND operation = 'write'"
+    assert one(con, written, small.name) < 1024**2
+
+
+def test_no_room_in_a_file_system(target, con, tmp_path, monkeypatch):
+    """Of a source that is mostly a hole there is more than any disk has."""
+    source = tmp_path / "huge"
+    with source.open("wb") as file:
+        file.truncate(15 * 1024**4)
+    with pytest.raises(duckdb.IOException, match=r"needs 15 TiB, and the file system of .* free"):
+        copy(con, source, tmp_path / "copy")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name in ("huge", "copy")) == ["huge"]
+    assert not list(tmp_path.glob("*.nvme_copy-*"))
+
+
+def test_what_a_killed_copy_left_is_removed_by_the_next(target, con, stock_file, tmp_path):
+    digits = ".nvme_copy-0123abcd"
+    for name in ("y.duckdb", "x.duckdb"):
+        copy(con, stock_file, target.path(f"{name}{digits}x"))
+        con.execute(f"SELECT * FROM nvme_copy('{stock_file}', '{target.path(name + digits)}')").fetchall()
+    left = [tmp_path / f"back{digits}", tmp_path / f"back{digits}0", tmp_path / f"other{digits}"]
+    for path in left:
+        path.write_text("left")
+        os.utime(path, (1, 1))
+    copy(con, stock_file, target.path("new.duckdb"))
+    assert file_names(con, target) == ["new.duckdb", f"x.duckdb{digits}x", f"y.duckdb{digits}x"]
+    copy(con, stock_file, tmp_path / "back")
+    assert [path.exists() for path in left] == [False, True, True]
+
+
+def test_what_a_running_copy_has_is_left_alone(target, con, stock_file, tmp_path):
+    name = "x.duckdb.nvme_copy-0123abcd"
+    con.execute(f"ATTACH '{target.path(name)}' AS x")  # locked, as by a copy
+    held = tmp_path / "back.nvme_copy-0123abcd"
+    con.execute(f"ATTACH '{held}' AS held; CREATE TABLE held.t (v INTEGER); CHECKPOINT held")
+    os.utime(held, (1, 1))
+    with rawduck.connect() as other:
+        copy(other, stock_file, target.path("new.duckdb"))
+        copy(other, stock_file, tmp_path / "back")
+    assert held.exists()
+    assert name in file_names(con, target)

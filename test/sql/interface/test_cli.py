@@ -99,6 +99,19 @@ def test_relative_paths(tmp_path, stock_file, monkeypatch):
     assert (tmp_path / "b.duckdb").read_bytes() == stock_file.read_bytes()
 
 
+def test_cp_to_a_volume_keeps_the_name(file_target, stock_file):
+    """With or without a slash behind the volume, as for a folder."""
+    plain = stock_file.with_name("plain.txt")
+    plain.write_text("plain")
+    succeeded("cp", str(plain), f"nvme://{file_target.name}")
+    succeeded("cp", str(stock_file), f"nvme://{file_target.name}/")
+    assert {row["name"] for row in json.loads(succeeded("ls", file_target.name, "--json"))} == {
+        "plain.txt",
+        "sales.duckdb",
+    }
+    assert "names a volume but no file" in failed("cp", f"nvme://{file_target.name}", str(plain) + "2")
+
+
 def test_cp_does_not_overwrite_unasked(file_target, stock_file):
     destination = file_target.path("sales.duckdb")
     succeeded("cp", str(stock_file), destination)

@@ -391,3 +391,16 @@ def test_external_access_can_be_disabled(con, database):
     assert summary(con) == CHECKSUM
     with pytest.raises(duckdb.PermissionException, match="disabled by configuration"):
         con.execute(f"COPY d.t TO 'direct://{database}.csv'")
+
+
+def test_a_small_file_takes_one_command_for_each_read(con, tmp_path):
+    """And no second descriptor, ring or look at the disk, which hundreds of files would make dear."""
+    for i in range(20):
+        con.execute(f"COPY (SELECT range + {i} AS i FROM range(20_000)) TO '{tmp_path}/{i}.parquet'")
+    con.execute("CALL nvme_reset_stats()")
+    query = f"SELECT count(*), sum(i) FROM 'direct://{tmp_path}/*.parquet'"
+    assert con.execute(query).fetchone() == (400_000, 4_003_600_000)
+    counters = "SELECT requests, commands FROM nvme_stats() WHERE target = ? AND operation = 'read'"
+    requests, commands = con.execute(counters, [f"{tmp_path}/*"]).fetchone()
+    assert requests == commands
+    assert requests <= 3 * 20

@@ -17,6 +17,7 @@ SETTINGS = {
     "nvme_spill_buffer",
     "nvme_reread_buffer",
     "nvme_prefetch",
+    "nvme_buffer_memory",
     "nvme_placement",
     "nvme_deallocate",
     "nvme_queues",

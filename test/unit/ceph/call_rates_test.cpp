@@ -50,6 +50,24 @@ TEST_F(RunningRateTest, ConcurrentOperationsAddUpAndPausesDoNotCount) {
     EXPECT_DOUBLE_EQ(BytesPerSecond(), 8 * MIB);
 }
 
+TEST_F(RunningRateTest, OperationsWithoutWorkTakeNoTime) {
+    Operation(8 * MIB, 1s);
+    rate.Started(now);
+    rate.Started(now);
+    now += 3s;
+    rate.EndedWithoutWork(now);
+    rate.EndedWithoutWork(now);
+    EXPECT_DOUBLE_EQ(BytesPerSecond(), 8 * MIB);
+    // With others, they wait for what these do.
+    rate.Started(now);
+    rate.Started(now);
+    now += 1s;
+    rate.Ended(4 * MIB, 0, now);
+    now += 1s;
+    rate.EndedWithoutWork(now);
+    EXPECT_DOUBLE_EQ(BytesPerSecond(), 4 * MIB);
+}
+
 TEST_F(RunningRateTest, OldPeriodsExpire) {
     Operation(100 * MIB, 1s);
     now += RunningRate::PERIOD;

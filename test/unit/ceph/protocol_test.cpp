@@ -24,6 +24,7 @@ Request SomeRequest() {
     request.format = ReplyFormat::CHUNKS_LZ4;
     request.reply_bytes_max = 1234567;
     request.time_ms_max = 99;
+    request.use_cache = true;
     return request;
 }
 
@@ -65,6 +66,7 @@ TEST(CephProtocolTest, RequestRoundTrip) {
     EXPECT_EQ(got.format, ReplyFormat::CHUNKS_LZ4);
     EXPECT_EQ(got.reply_bytes_max, 1234567u);
     EXPECT_EQ(got.time_ms_max, 99u);
+    EXPECT_TRUE(got.use_cache);
     EXPECT_EQ(EncodeRequest(got), EncodeRequest(sent));
 }
 
@@ -77,6 +79,7 @@ TEST(CephProtocolTest, ReplyRoundTrip) {
     sent.raw_bytes = 4;
     sent.read_bytes = 5;
     sent.cpu_us = 6;
+    sent.cached = true;
     sent.payload = std::string("a\0b", 3);
     const std::string bytes = EncodeReply(sent);
     uint16_t version = 0;
@@ -84,6 +87,7 @@ TEST(CephProtocolTest, ReplyRoundTrip) {
     EXPECT_EQ(got.status, ReplyStatus::TOO_LARGE);
     EXPECT_EQ(got.payload, sent.payload);
     EXPECT_EQ(got.cpu_us, 6u);
+    EXPECT_TRUE(got.cached);
     EXPECT_EQ(EncodeReply(got), bytes);
     EXPECT_THROW(DecodeReply(bytes.data(), bytes.size() - 1, version), ProtocolError);
 }

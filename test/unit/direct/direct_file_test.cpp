@@ -295,6 +295,25 @@ TEST_F(DirectFileTest, APosixLockOfThisProcessIsNotLost) {
     DirectFile::Open(path_, OpenMode());
 }
 
+// A query reads hundreds of small files: none of them needs a second descriptor, or a ring.
+TEST_F(DirectFileTest, ASmallFileIsReadThroughOneDescriptor) {
+    const auto lowest_free = [] {
+        const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        close(fd);
+        return fd;
+    };
+    for (const uint64_t size : {MIB, MIB + 1}) {
+        const std::string content(size, 'x');
+        std::ofstream(path_, std::ios::binary) << content;
+        auto file = DirectFile::Open(path_, OpenMode());
+        const int before = lowest_free();
+        std::string found(256 * KIB, '?');
+        EXPECT_EQ(file->Read(&found[0], found.size(), 64 * KIB), found.size());
+        EXPECT_TRUE(found == content.substr(0, found.size()));
+        EXPECT_EQ(lowest_free() == before, size <= MIB) << size;
+    }
+}
+
 TEST_F(DirectFileTest, OnlyRegularFiles) {
     path_ = directory_;
     EXPECT_EQ(CodeOf(OpenMode()), ErrorCode::INVALID);

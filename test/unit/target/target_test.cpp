@@ -1,5 +1,6 @@
 //! ResolveTarget, InspectTarget, FindOccupants and ListBlockDevices.
 #include "common/units.hpp"
+#include "io/open_device.hpp"
 #include "support/test_support.hpp"
 #include "target/inspect.hpp"
 #include "target/occupants/occupants.hpp"
@@ -65,6 +66,26 @@ TEST(ResolveTarget, RefusesWhatIsNoTarget) {
     EXPECT_EQ(CatchError([] { ResolveTarget("/dev/null"); }).Code(), ErrorCode::INVALID);
     EXPECT_EQ(CatchError([] { ResolveTarget("/nonexistent/device"); }).Code(), ErrorCode::NOT_FOUND);
     EXPECT_EQ(CatchError([] { ResolveTarget("/etc/passwd/device"); }).Code(), ErrorCode::NOT_FOUND);
+}
+
+// A query opens hundreds of files. Once none of them is open, another disk may have the number of theirs.
+TEST(InspectTarget, TheDiskOfFilesIsLookedUpOnceWhileOneIsOpen) {
+    const TemporaryFile one(64 * KIB), other(64 * KIB);
+    std::weak_ptr<const TargetInfo> disk;
+    {
+        const TargetInfo first = InspectTarget(ResolveTarget(one.Path()));
+        ASSERT_TRUE(first.disk);
+        EXPECT_EQ(first.disk, InspectTarget(ResolveTarget(other.Path())).disk);
+        disk = first.disk;
+    }
+    EXPECT_TRUE(disk.expired());
+    DeviceOptions options;
+    options.engine = "posix";
+    std::unique_ptr<Device> device = OpenDevice(ResolveTarget(one.Path()), options);
+    disk = InspectTarget(ResolveTarget(other.Path())).disk;
+    EXPECT_FALSE(disk.expired());
+    device.reset();
+    EXPECT_TRUE(disk.expired());
 }
 
 TEST(InspectTarget, ARegularFile) {

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rawduck.bench.core.bench import Bench
+    from rawduck.bench.core.picture import Picture
     from rawduck.bench.core.results import Results
 
 
@@ -86,7 +87,7 @@ class Experiment:
         """What the command prints beside the bars."""
         return ()
 
-    def plots(self, results: Results, folder: Path) -> list[Path]:
+    def plots(self, results: Results, folder: Path) -> list[Picture]:
         """Draws into the folder. Called only where matplotlib is installed."""
         from rawduck.bench.core import plots
 

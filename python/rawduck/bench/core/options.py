@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,8 @@ class Options:
     threads: int | None = None
     memory_limit: str | None = None
     quick: bool = False
+    #: Only cases with such a name (*, ?, [...]); empty for all.
+    cases: str = ""
     resume: bool = False
     overwrite: bool = False
     format: bool = False
@@ -36,6 +39,10 @@ class Options:
     ceph_pool: str = ""
     #: The command that was typed, for the reports.
     command: str = "rawduck bench"
+
+    def wants(self, case: str) -> bool:
+        """Whether the case of this name is to be run."""
+        return not self.cases or fnmatch.fnmatchcase(case, self.cases)
 
     def own_target_path(self, number: int = 1) -> Path:
         return self.work_dir / (f"bench-{number}.rawduck" if number > 1 else OWN_TARGET)

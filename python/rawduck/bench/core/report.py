@@ -12,6 +12,7 @@ from rawduck.bench.core import machine, stats
 from rawduck.bench.core.case import Case, Kind, Mode
 from rawduck.bench.core.experiment import Bar, Experiment
 from rawduck.bench.core.options import Options
+from rawduck.bench.core.picture import Picture
 from rawduck.bench.core.results import CONFIGURATIONS_NAME, CSV_NAME, Results
 
 REPORT_NAME = "report.md"
@@ -23,6 +24,7 @@ def write(experiment: Experiment, results: Results, bars: list[Bar], options: Op
     plots = _plots(experiment, results)
     parts = [
         f"# {experiment.title}",
+        finding(experiment, results, options.quick),
         experiment.text,
         f"Made with `{options.command}`. Every run is a row of [{CSV_NAME}]({CSV_NAME}); its configuration "
         f"and the machine are in [{CONFIGURATIONS_NAME}]({CONFIGURATIONS_NAME}).",
@@ -30,7 +32,7 @@ def write(experiment: Experiment, results: Results, bars: list[Bar], options: Op
     if bars:
         parts += ["## Bars", bars_table(bars)]
     parts += experiment.notes(results)
-    parts += [f"![{path.stem}]({path.name})" for path in plots]
+    parts += [f"![{_alternative(plot)}]({plot.path.name})" for plot in plots]
     parts.append("## Measurements")
     for case in results.cases:
         parts += [f"### {case.title}", case_table(experiment, results, case)]
@@ -46,7 +48,40 @@ def write(experiment: Experiment, results: Results, bars: list[Bar], options: Op
     return path
 
 
-def _plots(experiment: Experiment, results: Results) -> list[Path]:
+def finding(experiment: Experiment, results: Results, quick: bool) -> str:
+    """What was found, in one sentence."""
+    start = "A quick run, with too little data to judge by: by" if quick else "By"
+    metric = experiment.main_metric
+    ratios = {}
+    for case in results.cases:
+        pair = (next(iter(results.modes(case, Kind.OURS)), None), _best_stock(experiment, results, case))
+        ratio, _ = results.compare(case, *(pair if experiment.smaller_is_better else pair[::-1]), metric)
+        if ratio:
+            ratios[case.title] = ratio
+    if not ratios:
+        return f"{start} {metric.title}, there is nothing that rawduck and stock DuckDB can be compared by."
+    least, most = min(ratios, key=ratios.get), max(ratios, key=ratios.get)
+    mean = stats.geometric_mean(list(ratios.values()))
+    found = f"{start} {metric.title}, rawduck does {mean:.2f} times as well as the best mode of stock DuckDB"
+    if len(ratios) == 1:
+        return f"{found}."
+    return (
+        f"{found} (geometric mean of {len(ratios)} cases): least in “{least}” ({ratios[least]:.2f}), most in "
+        f"“{most}” ({ratios[most]:.2f})."
+    )
+
+
+def _best_stock(experiment: Experiment, results: Results, case: Case) -> Mode | None:
+    choose = min if experiment.smaller_is_better else max
+    modes = results.modes(case, Kind.STOCK)
+    return choose(modes, key=lambda mode: results.median(case, mode, experiment.main_metric), default=None)
+
+
+def _alternative(picture: Picture) -> str:
+    return picture.text.replace("[", "(").replace("]", ")")
+
+
+def _plots(experiment: Experiment, results: Results) -> list[Picture]:
     if importlib.util.find_spec("matplotlib") is None:
         experiment.leave_out("plots", f"matplotlib is not installed: {INSTALL}")
         return []

@@ -21,10 +21,18 @@ _ANSWERS_NAME = "answers.json"
 
 
 class Runner:
-    def __init__(self, experiment: Experiment, results: Results, runs: int) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        results: Results,
+        runs: int,
+        wants: Callable[[str], bool] = lambda case: True,
+    ) -> None:
+        """`wants`: whether the case of this name is to be run."""
         self._experiment = experiment
         self._results = results
         self._runs = runs
+        self._wants = wants
         self._answers = Answers(results)
         #: Names of optional modes that failed once: they are not tried again.
         self._impossible: set[str] = set()
@@ -37,6 +45,8 @@ class Runner:
             # Closed whatever happens: what an experiment has started ends with its cases.
             with closing(self._experiment.cases()) as cases:
                 for case in cases:
+                    if not self._wants(case.name):
+                        continue
                     self._results.cases.append(case)
                     progress.update(task, completed=0, total=len(case.modes) * self._runs)
                     self._run_case(case, lambda text: progress.update(task, description=text, advance=1))

@@ -23,6 +23,8 @@ from rawduck.paths import quote
 
 OWN_POOL = "tpch"
 _OSDS = 3
+#: As many as a cluster has whose objects are spread well.
+_GROUPS_PER_OSD = 32
 
 
 @dataclass
@@ -76,6 +78,8 @@ class CephQuery(CephSession):
 
     settings: dict[str, str] = field(default_factory=dict)
     query: str = ""
+    #: Whether it runs once before what is measured.
+    repeated: bool = False
 
     def perform(self) -> Result:
         with self.open() as connection:
@@ -84,6 +88,8 @@ class CephQuery(CephSession):
             for table in tpch.TABLES:
                 source = quote(f"{self.prefix}/{table}/*")
                 connection.execute(f"CREATE VIEW {table} AS FROM read_parquet({source})")
+            if self.repeated:
+                connection.execute(self.query).fetchall()
             connection.execute("CALL rados_reset_stats()")
             sent, osd_cpu = network.transferred_bytes(), tree_cpu_seconds(self.osd_pids)
             with Stopwatch() as watch:
@@ -147,7 +153,7 @@ class CephSite:
         self._cluster = cluster
         stack.callback(self._take_down)
         cluster.up(ClusterOptions(osds=osds), class_directory())
-        cluster.create_pool(OWN_POOL)
+        cluster.create_pool(OWN_POOL, groups=_GROUPS_PER_OSD * osds)
 
     def _take_down(self) -> None:
         if self._cluster and self._cluster.exists:
@@ -210,7 +216,9 @@ class ModelSite(CephSite):
 
     def session(self, scale: float, threads: int | None) -> dict[str, object]:
         client = self._hosts.hosts[_CLIENT]
-        return {**super().session(scale, threads), "network": client.network, "host": client}
+        # DuckDB would take the client's share for one processor.
+        session = super().session(scale, threads or round(_CLIENT_SHARE * MODEL_SLOWER))
+        return {**session, "network": client.network, "host": client}
 
 
 def _shares(osds: int) -> dict[str, float | None]:

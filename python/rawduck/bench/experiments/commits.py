@@ -12,6 +12,7 @@ import duckdb
 from rawduck.bench.core import modes
 from rawduck.bench.core.case import CPU, WALL, WRITTEN, Case, Measurement, Metric, Mode
 from rawduck.bench.core.experiment import Experiment
+from rawduck.bench.core.picture import Picture
 from rawduck.bench.core.results import Results
 from rawduck.measuring.measure import Result, Session, Stopwatch
 
@@ -119,7 +120,7 @@ class Commits(Experiment):
         finally:
             self.bench.remove_database(mode, _NAME)
 
-    def plots(self, results: Results, folder: Path) -> list[Path]:
+    def plots(self, results: Results, folder: Path) -> list[Picture]:
         from rawduck.bench.core import plots
 
         x = {case.name: float(case.settings["connections"]) for case in results.cases}

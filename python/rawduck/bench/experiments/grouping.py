@@ -12,6 +12,7 @@ import duckdb
 from rawduck.bench.core import modes, stats
 from rawduck.bench.core.case import WALL, Case, Measurement, Mode
 from rawduck.bench.core.experiment import Experiment
+from rawduck.bench.core.picture import Picture
 from rawduck.bench.core.report import table
 from rawduck.bench.core.results import Results
 
@@ -116,7 +117,7 @@ class Grouping(Experiment):
         header = ("queries", ">geometric mean", ">worst", ">best")
         return ["## Speed of rawduck, volume, against the better stock mode", table(header, rows)]
 
-    def plots(self, results: Results, folder: Path) -> list[Path]:
+    def plots(self, results: Results, folder: Path) -> list[Picture]:
         from rawduck.bench.core import plots
 
         paths = []

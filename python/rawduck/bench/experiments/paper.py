@@ -9,6 +9,7 @@ from pathlib import Path
 from rawduck.bench.core import modes
 from rawduck.bench.core.case import WALL, Case
 from rawduck.bench.core.experiment import Experiment
+from rawduck.bench.core.picture import Picture
 from rawduck.bench.core.results import Results
 
 _SCAN = (
@@ -44,7 +45,7 @@ class _CustomerScans(Experiment):
                 lambda database=database: database.prepare_volume(self.bench.volume),
             )
 
-    def plots(self, results: Results, folder: Path) -> list[Path]:
+    def plots(self, results: Results, folder: Path) -> list[Picture]:
         from rawduck.bench.core import plots
 
         scales = {case.name: float(case.settings["scale"]) for case in results.cases}

@@ -12,6 +12,7 @@ from rawduck.bench.core import modes
 from rawduck.bench.core.case import CPU, READ, WALL, Case, Measurement, Metric, Mode
 from rawduck.bench.core.data import Volume, make_cold
 from rawduck.bench.core.experiment import Experiment
+from rawduck.bench.core.picture import Picture
 from rawduck.bench.core.results import Results
 
 _RATE = Metric("read_bytes_per_s", "MiB/s", 1024**2, ".0f")
@@ -103,7 +104,7 @@ class Scaling(Experiment):
     def _stock_copy(self, number: int) -> Path:
         return self.bench.scratch / f"copy{number}.duckdb"
 
-    def plots(self, results: Results, folder: Path) -> list[Path]:
+    def plots(self, results: Results, folder: Path) -> list[Picture]:
         from rawduck.bench.core import plots
 
         drawn = []

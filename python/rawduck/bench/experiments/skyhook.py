@@ -12,6 +12,7 @@ from rawduck import tpch
 from rawduck.bench.core import stats
 from rawduck.bench.core.case import CPU, WALL, Case, Kind, Measurement, Metric, Mode
 from rawduck.bench.core.experiment import Bar, Experiment, at_least
+from rawduck.bench.core.picture import Picture
 from rawduck.bench.core.report import table
 from rawduck.bench.core.results import Results
 from rawduck.bench.experiments.ceph_site import (
@@ -59,16 +60,36 @@ _LINKS = (
 )
 
 
-def _mode(name: str, title: str, kind: Kind, offload: str) -> Mode:
-    return Mode(name, title, kind, {"rados_offload": offload})
-
-
-MODES = (
-    _mode(OURS, "rawduck, decided per scan", Kind.OURS, "auto"),
-    _mode(RANGES, "ranged reads", Kind.STOCK, "never"),
-    _mode(SKYHOOK, "Skyhook's way", Kind.STOCK, "filters"),
-    _mode(ALWAYS, "rawduck, always in the OSDs", Kind.YARDSTICK, "always"),
+#: Name, title and rados_offload of each mode.
+_MODES = (
+    (OURS, "rawduck, decided per scan", Kind.OURS, "auto"),
+    (RANGES, "ranged reads", Kind.STOCK, "never"),
+    (SKYHOOK, "Skyhook's way", Kind.STOCK, "filters"),
+    (ALWAYS, "rawduck, always in the OSDs", Kind.YARDSTICK, "always"),
 )
+
+
+def _modes(*, cache: bool) -> tuple[Mode, ...]:
+    return tuple(
+        Mode(name, title, kind, {"rados_offload": offload, "rados_offload_cache": str(cache).lower()})
+        for name, title, kind, offload in _MODES
+    )
+
+
+#: The queries' answers are computed in every run: what the OSDs kept would be compared with reading.
+MODES = _modes(cache=False)
+#: Of the cases that measure what is kept.
+REPEATED_MODES = _modes(cache=True)
+REPEATED = "repeated"
+
+
+def _case_name(site: Site, number: int) -> str:
+    return f"{site.name}-q{number:02}"
+
+
+def _repeated_case_name(site: Site, number: int) -> str:
+    """Not below the site's own name: its ratios and costs are those of queries that are computed."""
+    return f"{REPEATED}_{_case_name(site, number)}"
 
 
 class _TpchOnCeph(Experiment):
@@ -94,33 +115,39 @@ class _TpchOnCeph(Experiment):
         raise NotImplementedError
 
     def _cases_on(self, site: Site) -> Iterator[Case]:
-        reference = tpch.Reference(tpch.default_source(), self._scale)
         for number in self.quick_queries if self.bench.options.quick else tpch.QUERY_NUMBERS:
-            query = reference.query(number)
-            yield Case(
-                f"{site.name}-q{number:02}",
-                f"Query {number}, {site.title}, scale factor {self._scale:g}",
-                {
-                    "scale": self._scale,
-                    "query": query,
-                    "site": site.name,
-                    "threads": self.bench.options.threads,
-                },
-                list(MODES),
-                lambda mode, query=query: self._measure(mode, query),
-                lambda: self._site.limit(site.rate),
-                warm_up=not self.bench.options.quick,
-            )
+            yield self._case(site, number, repeated=False)
+        for number in _SELECTIVE:
+            yield self._case(site, number, repeated=True)
+
+    def _case(self, site: Site, number: int, *, repeated: bool) -> Case:
+        query = tpch.Reference(tpch.default_source(), self._scale).query(number)
+        name = _repeated_case_name(site, number) if repeated else _case_name(site, number)
+        again = " again" if repeated else ""
+        return Case(
+            name,
+            f"Query {number}{again}, {site.title}, scale factor {self._scale:g}",
+            {
+                "scale": self._scale,
+                "query": query,
+                "site": site.name,
+                "threads": self.bench.options.threads,
+                **({REPEATED: True} if repeated else {}),
+            },
+            list(REPEATED_MODES if repeated else MODES),
+            lambda mode: self._measure(mode, query, repeated),
+            lambda: self._site.limit(site.rate),
+            warm_up=not self.bench.options.quick,
+        )
 
     def _load(self) -> None:
         folder = self.bench.options.work_dir / f"tpch-sf{self._scale:g}"
         tpch.generate(folder, self._scale)
         self.bench.run_task(CephLoad(**{**self._session(), "host": None}, folder=str(folder)))
 
-    def _measure(self, mode: Mode, query: str) -> Measurement:
-        return Measurement.of(
-            self.bench.run_task(CephQuery(**self._session(), settings=dict(mode.settings), query=query))
-        )
+    def _measure(self, mode: Mode, query: str, repeated: bool) -> Measurement:
+        task = CephQuery(**self._session(), settings=dict(mode.settings), query=query, repeated=repeated)
+        return Measurement.of(self.bench.run_task(task))
 
     def _session(self) -> dict[str, object]:
         return self._site.session(self._scale, self.bench.options.threads)
@@ -154,9 +181,16 @@ class _TpchOnCeph(Experiment):
             columns = {against: ratios for against, ratios in columns.items() if ratios}
             if columns:
                 notes += [f"## {site.title}: speed of rawduck", _speeds(columns), _costs(results, site.name)]
+            repeated = {
+                mode: ratios_on(results, f"{REPEATED}_{site.name}", RANGES, mode) for mode in (OURS, ALWAYS)
+            }
+            if repeated[OURS]:
+                titles = {mode.name: f"ranged reads: {mode.title}" for mode in REPEATED_MODES}
+                columns = {titles[mode]: ratios for mode, ratios in repeated.items()}
+                notes += [f"## {site.title}: a query that ran just before", _speeds(columns)]
         return notes
 
-    def plots(self, results: Results, folder: Path) -> list[Path]:
+    def plots(self, results: Results, folder: Path) -> list[Picture]:
         from rawduck.bench.core import plots
 
         paths = []
@@ -246,7 +280,18 @@ class SkyhookModel(_TpchOnCeph):
             self.leave_out("everything", "a scale model has a cluster of its own (without --ceph-conf)")
             return
         for osds, group in itertools.groupby(self.sites, key=lambda site: site.osds):
-            chosen = [site for site in group if site.quick or not options.quick]
+            names = {
+                site: [
+                    *(_case_name(site, number) for number in tpch.QUERY_NUMBERS),
+                    *(_repeated_case_name(site, number) for number in _SELECTIVE),
+                ]
+                for site in group
+            }
+            chosen = [
+                site
+                for site, queries in names.items()
+                if (site.quick or not options.quick) and any(map(options.wants, queries))
+            ]
             if not chosen:
                 continue
             if reason := ModelSite.why_not(osds):
@@ -258,13 +303,13 @@ class SkyhookModel(_TpchOnCeph):
                     yield from self._cases_on(site)
 
 
-def ratios_on(results: Results, site: str, other: str) -> dict[str, float]:
+def ratios_on(results: Results, site: str, other: str, ours: str = OURS) -> dict[str, float]:
     """Times by which ours is faster than another mode, by query, on a site."""
     ratios = {}
     for case in results.cases:
         name, _, query = case.name.partition("-")
         if name == site:
-            ratio, _ = results.compare(case, results.mode(case, OURS), results.mode(case, other), WALL)
+            ratio, _ = results.compare(case, results.mode(case, ours), results.mode(case, other), WALL)
             if ratio is not None:
                 ratios[query] = ratio
     return ratios

@@ -8,6 +8,7 @@ from pathlib import Path
 from rawduck.bench.core import modes, stats
 from rawduck.bench.core.case import WALL, Case, Kind, Mode
 from rawduck.bench.core.experiment import Bar, Experiment, at_least
+from rawduck.bench.core.picture import Picture
 from rawduck.bench.core.report import table
 from rawduck.bench.core.results import Results
 
@@ -73,7 +74,7 @@ class Tpch(Experiment):
         header = ("query", ">times stock, default", f">times {best.title}", ">times each query's best stock")
         return ["## Speed of rawduck, volume", table(header, rows)]
 
-    def plots(self, results: Results, folder: Path) -> list[Path]:
+    def plots(self, results: Results, folder: Path) -> list[Picture]:
         from rawduck.bench.core import plots
 
         best = best_stock(results)

@@ -2,6 +2,7 @@
 
 #include "direct/rename_file.hpp"
 #include "extension/file_systems/errors.hpp"
+#include "extension/sql/copy/unfinished.hpp"
 #include "target/open_target.hpp"
 #include "target/system/posix_lock.hpp"
 #include "volume/names/path.hpp"
@@ -12,11 +13,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <random>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,8 +28,6 @@ using duckdb::FileOpenFlags;
 namespace {
 
 constexpr uint64_t PIECE_BYTES = 8 * MIB;
-//! With eight random digits behind it, so that no two copies have one file, and none opens what is there.
-constexpr const char *TEMPORARY_SUFFIX = ".nvme_copy-";
 constexpr const char *LOG_AT_DESTINATION =
     "it would be replayed into the copy. ATTACH and DETACH that database first, or remove its log";
 
@@ -58,14 +55,6 @@ void RequireRegular(duckdb::FileSystem &files, const std::string &path, const ch
         throw duckdb::InvalidInputException("%s: it is not a regular file, %s: nvme://<device>/<name>", path,
                                             advice);
     }
-}
-
-std::string RandomDigits() {
-    static constexpr int DIGITS = 8;
-    std::random_device random;
-    char text[DIGITS + 1];
-    snprintf(text, sizeof text, "%0*x", DIGITS, random());
-    return text;
 }
 
 //! The file to which a symbolic link leads: that is what a copy over it replaces, and a database's write-ahead
@@ -138,6 +127,11 @@ void FileCopy::CheckNames(bool overwrite) {
     // First of all, because it throws when DuckDB's settings forbid a path: then nothing is told of it.
     const bool replaces = files_.FileExists(destination_path_);
     files_.FileExists(source_path_);
+    for (const std::string *path : {&source_path_, &destination_path_}) {
+        if (IsVolumePath(*path)) {
+            Translated([&] { CheckFileName(SplitVolumePath(*path).file); });
+        }
+    }
     RequireRegular(files_, source_path_,
                    "so there is nothing to copy. A file on a device has a name of its own");
     RequireRegular(
@@ -179,6 +173,9 @@ void FileCopy::LockReplaced() {
 
 void FileCopy::RequireNoLog(const std::string &path, const char *advice) {
     const std::string log = path + ".wal";
+    if (IsVolumePath(log) && SplitVolumePath(log).file.size() > NAME_BYTES_MAX) {
+        return; // there can be none
+    }
     if (files_.FileExists(log) && !IsEmpty(log)) {
         throw duckdb::IOException("%s: there is a write-ahead log beside it, %s, and %s.", path, log, advice);
     }
@@ -242,8 +239,9 @@ void FileCopy::OpenDestination() {
         flags |= FileFlags::FILE_FLAGS_PARALLEL_ACCESS;
     }
     flags |= FileFlags::FILE_FLAGS_FILE_CREATE | FileFlags::FILE_FLAGS_EXCLUSIVE_CREATE;
-    temporary_path_ = destination_path_ + TEMPORARY_SUFFIX + RandomDigits();
-    const bool is_ours = IsVolumePath(temporary_path_) || IsDirectPath(temporary_path_);
+    const bool is_on_volume = IsVolumePath(destination_path_);
+    const bool is_ours = is_on_volume || IsDirectPath(destination_path_);
+    temporary_path_ = UnfinishedPath(destination_path_, is_on_volume);
     destination_ = files_.OpenFile(temporary_path_, is_ours ? flags | FileLockType::WRITE_LOCK : flags);
     if (!is_ours && IsLocalFile(files_, temporary_path_)) {
         // DuckDB's own locks keep out no database of this process.
@@ -255,9 +253,19 @@ void FileCopy::OpenDestination() {
     if (replaced_lock_) {
         KeepAccess();
     }
+    Translated([&] { MakeRoom(); });
+}
+
+void FileCopy::MakeRoom() {
     if (IsVolumePath(temporary_path_)) {
-        volume_ =
-            Translated([&] { return PinVolume(SplitVolumePath(temporary_path_).target, MountOptions()); });
+        const std::string target = SplitVolumePath(temporary_path_).target;
+        volume_ = PinVolume(target, MountOptions());
+        RemoveLeftovers(files_, *volume_, target);
+        RequireRoom(*volume_, destination_path_, size_);
+    } else if (IsLocalFile(files_, temporary_path_)) {
+        const std::string local = LocalPath(files_, destination_path_);
+        RemoveLeftovers(local);
+        RequireRoom(local, size_);
     }
 }
 

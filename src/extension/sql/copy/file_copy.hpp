@@ -17,7 +17,7 @@ namespace rawduck {
 //! that name since is never replaced. Not thread-safe, except for Progress.
 class FileCopy {
   public:
-    //! Opens both ends. Throws when the destination exists (unless `overwrite`), when either end is open
+    //! Opens both ends. Throws when there is no room for the copy, when the destination exists (unless `overwrite`), when either end is open
     //! elsewhere, or when a write-ahead log beside either end says that the file is not the whole database.
     FileCopy(duckdb::FileSystem &files, std::string source, std::string destination, bool overwrite);
     //! Leaves nothing behind unless Finish was reached.
@@ -42,6 +42,8 @@ class FileCopy {
     void ReadSource(uint64_t length, uint64_t offset);
     void OpenDestination();
     void KeepAccess();
+    //! Removes what killed copies left. Throws unless everything fits.
+    void MakeRoom();
     void TakeName();
 
     duckdb::FileSystem &files_;

@@ -1,0 +1,26 @@
+//! When a scan whose objects OSDs work on reads some of them itself. Pure.
+#pragma once
+
+#include <cstddef>
+
+namespace rawduck_ceph {
+
+//! Where a scan stands. Times in seconds.
+struct ScanProgress {
+    size_t unsent = 0;    //!< objects that no OSD was asked about yet
+    size_t in_flight = 0; //!< objects that OSDs were asked about
+    size_t answered = 0;
+    double elapsed_s = 0; //!< since the first call
+};
+
+//! Whether a thread that has nothing to do should read an unsent object: that must not take longer than the
+//! OSDs probably need for everything that is left. Objects in flight count as half done, so that OSDs that do not
+//! answer at all are left alone in time.
+inline bool ShouldRead(const ScanProgress &progress, double read_object_s) {
+    const double in_flight_half = static_cast<double>(progress.in_flight) / 2;
+    const double done = static_cast<double>(progress.answered) + in_flight_half;
+    const double left = static_cast<double>(progress.unsent) + in_flight_half;
+    return progress.unsent > 0 && read_object_s * done <= left * progress.elapsed_s;
+}
+
+} // namespace rawduck_ceph

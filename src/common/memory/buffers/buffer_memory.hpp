@@ -1,0 +1,66 @@
+//! The memory that DuckDB reads into: page-aligned, so that devices write to it directly, and used again.
+#pragma once
+
+#include "common/memory/buffers/block_arena.hpp"
+#include "common/memory/buffers/page_backing.hpp"
+#include "common/memory/buffers/staging_arena.hpp"
+#include "common/memory/huge_memory.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace rawduck {
+
+//! Blocks of 256 KiB, and runs of them up to 32 MiB. Thread-safe.
+class BufferMemory {
+  public:
+    static constexpr uint64_t ADDRESS_MIN = 2 * StagingArena::ARENA_BYTES;
+
+    struct Counts {
+        BlockArena::Counts blocks;
+        StagingArena::Counts staging;
+        PageBacking::Counts pages;
+        uint64_t address_bytes = 0; //!< reserved
+    };
+
+    //! The one of this process, which is never destroyed. A thread gives back what was free for a second; it ends
+    //! when all is given back. nullptr: the system does not give the address space, or no handlers of forks.
+    static BufferMemory *OfProcess();
+
+    //! Addresses for as many bytes as the machine has memory. nullptr: the system refuses, or they would be missing
+    //! elsewhere, as where the program's addresses are limited.
+    static std::unique_ptr<BufferMemory> Reserve();
+
+    //! Reserves address space, at least ADDRESS_MIN. Throws std::bad_alloc.
+    explicit BufferMemory(uint64_t address_bytes);
+
+    //! Not zeroed. nullptr: memory of this size is not served, or all is in use.
+    char *Allocate(uint64_t bytes);
+    bool Owns(const void *memory) const {
+        return memory >= region_.Data() && memory < region_.Data() + address_bytes_;
+    }
+    void Free(char *memory);
+    //! Gives back what was free all the time since the last call.
+    void GiveBackUnused();
+    Counts Count() const;
+
+  private:
+    bool IsStaging(const char *memory) const { return memory < region_.Data() + StagingArena::ARENA_BYTES; }
+    uint64_t KeptBytes() const;
+    void StartGivingBack();
+    void KeepGivingBack();
+    static void LockForFork();
+    static void UnlockInParent();
+    static void UnlockInChild();
+
+    const uint64_t address_bytes_;
+    HugeMemory region_;
+    PageBacking backing_;
+    StagingArena staging_;
+    BlockArena blocks_;
+    //! Nobody has to start a thread: it runs, or this is not the process's memory, or a child of the process.
+    std::atomic<bool> gives_back_{true};
+};
+
+} // namespace rawduck

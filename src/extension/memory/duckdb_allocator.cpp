@@ -1,0 +1,132 @@
+//! DuckDB has one Allocator per instance, whose address is kept in many places and whose functions are private
+//! pointers in it. They are replaced while other threads may use them, in an order in which each of them works
+//! with what the others were before: first the one that frees, last the one that allocates.
+#include "extension/memory/duckdb_allocator.hpp"
+
+#include "common/memory/buffers/buffer_memory.hpp"
+
+#include "duckdb/common/allocator.hpp"
+#include "duckdb/main/database.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rawduck {
+namespace {
+
+using DuckAllocator = duckdb::Allocator;
+using duckdb::data_ptr_t;
+using duckdb::idx_t;
+using duckdb::PrivateAllocatorData;
+
+// The language lets an explicit instantiation name private members.
+template <class TAG, typename TAG::Pointer MEMBER> struct Reveal {
+    friend typename TAG::Pointer MemberOf(TAG) { return MEMBER; }
+};
+struct AllocateTag {
+    using Pointer = duckdb::allocate_function_ptr_t DuckAllocator::*;
+    friend Pointer MemberOf(AllocateTag);
+};
+struct FreeTag {
+    using Pointer = duckdb::free_function_ptr_t DuckAllocator::*;
+    friend Pointer MemberOf(FreeTag);
+};
+struct ReallocateTag {
+    using Pointer = duckdb::reallocate_function_ptr_t DuckAllocator::*;
+    friend Pointer MemberOf(ReallocateTag);
+};
+template struct Reveal<AllocateTag, &DuckAllocator::allocate_function>;
+template struct Reveal<FreeTag, &DuckAllocator::free_function>;
+template struct Reveal<ReallocateTag, &DuckAllocator::reallocate_function>;
+
+struct Functions {
+    duckdb::allocate_function_ptr_t allocate = nullptr;
+    duckdb::free_function_ptr_t free = nullptr;
+    duckdb::reallocate_function_ptr_t reallocate = nullptr;
+
+    bool operator==(const Functions &other) const {
+        return allocate == other.allocate && free == other.free && reallocate == other.reallocate;
+    }
+};
+
+template <class TAG> auto Load(DuckAllocator &allocator, TAG tag) {
+    return __atomic_load_n(&(allocator.*MemberOf(tag)), __ATOMIC_ACQUIRE);
+}
+
+template <class TAG, class FUNCTION> void Store(DuckAllocator &allocator, TAG tag, FUNCTION function) {
+    __atomic_store_n(&(allocator.*MemberOf(tag)), function, __ATOMIC_SEQ_CST);
+}
+
+//! What the host's allocators had before. One for the process: all of DuckDB's own allocators have the same.
+Functions host;
+BufferMemory *memory = nullptr;
+
+data_ptr_t Allocate(PrivateAllocatorData *data, idx_t size) {
+    if (char *const ours = memory->Allocate(size)) {
+        return reinterpret_cast<data_ptr_t>(ours);
+    }
+    return host.allocate(data, size);
+}
+
+void Free(PrivateAllocatorData *data, data_ptr_t pointer, idx_t size) {
+    if (memory->Owns(pointer)) {
+        memory->Free(reinterpret_cast<char *>(pointer));
+    } else {
+        host.free(data, pointer, size);
+    }
+}
+
+data_ptr_t Reallocate(PrivateAllocatorData *data, data_ptr_t pointer, idx_t old_size, idx_t size) {
+    if (!memory->Owns(pointer)) {
+        return host.reallocate(data, pointer, old_size, size);
+    }
+    const data_ptr_t moved = Allocate(data, size);
+    if (moved) {
+        std::memcpy(moved, pointer, std::min(old_size, size));
+        Free(data, pointer, old_size);
+    }
+    return moved;
+}
+
+//! Empty: it can be used.
+std::string Obstacle(DuckAllocator &allocator) {
+    static const bool remembered = [&] {
+        host = {Load(allocator, AllocateTag()), Load(allocator, FreeTag()), Load(allocator, ReallocateTag())};
+        memory = BufferMemory::OfProcess();
+        return true;
+    }();
+    static_cast<void>(remembered);
+    if (!memory) {
+        return "the system does not give the address space for it (ulimit -v, vm.overcommit_memory)";
+    }
+    const Functions now = {Load(allocator, AllocateTag()), Load(allocator, FreeTag()),
+                           Load(allocator, ReallocateTag())};
+    const bool is_ours = now.free == Free && now.reallocate == Reallocate;
+    return now == host || is_ours ? "" : "this program has given DuckDB an allocator of its own";
+}
+
+} // namespace
+
+void UseBufferMemory(duckdb::DatabaseInstance &database, bool on) {
+    DuckAllocator &allocator = DuckAllocator::Get(database);
+    if (!Obstacle(allocator).empty()) {
+        return;
+    }
+    if (on) {
+        Store(allocator, FreeTag(), &Free);
+        Store(allocator, ReallocateTag(), &Reallocate);
+    }
+    // When it is off, what was allocated here must still be freed here.
+    Store(allocator, AllocateTag(), on ? &Allocate : host.allocate);
+}
+
+bool UsesBufferMemory(duckdb::DatabaseInstance &database, std::string &why_not) {
+    DuckAllocator &allocator = DuckAllocator::Get(database);
+    why_not = Obstacle(allocator);
+    if (why_not.empty() && Load(allocator, AllocateTag()) != &Allocate) {
+        why_not = "the setting nvme_buffer_memory is off";
+    }
+    return why_not.empty();
+}
+
+} // namespace rawduck

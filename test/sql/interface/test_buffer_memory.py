@@ -1,0 +1,112 @@
+"""The memory that DuckDB reads into (nvme_buffer_memory)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import rawduck
+from rawduck.render import rows
+from support import CHILD_SECONDS, make_target, one, run_python
+
+MAKE = "CREATE TABLE x.t AS SELECT range AS a, hash(range) AS b FROM range(2_000_000)"
+SCAN = "SELECT sum(a), max(b) FROM x.t"
+
+
+@pytest.fixture
+def path(tmp_path):
+    with make_target("file-4096", tmp_path) as target:
+        path = target.path("x.duckdb")
+        with rawduck.connect() as con:
+            con.execute(f"ATTACH '{path}' AS x")
+            con.execute(MAKE)
+        yield path
+
+
+def memory(con) -> dict:
+    return rows(con, "FROM nvme_memory()")[0]
+
+
+def scan(con, path: str) -> dict:
+    """Scans a database that is attached anew, and says what its reads were."""
+    con.execute(f"ATTACH '{path}' AS x (READ_ONLY); CALL nvme_reset_stats()")
+    assert con.execute(SCAN).fetchone()[0] == 1_999_999_000_000
+    return rows(con, "FROM nvme_stats() WHERE operation = 'read' AND bytes > 0")[0]
+
+
+def test_the_device_writes_where_duckdb_reads(con, path):
+    assert memory(con)["in_use"]
+    reads = scan(con, path)
+    assert reads["bytes"] > 10_000_000
+    assert reads["bounce_bytes"] < reads["bytes"] / 100
+    state = memory(con)
+    assert state["blocks"] > 10_000_000
+    assert state["huge_chunks"] + state["small_chunks"] > 0
+
+
+def test_it_can_be_turned_off_at_any_time(con, path):
+    scan(con, path)
+    used = memory(con)["blocks"]
+    con.execute("SET nvme_buffer_memory = false")
+    state = memory(con)
+    assert not state["in_use"]
+    assert "nvme_buffer_memory is off" in state["why_not"]
+    con.execute("CREATE TABLE more AS SELECT hash(range) AS b FROM range(2_000_000)")
+    assert memory(con)["blocks"] <= used
+    # What came from there goes back there.
+    con.execute("DETACH x")
+    assert memory(con)["blocks"] < used / 10
+    con.execute("RESET nvme_buffer_memory")
+    assert memory(con)["in_use"]
+
+
+@pytest.mark.parametrize("off", [False, "false"])
+def test_off_from_the_beginning(off):
+    with rawduck.connect(config={"nvme_buffer_memory": off}) as con:
+        assert not memory(con)["in_use"]
+        con.execute("CREATE TABLE t AS SELECT hash(range) AS b FROM range(2_000_000)")
+        assert one(con, "SELECT count(DISTINCT b) FROM t") == 2_000_000
+
+
+def test_databases_that_come_and_go_leave_nothing(path):
+    """Eight at a time, each with blocks in memory."""
+    code = """
+        for _ in range(25):
+            opened = [rawduck.connect() for _ in range(8)]
+            for number, con in enumerate(opened):
+                con.execute(f"CREATE TABLE t{number} AS SELECT hash(range) AS b FROM range(200_000)")
+                con.execute(f"SELECT max(b) FROM t{number}")
+            for con in opened:
+                con.close()
+        used, kept, staging = connection.execute(
+            "SELECT blocks, blocks_kept, staging_kept FROM nvme_memory()").fetchone()
+        assert used < 4 << 20, used
+        assert kept <= 16 << 20, kept
+        assert staging <= 32 << 20, staging
+        free = "SELECT blocks_kept + staging_kept FROM nvme_memory()"
+        while connection.execute(free).fetchone()[0] > 2 << 20:
+            time.sleep(0.05)
+        print("done")
+    """
+    assert run_python(code, path).strip() == "done"
+
+
+def test_a_process_that_may_not_have_the_addresses(path):
+    """It works as without this memory, and says why."""
+    code = """
+        import duckdb, resource, sys
+        import rawduck
+        con = duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": "2"})
+        now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + (250 << 20), resource.RLIM_INFINITY))
+        rawduck.load(con)
+        con.execute(f"ATTACH '{sys.argv[1]}' AS x (READ_ONLY)")
+        assert con.execute("SELECT sum(a) FROM x.t").fetchone()[0] == 1_999_999_000_000
+        print(*con.execute("SELECT in_use, why_not FROM nvme_memory()").fetchone())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("False the system does not give the address space")

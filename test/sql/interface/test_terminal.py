@@ -1,0 +1,141 @@
+"""What the `rawduck` command does at a terminal, and what it makes of names that would command one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import rawduck
+from support import file_names, run_cli
+
+COMMAND = str(Path(sys.executable).with_name("rawduck"))
+ESCAPES = "red\x1b[31m\nline\u202etxt.db"
+ESCAPED = r"red\x1b[31m\nline\u202etxt.db"
+
+
+def at_terminal(*arguments: str, answer: str = "", columns: int = 80) -> tuple[int, str]:
+    """Exit code and what was printed, with a terminal for input and output."""
+    ours, theirs = pty.openpty()
+    # Without the lines, a dumb terminal has 80 columns.
+    environment = {**os.environ, "COLUMNS": str(columns), "LINES": "50", "TERM": "dumb"}
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    child = subprocess.Popen([COMMAND, *arguments], env=environment, start_new_session=True, **streams)
+    os.close(theirs)
+    os.write(ours, f"{answer}\n".encode())
+    printed = b""
+    try:
+        while piece := os.read(ours, 65536):
+            printed += piece
+    except OSError:  # the other end was closed
+        pass
+    os.close(ours)
+    return child.wait(timeout=60), printed.decode()
+
+
+def test_names_do_not_command_the_terminal(target, con, tmp_path):
+    con.execute("SET VARIABLE path = ?", [target.path(ESCAPES)])
+    con.execute("COPY (SELECT 1 AS v) TO (getvariable('path')) (FORMAT csv)")
+    if target.kind.startswith("memory"):
+        assert file_names(con, target) == [ESCAPES]  # another process sees nothing of it
+        return
+    outputs = [
+        run_cli("ls", "--extents", target.name).stdout,
+        run_cli("cp", target.path(ESCAPES), str(tmp_path) + "/").stdout,
+        run_cli("cp", target.path(ESCAPES + "2"), str(tmp_path)).stderr,
+    ]
+    assert ESCAPED in outputs[0]
+    assert ESCAPED in outputs[1]
+    for output in outputs:
+        assert "\x1b" not in output
+        assert len(output.splitlines()) == len(output.split("\n")) - 1
+        assert "\u202e" not in output
+    assert [row["name"] for row in json.loads(run_cli("ls", "--json", target.name).stdout)] == [ESCAPES]
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_devices_in_any_terminal(columns):
+    code, printed = at_terminal("devices", columns=columns)
+    assert code == 0
+    heading = next(line for line in printed.splitlines() if line.startswith("device"))
+    assert heading.split()[:3] == ["device", "model", "capacity"]
+    assert ("write cache" in heading) == (columns == 200)
+    assert ("wider terminal" in printed) == (columns == 80)
+
+
+def test_an_interrupt_while_modules_are_loaded():
+    code = """
+import importlib.abc, os, signal, sys
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "duckdb":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = ["rawduck", "version"]
+from rawduck.start import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "rawduck: interrupted\n")
+
+
+@pytest.mark.parametrize("arguments", [("ls", "--json"), ("ls",), ("check",), ("check", "--json")])
+def test_nobody_reads_to_the_end(file_target, arguments):
+    """The exit code is that of the command, and nothing is said about the pipe."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [COMMAND, *arguments, file_target.name]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def holds_a_volume(path: str) -> bool:
+    return run_cli("info", path).returncode == 0
+
+
+@pytest.mark.parametrize(("answer", "destroyed"), [("y", True), ("n", False), ("", False)])
+def test_force_asks_at_a_terminal(file_target, answer, destroyed):
+    with rawduck.connect(file_target.path("x.duckdb")) as con:
+        con.execute("CREATE TABLE t AS SELECT 42 AS v")
+    code, printed = at_terminal("format", "--force", file_target.name, answer=answer)
+    assert "it is a rawduck volume" in "".join(printed.splitlines())
+    assert code == (0 if destroyed else 2)
+    with rawduck.connect() as con:
+        assert file_names(con, file_target) == ([] if destroyed else ["x.duckdb"])
+
+
+@pytest.mark.parametrize(("answer", "destroyed"), [("thesis.odt", True), ("y", False)])
+def test_force_wants_the_name_of_a_file_that_is_no_volume(tmp_path, answer, destroyed):
+    path = tmp_path / "thesis.odt"
+    path.write_bytes(b"text" * 8_000_000)
+    assert at_terminal("format", "--force", str(path), answer=answer)[0] == (0 if destroyed else 2)
+    assert holds_a_volume(str(path)) == destroyed
+
+
+def test_force_without_a_terminal(file_target, tmp_path):
+    """A script says --yes for a file that is no volume."""
+    assert run_cli("format", "--force", file_target.name).returncode == 0
+    path = tmp_path / "thesis.odt"
+    path.write_bytes(b"text" * 8_000_000)
+    refused = run_cli("format", "--force", str(path))
+    assert refused.returncode == 2
+    assert "non-empty file" in refused.stderr
+    assert "--force --yes" in refused.stderr
+    assert path.read_bytes().startswith(b"text")
+    assert run_cli("format", "--yes", str(path)).returncode == 2
+    assert run_cli("format", "--force", "--yes", str(path)).returncode == 0
+
+
+def test_trim_of_a_regular_file(file_target):
+    refused = run_cli("trim", file_target.name)
+    assert refused.returncode == 2
+    assert "--deallocate" in refused.stderr
+    before = os.stat(file_target.name).st_blocks
+    assert run_cli("trim", "--deallocate", file_target.name).stdout.startswith("Trimmed 2")
+    assert os.stat(file_target.name).st_blocks < before
