@@ -11,6 +11,7 @@
 #include "duckdb.hpp"
 #include "duckdb/main/database.hpp"
 #include "duckdb/main/extension/extension_loader.hpp"
+#include "duckdb/main/settings.hpp"
 #include "duckdb_static_extension.h"
 
 #include <string>
@@ -40,25 +41,39 @@ void CorrectTemporaryDirectory(duckdb::DBConfig &config) {
     config.AddAllowedDirectory(directory);
 }
 
+//! A database in a sandbox may open its own files. DuckDB has allowed them already, but under the names they have
+//! where no file system knows "direct://". Here they are allowed as it opens them and as the sandbox asks.
+void AllowOwnFiles(duckdb::DatabaseInstance &database) {
+    duckdb::DBConfig &config = database.config;
+    const std::string &given = config.options.database_path;
+    if (rawduck::IsDirectPath(given) &&
+        !duckdb::Settings::Get<duckdb::EnableExternalAccessSetting>(database)) {
+        config.AddAllowedDatabasePath(given);
+        config.AddAllowedDatabasePath(config.file_system->CanonicalizePath(given));
+    }
+}
+
 void PrepareDatabase(duckdb::DatabaseInstance &database) {
     rawduck::InstallFileSystems(database);
     CorrectTemporaryDirectory(database.config);
+    AllowOwnFiles(database);
+}
+
+void Describe(duckdb_extension_descriptor &descriptor, const char *name) {
+    descriptor.version = DUCKDB_EXTENSION_DESCRIPTOR_VERSION;
+    descriptor.name = name;
+    descriptor.extension_version = RAWDUCK_VERSION;
+    descriptor.api_version = RAWDUCK_DUCKDB_VERSION;
 }
 
 int32_t DescribeFileSystems(duckdb_extension_descriptor *descriptor) {
-    descriptor->version = DUCKDB_EXTENSION_DESCRIPTOR_VERSION;
-    descriptor->name = "rawduck_file_systems";
-    descriptor->extension_version = RAWDUCK_VERSION;
-    descriptor->api_version = RAWDUCK_DUCKDB_VERSION;
+    Describe(*descriptor, "rawduck_file_systems");
     descriptor->database_callback = reinterpret_cast<Callback>(&PrepareDatabase);
     return 0;
 }
 
 int32_t DescribeExtension(duckdb_extension_descriptor *descriptor) {
-    descriptor->version = DUCKDB_EXTENSION_DESCRIPTOR_VERSION;
-    descriptor->name = "rawduck";
-    descriptor->extension_version = RAWDUCK_VERSION;
-    descriptor->api_version = RAWDUCK_DUCKDB_VERSION;
+    Describe(*descriptor, "rawduck");
     descriptor->entry_cpp = reinterpret_cast<Callback>(&rawduck_duckdb_cpp_init);
     return 0;
 }

@@ -107,6 +107,7 @@ def test_readers_in_two_processes_spill(path, tmp_path, monkeypatch):
     code = """
     config = {"memory_limit": "50MB", "threads": 1}
     con = rawduck.connect(sys.argv[1], read_only=True, config=config)
+    con.execute("SET enable_progress_bar = false")
     con.execute("CREATE TEMP TABLE s AS SELECT range AS i, hash(range) AS h FROM range(3000000) ORDER BY h")
     print(con.execute("SELECT count(*) FROM s").fetchone()[0], os.path.isdir(".tmp"))
     """
@@ -136,6 +137,21 @@ def test_without_access_to_anything_else(path, tmp_path):
             con.execute(f"ATTACH '{path}2' AS other")
         with pytest.raises(duckdb.PermissionException):
             con.execute(f"COPY t TO '{tmp_path}/t.csv'")
+
+
+@pytest.mark.parametrize("name", ["relative.duckdb", "folder/relative.duckdb"])
+def test_a_relative_path_without_access_to_anything_else(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    config = {"enable_external_access": False, "memory_limit": "50MB", "threads": 1}
+    with rawduck.connect(f"direct://{name}", config=config) as con:
+        con.execute("CREATE TABLE t AS SELECT 42 AS v; CHECKPOINT; INSERT INTO t VALUES (43)")
+        con.execute("CREATE TEMP TABLE s AS SELECT range i, hash(range) h FROM range(3000000) ORDER BY h")
+        assert any((tmp_path / f"{name}.tmp").iterdir())
+        with pytest.raises(duckdb.PermissionException):
+            con.execute("COPY t TO 'direct://t.csv'")
+    with rawduck.connect(f"direct://{name}", config=config) as con:
+        assert con.execute("FROM t").fetchall() == [(42,), (43,)]
 
 
 @pytest.mark.parametrize("arguments", [(), (":memory:",), (None,)])

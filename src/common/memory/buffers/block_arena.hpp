@@ -3,7 +3,6 @@
 
 #include "common/memory/buffers/page_backing.hpp"
 
-#include <array>
 #include <cstdint>
 #include <mutex>
 #include <vector>
