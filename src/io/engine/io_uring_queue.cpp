@@ -119,7 +119,11 @@ IoUringQueue::IoUringQueue(const std::string &target_name, uint32_t depth, unsig
 }
 
 void IoUringQueue::Open() {
-    int result = io_uring_queue_init(depth_, &ring_, setup_flags_);
+    kind_ = {depth_, setup_flags_, RingThread(setup_flags_)};
+    int result = TakeIdleRing(kind_, ring_) ? 0 : io_uring_queue_init(depth_, &ring_, setup_flags_);
+    if (result != 0 && CloseIdleRings()) {
+        result = io_uring_queue_init(depth_, &ring_, setup_flags_);
+    }
     if (result != 0) {
         throw Error(ErrorCode::IO, target_name_ + ": cannot make an io_uring for one more thread: " +
                                        DescribeObstacle(-result) + ", or use engine '" + alternative_ + "'");
@@ -138,10 +142,12 @@ IoUringQueue::~IoUringQueue() {
 
 void IoUringQueue::Close() {
     RAWDUCK_INVARIANT(in_kernel_ == 0, "a ring is closed when nothing of it is in flight");
-    if (open_) {
+    if (open_ && broken_ == 0) {
+        GiveIdleRing(kind_, ring_);
+    } else if (open_) {
         io_uring_queue_exit(&ring_);
-        open_ = false;
     }
+    open_ = false;
 }
 
 bool IoUringQueue::Submit(Command &command) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "io/device/device.hpp"
+#include "io/engine/ring_cache.hpp"
 
 #include <liburing.h>
 #include <mutex>
@@ -78,6 +79,7 @@ class IoUringQueue : public Queue {
     const uint32_t depth_;
     const unsigned setup_flags_;
     const char *const alternative_;
+    RingKind kind_ = {};
     io_uring ring_ = {};
     bool open_ = false;
     std::vector<Command *> waiting_;

@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 #include "target/system/open_error.hpp"
+#include "target/system/own_posix_locks.hpp"
 #include "target/system/sysfs.hpp"
 
 #include <algorithm>
@@ -47,9 +48,6 @@ KeptDescriptors *MakeKept() {
     return new (memory) KeptDescriptors;
 }
 
-//! Whether this process holds a POSIX lock on a file.
-enum class Held { NO, YES, UNKNOWN };
-
 Held AskKernel(int fd) {
     struct flock lock = {};
     lock.l_type = F_WRLCK; // every other lock on the file conflicts with that, of whatever range
@@ -61,7 +59,7 @@ Held AskKernel(int fd) {
 }
 
 //! Of this thread's descriptors: the first thread of the process may have ended.
-Held AskProc(const struct stat &status) {
+Held AskDescriptors(const struct stat &status) {
     const std::string folder = "/proc/thread-self/fdinfo";
     const std::vector<std::string> descriptors = ListDirectory(folder);
     Held held = descriptors.empty() ? Held::UNKNOWN : Held::NO;
@@ -90,7 +88,8 @@ bool MustStayOpen(int fd) noexcept {
         Held held = AskKernel(fd);
         struct stat status;
         if (held == Held::UNKNOWN && fstat(fd, &status) == 0) {
-            held = AskProc(status);
+            held = AskLockList(fd, status);
+            held = held == Held::UNKNOWN ? AskDescriptors(status) : held;
         }
         return held != Held::NO;
     } catch (const std::exception &) {
@@ -114,7 +113,10 @@ void CheckNoPosixLock(const std::string &path) {
     if (stat(path.c_str(), &status) != 0) {
         return;
     }
-    Held held = AskProc(status);
+    Held held = AskLockList(path, status);
+    if (held == Held::UNKNOWN) {
+        held = AskDescriptors(status);
+    }
     if (held == Held::UNKNOWN) {
         const int fd = OpenAboveStreams(path.c_str(), O_RDONLY | O_NONBLOCK);
         if (fd >= 0) {

@@ -6,10 +6,11 @@
 //! the same time. So such a file is not opened at all; and where stock DuckDB has opened it since we did, our
 //! descriptor stays open until stock DuckDB has closed its own.
 //!
-//! Two ways to know. The kernel tells one lock that conflicts with a descriptor's (F_OFD_GETLK), and whose it
-//! is; that says nothing when it tells another one than this process's. /proc shows the locks of each
-//! descriptor of this process, without opening anything, but it may not be there. When neither says, a
-//! descriptor stays open.
+//! Three ways to know. The kernel tells one lock that conflicts with a descriptor's (F_OFD_GETLK), and whose it
+//! is; that says nothing when it tells another one than this process's. It lists all locks in /proc/locks
+//! (own_posix_locks.hpp). And /proc shows the locks of each descriptor of this process, without opening anything,
+//! which takes the longer the more there are. The last two may not be there. When none says, a descriptor stays
+//! open.
 #pragma once
 
 #include <string>

@@ -1,0 +1,137 @@
+#include "target/system/own_posix_locks.hpp"
+
+#include "target/system/file_descriptor.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sstream>
+#include <sys/mman.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
+
+namespace rawduck {
+namespace {
+
+//! "fe:00:1234": device and inode as the list names them.
+std::string NameOf(const struct stat &status) {
+    std::array<char, 64> text{};
+    std::snprintf(text.data(), text.size(), "%02x:%02x:%" PRIu64, major(status.st_dev), minor(status.st_dev),
+                  static_cast<uint64_t>(status.st_ino));
+    return text.data();
+}
+
+//! Whether the list names files of that file system as stat(2) does. Others have device numbers of their own
+//! for parts of them (btrfs), or hand out the inode numbers of another (overlayfs).
+bool NamesAreThoseOfStat(const struct statfs &file_system) {
+    // The type is as long as a word there, whatever the constants are.
+    const auto type = static_cast<uint64_t>(file_system.f_type);
+    return type == EXT4_SUPER_MAGIC || type == XFS_SUPER_MAGIC || type == TMPFS_MAGIC;
+}
+
+//! A lock of this process that the list must show, on a file of memory that nobody else knows. Without it,
+//! nothing tells a list without locks from one that is hidden, or that is of another PID namespace.
+class Witness {
+  public:
+    //! Its name in the list; empty when it could not be made.
+    static std::string Name() {
+        static const int fd = Make(); // not closed when the process ends: files are closed until then
+        static const struct stat made = StatusOf(fd);
+        struct stat now = StatusOf(fd);
+        // A program may have closed it and opened something else in its place.
+        if (now.st_nlink == NO_FILE || now.st_dev != made.st_dev || now.st_ino != made.st_ino) {
+            return "";
+        }
+        // Again each time, which costs nothing where it is there: a child made by fork() has no locks. Shared: its
+        // parent has locked the same memory.
+        struct flock lock = {};
+        lock.l_type = F_RDLCK;
+        lock.l_whence = SEEK_SET;
+        return fcntl(fd, F_SETLK, &lock) == 0 ? NameOf(made) : "";
+    }
+
+  private:
+    static constexpr nlink_t NO_FILE = ~nlink_t{0};
+    //! Not one of the standard streams, which a program may have closed and go on to write to.
+    static int Make() {
+        const FileDescriptor memory(memfd_create("rawduck-lock-witness", MFD_CLOEXEC));
+        return memory.IsOpen() ? fcntl(memory.Get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : -1;
+    }
+    static struct stat StatusOf(int fd) {
+        struct stat status = {};
+        if (fd < 0 || fstat(fd, &status) != 0) {
+            status.st_nlink = NO_FILE;
+        }
+        return status;
+    }
+};
+
+//! Empty unless one read has all of it: what comes in pieces may miss a lock that moves in between. The kernel
+//! gives out a page at a time.
+std::string ReadList() {
+    const FileDescriptor list(open("/proc/locks", O_RDONLY | O_CLOEXEC));
+    std::array<char, 64 * 1024> text;
+    std::array<char, 1> more;
+    const ssize_t length = list.IsOpen() ? read(list.Get(), text.data(), text.size()) : -1;
+    const bool whole = length > 0 && read(list.Get(), more.data(), more.size()) == 0;
+    return whole ? std::string(text.data(), static_cast<size_t>(length)) : "";
+}
+
+//! The names of the files, from lines such as "3: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF". False when
+//! the list is not to be trusted.
+bool ListOwn(std::vector<std::string> &names) {
+    const std::string witness = Witness::Name();
+    if (witness.empty()) {
+        return false;
+    }
+    const std::string self = std::to_string(getpid());
+    std::istringstream list(ReadList());
+    for (std::string line; std::getline(list, line);) {
+        std::istringstream words(line);
+        std::string number, kind, advisory, type, process, name;
+        if (words >> number >> kind >> advisory >> type >> process >> name && kind == "POSIX" &&
+            process == self) {
+            names.push_back(name);
+        }
+    }
+    const auto shown = std::remove(names.begin(), names.end(), witness);
+    const bool trusted = shown != names.end();
+    names.erase(shown, names.end());
+    return trusted;
+}
+
+template <typename StatFileSystem> Held Ask(const struct stat &status, StatFileSystem stat_file_system) {
+    std::vector<std::string> names;
+    if (!ListOwn(names)) {
+        return Held::UNKNOWN;
+    }
+    if (names.empty()) {
+        return Held::NO;
+    }
+    struct statfs file_system;
+    if (stat_file_system(&file_system) != 0 || !NamesAreThoseOfStat(file_system)) {
+        return Held::UNKNOWN;
+    }
+    return std::find(names.begin(), names.end(), NameOf(status)) == names.end() ? Held::NO : Held::YES;
+}
+
+} // namespace
+
+Held AskLockList(const std::string &path, const struct stat &status) {
+    return Ask(status, [&](struct statfs *file_system) { return statfs(path.c_str(), file_system); });
+}
+
+Held AskLockList(int fd, const struct stat &status) {
+    return Ask(status, [&](struct statfs *file_system) { return fstatfs(fd, file_system); });
+}
+
+} // namespace rawduck
