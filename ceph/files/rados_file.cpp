@@ -19,9 +19,10 @@ using duckdb::FileSystem;
 
 RadosFileHandle::RadosFileHandle(FileSystem &file_system, std::string path, FileOpenFlags flags,
                                  std::shared_ptr<RadosPool> pool, std::string object,
-                                 const ObjectStatus &status)
+                                 const ObjectStatus &status, InterruptScope::Check is_interrupted)
     : FileHandle(file_system, std::move(path), flags), pool_(std::move(pool)), object_(std::move(object)),
-      writing_(false), status_(status), feedback_(PushdownFeedback::OfProcess().Of(pool_)) {}
+      writing_(false), status_(status), feedback_(PushdownFeedback::OfProcess().Of(pool_)),
+      is_interrupted_(std::move(is_interrupted)) {}
 
 RadosFileHandle::RadosFileHandle(FileSystem &file_system, std::string path, FileOpenFlags flags,
                                  std::shared_ptr<RadosPool> pool, std::string object, bool must_create)
@@ -43,6 +44,7 @@ uint64_t RadosFileHandle::ReadAt(void *data, uint64_t length, uint64_t offset) {
         throw Error(ErrorCode::INVALID, path + ": the object is not open for reading");
     }
     const uint64_t available = offset < status_.size ? std::min(length, status_.size - offset) : 0;
+    const InterruptScope scope(is_interrupted_);
     pool_->Read(object_, status_.version, data, available, offset);
     feedback_->tails.RecordRead(object_, status_, data, available, offset);
     return available;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ceph/pushdown/feedback/pool_feedback.hpp"
+#include "ceph/rados/connection/interruptible.hpp"
 #include "ceph/rados/pool/rados_pool.hpp"
 
 #include "duckdb/common/file_system.hpp"
@@ -16,9 +17,10 @@ namespace rawduck_ceph {
 //! without either leaves no object.
 class RadosFileHandle final : public duckdb::FileHandle {
   public:
-    //! For reading.
+    //! For reading. `is_interrupted`: ends reads; of the query that opens the object.
     RadosFileHandle(duckdb::FileSystem &file_system, std::string path, duckdb::FileOpenFlags flags,
-                    std::shared_ptr<RadosPool> pool, std::string object, const ObjectStatus &status);
+                    std::shared_ptr<RadosPool> pool, std::string object, const ObjectStatus &status,
+                    InterruptScope::Check is_interrupted);
     //! For writing. `must_create`: Publish fails when the object exists.
     RadosFileHandle(duckdb::FileSystem &file_system, std::string path, duckdb::FileOpenFlags flags,
                     std::shared_ptr<RadosPool> pool, std::string object, bool must_create);
@@ -47,6 +49,7 @@ class RadosFileHandle final : public duckdb::FileHandle {
     const bool writing_;
     const ObjectStatus status_;
     const std::shared_ptr<PoolFeedback> feedback_; //!< null when writing
+    const InterruptScope::Check is_interrupted_;
 
     //! Guards what follows: DuckDB may write from several threads. Held while publishing, which
     //! takes locks of rados/.

@@ -1,5 +1,6 @@
 #include "ceph/files/rados_file_system.hpp"
 
+#include "ceph/files/query_interrupt.hpp"
 #include "ceph/files/query_listings.hpp"
 #include "ceph/files/query_pins.hpp"
 #include "ceph/files/rados_connections.hpp"
@@ -102,6 +103,7 @@ bool RadosFileSystem::CanHandleFile(const std::string &path) {
 duckdb::unique_ptr<FileHandle> RadosFileSystem::OpenFile(const std::string &path, FileOpenFlags flags,
                                                          Opener opener) {
     flags.Verify();
+    const InterruptScope scope(InterruptCheckOf(opener));
     auto handle = Translated([&]() -> duckdb::unique_ptr<RadosFileHandle> {
         const std::string object = RadosPath::ParseObject(path).object;
         if (flags.OpenForWriting()) {
@@ -112,8 +114,8 @@ duckdb::unique_ptr<FileHandle> RadosFileSystem::OpenFile(const std::string &path
         if (!flags.OpenForWriting()) {
             if (pool->TryStat(object, status)) {
                 PinsOf(opener)->Pin(*pool, object, status.version);
-                return duckdb::make_uniq<RadosFileHandle>(*this, path, flags, std::move(pool), object,
-                                                          status);
+                return duckdb::make_uniq<RadosFileHandle>(*this, path, flags, std::move(pool), object, status,
+                                                          InterruptCheckOf(opener));
             }
             if (flags.ReturnNullIfNotExists()) {
                 return nullptr;
@@ -202,6 +204,7 @@ duckdb::FileMetadata RadosFileSystem::Stats(FileHandle &handle) {
 
 duckdb::optional<duckdb::FileMetadata> RadosFileSystem::GetStatsIfExists(const OpenFileInfo &file,
                                                                          Opener opener) {
+    const InterruptScope scope(InterruptCheckOf(opener));
     return Translated([&]() -> duckdb::optional<duckdb::FileMetadata> {
         Location location(file.path, opener);
         ObjectStatus status;
@@ -230,6 +233,7 @@ idx_t RadosFileSystem::SeekPosition(FileHandle &handle) {
 }
 
 bool RadosFileSystem::FileExists(const std::string &path, Opener opener) {
+    const InterruptScope scope(InterruptCheckOf(opener));
     return Translated([&] {
         Location location(path, opener);
         ObjectStatus status;
@@ -248,6 +252,7 @@ bool RadosFileSystem::TryRemoveFile(const std::string &path, Opener opener) {
 }
 
 bool RadosFileSystem::DirectoryExists(const std::string &path, Opener opener) {
+    const InterruptScope scope(InterruptCheckOf(opener));
     return Translated([&] { return HasObjectsBelow(Location(path, opener)); });
 }
 
@@ -304,6 +309,7 @@ duckdb::unique_ptr<duckdb::MultiFileList>
 RadosFileSystem::GlobFilesExtended(const std::string &pattern, const duckdb::FileGlobInput &input,
                                    Opener opener) {
     duckdb::vector<OpenFileInfo> result;
+    const InterruptScope scope(InterruptCheckOf(opener));
     Translated([&] {
         Location location(pattern, opener);
         const std::string &wanted = location.path.object;

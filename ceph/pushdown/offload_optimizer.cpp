@@ -1,11 +1,13 @@
 #include "ceph/pushdown/offload_optimizer.hpp"
 
+#include "ceph/files/query_interrupt.hpp"
 #include "ceph/pushdown/offload_planner.hpp"
 #include "ceph/pushdown/plan/parquet_scan.hpp"
 #include "ceph/pushdown/plan/partial_aggregate.hpp"
 #include "ceph/pushdown/proof/neutral_settings.hpp"
 #include "ceph/pushdown/pruning/object_pruning.hpp"
 #include "ceph/query/statement.hpp"
+#include "ceph/rados/connection/rados_error.hpp"
 #include "ceph/settings/rados_settings.hpp"
 
 #include "duckdb/main/client_context.hpp"
@@ -129,6 +131,12 @@ class OffloadRewriter {
             return false;
         } catch (const duckdb::InterruptException &) {
             throw;
+        } catch (const Error &error) {
+            if (error.Code() == ErrorCode::INTERRUPTED) {
+                throw duckdb::InterruptException(error.what());
+            }
+            LogReading(paths, error.what());
+            return false;
         } catch (const std::exception &error) {
             // The plan is unchanged, and reading reports the error itself if it is one.
             LogReading(paths, duckdb::ErrorData(error).RawMessage());
@@ -146,6 +154,11 @@ class OffloadRewriter {
             query.AddProjection(*projection);
         }
         const auto &filters = attempt.chain.filters;
+        // A filter may have no condition and only leave out columns.
+        if (std::all_of(filters.begin(), filters.end(),
+                        [](const auto *filter) { return filter->expressions.empty(); })) {
+            query.AddOptionalFilters();
+        }
         for (auto filter = filters.rbegin(); filter != filters.rend(); ++filter) {
             query.AddFilter(**filter);
         }
@@ -204,7 +217,8 @@ void OffloadRewriter::ReplaceScan(Attempt &attempt, unique_ptr<LogicalOperator> 
         types.push_back(old.GetColumnType(column));
         names.push_back(old.GetColumnName(column));
         const bool plain = !column.IsVirtualColumn() && !column.HasChildren() && !column.HasType() &&
-                           IsPushableType(types.back()) && !IsNamedAsVirtualColumn(old, names.back());
+                           !IsMadeByReader(old, column.GetPrimaryIndex()) && IsPushableType(types.back()) &&
+                           !IsNamedAsVirtualColumn(old, names.back());
         data->columns.push_back({plain ? names.back().GetIdentifierName() : "", types.back().ToString()});
     }
     data->column_types = types;
@@ -222,7 +236,7 @@ void OffloadRewriter::ReplaceScan(Attempt &attempt, unique_ptr<LogicalOperator> 
 }
 
 bool OffloadRewriter::PushScan(Attempt &attempt) {
-    if (!attempt.chain.projections.empty() || attempt.chain.filters.size() > 1) {
+    if (!attempt.chain.projections.empty()) {
         return false;
     }
     PushedQuery query = StartQuery(attempt);
@@ -382,6 +396,7 @@ void RegisterOffloadOptimizer(duckdb::ExtensionLoader &loader) {
     };
     extension.optimize_function = [](duckdb::OptimizerExtensionInput &input,
                                      unique_ptr<LogicalOperator> &plan) {
+        const InterruptScope scope(InterruptCheckOf(input.context));
         PruneObjects(input.context, *plan);
         OffloadRewriter(input).Rewrite(plan);
     };

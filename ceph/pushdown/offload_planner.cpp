@@ -1,6 +1,7 @@
 #include "ceph/pushdown/offload_planner.hpp"
 
 #include "ceph/files/query_pins.hpp"
+#include "ceph/pushdown/decision/class_trial.hpp"
 #include "ceph/pushdown/decision/object_estimate.hpp"
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/pushdown/plan/parquet_scan.hpp"
@@ -49,11 +50,11 @@ OffloadPlanner::OffloadPlanner(duckdb::ClientContext &context)
 
 duckdb::unique_ptr<OffloadBindData> OffloadPlanner::Plan(const OffloadCandidate &candidate) {
     const std::string pushed = DescribeRequest(candidate.query.request);
-    const std::string reply_key = candidate.targets.front().path + ": " + pushed;
-    const Decision decision =
-        mode_ == OFFLOAD_AUTO ? Decide(FetchInputs(candidate, reply_key)) : UnconditionalDecision();
-    auto record = LogScan(
-        {candidate.targets.front().path, candidate.targets.size(), decision.offload, pushed, decision.why});
+    const CallTarget &first = candidate.targets.front();
+    const std::string reply_key = first.pool->KeyOf(first.object) + ": " + pushed;
+    const Decision decision = mode_ == OFFLOAD_AUTO ? Decide(FetchInputs(candidate, reply_key))
+                                                    : UnconditionalDecision(*first.pool);
+    auto record = LogScan({first.path, candidate.targets.size(), decision.offload, pushed, decision.why});
     if (!decision.offload) {
         ExplainReading(candidate.get, decision.why);
         return nullptr;
@@ -67,6 +68,7 @@ duckdb::unique_ptr<OffloadBindData> OffloadPlanner::Plan(const OffloadCandidate 
 
 DecisionInputs OffloadPlanner::FetchInputs(const OffloadCandidate &candidate, const std::string &reply_key) {
     const CallTarget &first = candidate.targets.front();
+    TryClass(first, pins_);
     RequireClass(first);
     const ObjectMetadata &metadata = MetadataOf(candidate);
     const auto threads = static_cast<size_t>(duckdb::TaskScheduler::GetScheduler(context_).NumberOfThreads());
@@ -98,12 +100,16 @@ const ObjectMetadata &OffloadPlanner::MetadataOf(const OffloadCandidate &candida
     return metadata_;
 }
 
-Decision OffloadPlanner::UnconditionalDecision() const {
+Decision OffloadPlanner::UnconditionalDecision(RadosPool &pool) const {
     Decision decision;
     decision.offload = true;
     decision.share = mode_ == OFFLOAD_SHARED;
     decision.read_object_s = SHARED_READ_OBJECT_S;
     decision.why = std::string(RADOS_OFFLOAD) + " = '" + mode_ + "'";
+    if (pool.IsErasureCoded()) {
+        decision.why += "; pool " + pool.Name() +
+                        " is erasure-coded: objects are read where object classes cannot read in such pools";
+    }
     return decision;
 }
 

@@ -36,8 +36,8 @@ class OffloadPlanner {
     DecisionInputs FetchInputs(const OffloadCandidate &candidate, const std::string &reply_key);
     //! An aggregate and the scan below it are two candidates, with one fetch.
     const ObjectMetadata &MetadataOf(const OffloadCandidate &candidate);
-    //! For every value of rados_offload but 'auto'.
-    Decision UnconditionalDecision() const;
+    //! For every value of rados_offload but 'auto'. `pool`: of the first object.
+    Decision UnconditionalDecision(RadosPool &pool) const;
     CallLimits LimitsFor(const OffloadCandidate &candidate, const Decision &decision) const;
     duckdb::unique_ptr<OffloadBindData> Bind(const OffloadCandidate &candidate,
                                              const Decision &decision) const;

@@ -17,7 +17,8 @@ enum class ErrorCode {
     CORRUPT,     //!< a checksum or an invariant of the on-disk format does not hold
     UNSUPPORTED, //!< valid, but not on this target or by this version
     READ_ONLY,   //!< a write to something opened for reading
-    POISONED     //!< an earlier write or flush failed; the volume refuses all further writes
+    POISONED,    //!< an earlier write or flush failed; the volume refuses all further writes
+    INTERRUPTED  //!< somebody has interrupted the query that waited
 };
 
 //! Every message says what was tried, on which target, and what to do next.

@@ -61,7 +61,7 @@ ObjectMetadata FetchMetadata(const CallTarget &object, ObjectPins &pins) {
     metadata.bytes = status.size;
     metadata.version = status.version;
     auto &summaries = PushdownFeedback::OfProcess().summaries;
-    const std::string key = object.path + "@" + std::to_string(status.version);
+    const std::string key = object.pool->KeyOf(object.object) + "@" + std::to_string(status.version);
     if (auto summary = summaries.Find(key)) {
         metadata.summary = *summary;
         return metadata;

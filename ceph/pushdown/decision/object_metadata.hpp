@@ -1,5 +1,6 @@
 //! What a decision needs from the cluster: the metadata of a scan's first object, and the speed of the link.
-//! All network requests of planning are here and in TargetsOf (pushdown/plan/parquet_scan.hpp).
+//! All network requests of planning are here, in TryClass (class_trial.hpp) and in TargetsOf
+//! (pushdown/plan/parquet_scan.hpp).
 #pragma once
 
 #include "ceph/parquet/parquet_summary.hpp"

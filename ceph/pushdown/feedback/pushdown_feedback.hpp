@@ -49,11 +49,11 @@ class PushdownFeedback {
     //! Dropped some time after the connection.
     std::shared_ptr<PoolFeedback> Of(const std::shared_ptr<RadosPool> &pool);
 
-    //! Uncompressed bytes of the largest reply of one object, by the text of the pushed query.
+    //! Uncompressed bytes of the largest reply of one object, by the first object and the text of the pushed query.
     BoundedCache<uint64_t> reply_bytes{1000};
-    //! After the last time that it was pushed, by the same text.
+    //! After the last time that it was pushed, by the same key.
     BoundedCache<KeptAnswers> kept{1000};
-    //! By path and version; null for an object that is no Parquet file that we understand.
+    //! By object (RadosPool::KeyOf) and version; null for an object that is no Parquet file that we understand.
     BoundedCache<std::shared_ptr<const ParquetSummary>> summaries{10000};
 
   private:

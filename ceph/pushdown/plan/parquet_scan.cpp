@@ -8,6 +8,8 @@
 #include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/main/client_data.hpp"
 
+#include <algorithm>
+
 namespace rawduck_ceph {
 
 namespace {
@@ -15,6 +17,23 @@ namespace {
 struct NotPushedReason final : duckdb::TableFunctionInfo {
     std::string why;
 };
+
+//! Of what may be said about hive partitions, only whether there are any.
+bool HasOptions(const duckdb::LogicalGet &get, const duckdb::MultiFileOptions &options) {
+    const bool named = std::any_of(get.named_parameters.begin(), get.named_parameters.end(),
+                                   [](const auto &entry) { return entry.first != "hive_partitioning"; });
+    return named || options.filename || options.union_by_name || options.file_row_number ||
+           !options.schema.empty() || !options.bound_schema.empty();
+}
+
+//! Reading fails for a path that lacks a partition. An OSD would not notice.
+void RequirePartitions(const std::string &path, const duckdb::MultiFileBindData &data) {
+    for (const auto &partition : data.reader_bind.hive_partitioning_indexes) {
+        if (path.find("/" + partition.value + "=") == std::string::npos) {
+            throw NotPushable{"the path of " + path + " has no partition " + partition.value};
+        }
+    }
+}
 
 } // namespace
 
@@ -49,13 +68,9 @@ std::vector<std::string> RadosParquetPaths(const duckdb::LogicalGet &get) {
     if (!IsRadosPath(data->file_list->GetFirstFile().path)) {
         return {};
     }
-    const duckdb::MultiFileOptions &options = data->file_options;
-    const bool plain = get.named_parameters.empty() && !options.filename && !options.hive_partitioning &&
-                       !options.union_by_name && !options.file_row_number && options.schema.empty() &&
-                       options.bound_schema.empty();
     const bool whole = get.scan_partition_indices.empty() && !get.extra_info.sample_options &&
                        !get.has_pushed_projection && !get.ordinality_idx.IsValid();
-    if (!plain || !whole) {
+    if (HasOptions(get, data->file_options) || !whole) {
         throw NotPushable{"the scan has options, samples or partitions"};
     }
     std::vector<std::string> paths;
@@ -63,6 +78,7 @@ std::vector<std::string> RadosParquetPaths(const duckdb::LogicalGet &get) {
         if (!IsRadosPath(file.path)) {
             throw NotPushable{"not all files are rados:// objects"};
         }
+        RequirePartitions(file.path, *data);
         paths.push_back(file.path);
     }
     return paths;

@@ -22,8 +22,8 @@ struct ScanChain {
     duckdb::unique_ptr<duckdb::LogicalOperator> *get_place = nullptr; //!< its owner in the plan
 };
 
-//! The paths of a read_parquet scan of rados:// objects without options; empty for other scans. Throws
-//! NotPushable for one with options.
+//! The paths of a read_parquet scan of rados:// objects without options, except whether their paths have hive
+//! partitions; empty for other scans. Throws NotPushable for one with options.
 std::vector<std::string> RadosParquetPaths(const duckdb::LogicalGet &get);
 
 //! Makes EXPLAIN show why the scan is not pushed.

@@ -6,6 +6,7 @@
 
 #include "duckdb/common/error_data.hpp"
 #include "duckdb/common/exception.hpp"
+#include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/function/builtin_function_lookup.hpp"
 #include "duckdb/function/function_binder.hpp"
 #include "duckdb/function/scalar/compressed_materialization_utils.hpp"
@@ -94,6 +95,10 @@ bool IsCompression(const Expression &expression) {
 bool IsNamedAsVirtualColumn(const duckdb::LogicalGet &get, const duckdb::Identifier &column) {
     return std::any_of(get.virtual_columns.begin(), get.virtual_columns.end(),
                        [&](const auto &entry) { return entry.second.name == column; });
+}
+
+bool IsMadeByReader(const duckdb::LogicalGet &get, size_t column) {
+    return get.bind_data->Cast<duckdb::MultiFileBindData>().IsGeneratedColumn(column);
 }
 
 PushedQuery::PushedQuery(duckdb::ClientContext &context, duckdb::LogicalGet &get)
@@ -191,6 +196,10 @@ std::string PushedQuery::ToSql(const Expression &expression) {
         throw NotPushable{"no SQL for " + inlined->ToString()};
     }
     for (size_t column : used) {
+        if (IsMadeByReader(get_, column)) {
+            throw NotPushable{"column " + get_.names[column].GetIdentifierName() +
+                              " is a partition of the objects' paths, which OSDs do not have"};
+        }
         if (!IsPushableType(get_.returned_types[column])) {
             throw NotPushable{"column " + get_.names[column].GetIdentifierName() + " has type " +
                               get_.returned_types[column].ToString()};
@@ -218,6 +227,28 @@ void PushedQuery::AddFilter(const duckdb::LogicalFilter &filter) {
     for (const auto &condition : filter.expressions) {
         plain->filters.back().push_back(Inlined(*condition));
         AddFilterSql(*condition);
+    }
+}
+
+void PushedQuery::AddOptionalFilters() {
+    for (auto &entry : get_.table_filters) {
+        auto &filter = duckdb::ExpressionFilter::GetExpressionFilter(entry.Filter(), "pushdown");
+        const auto optional = duckdb::ExpressionFilter::GetOptionalFilterChild(*filter.expr);
+        if (!optional) {
+            continue;
+        }
+        auto expression = optional->Copy();
+        duckdb::ExpressionIterator::VisitExpressionMutable<duckdb::BoundReferenceExpression>(
+            expression, [&](duckdb::BoundReferenceExpression &reference, unique_ptr<Expression> &place) {
+                place = duckdb::make_uniq<BoundColumnRefExpression>(
+                    reference.GetReturnType(), duckdb::ColumnBinding(get_.table_index, entry.GetIndex()));
+            });
+        const std::string before = request.filter;
+        try {
+            AddFilterSql(*expression);
+        } catch (const NotPushable &) {
+            request.filter = before; // perhaps a part of it is there
+        }
     }
 }
 

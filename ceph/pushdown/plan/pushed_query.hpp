@@ -25,6 +25,9 @@ struct NotPushable {
 //! the column, the class would return this one.
 bool IsNamedAsVirtualColumn(const duckdb::LogicalGet &get, const duckdb::Identifier &column);
 
+//! Whether the values of a column, by its position in the table, are not in the objects: a partition of their paths.
+bool IsMadeByReader(const duckdb::LogicalGet &get, size_t column);
+
 //! Builds the request for one scan. Expressions refer to the scan's columns, or to projections above it,
 //! which are added first and then inlined.
 class PushedQuery {
@@ -36,6 +39,9 @@ class PushedQuery {
     //! An operator above the scan, from the lowest upwards: an upper one may fail for rows that a lower one
     //! removes. Throws NotPushable, like the functions below.
     void AddFilter(const duckdb::LogicalFilter &filter);
+    //! Filters with which the scan may skip rows that a filter above it removes: for a query without the latter.
+    //! Leaves out those that cannot be pushed.
+    void AddOptionalFilters();
     //! Returns the output's position.
     size_t AddOutput(const duckdb::Expression &expression);
     //! Adds the group as an output, as a column of `table`. Returns what the plan groups by: this column, or the

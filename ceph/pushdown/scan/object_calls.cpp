@@ -50,8 +50,8 @@ std::string ErrnoReason(int code, const std::string &pool) {
 ObjectCalls::ObjectCalls(std::vector<CallTarget> targets, const Request &request, const CallLimits &limits,
                          std::shared_ptr<ObjectPins> pins)
     : targets_(std::move(targets)), request_(EncodeRequest(request)), limits_(limits), pins_(std::move(pins)),
-      working_max_(std::chrono::milliseconds(request.time_ms_max) + WAITING_MAX), attempts_(targets_.size()),
-      first_working_(targets_.size()), in_window_(targets_.size()) {
+      working_max_(std::chrono::milliseconds(request.time_ms_max) + WAITING_MAX), calls_(targets_.size()),
+      attempts_(targets_.size()), first_working_(targets_.size()), in_window_(targets_.size()) {
     for (size_t i = 0; i < targets_.size(); i++) {
         unsent_[i] = Clock::time_point();
     }
@@ -121,16 +121,35 @@ void ObjectCalls::SendCall(std::unique_lock<std::mutex> &lock, size_t target) {
     in_flight_++;
     lock.unlock();
     auto callback = [this, target](const ExecReply &reply) { OnReply(target, reply); };
+    std::shared_ptr<ExecCall> call;
     try {
         const CallTarget &called = targets_[target];
-        called.pool->Exec(called.object, pins_->Find(*called.pool, called.object), "rawduck", "query",
-                          request_, callback);
+        call = called.pool->Exec(called.object, pins_->Find(*called.pool, called.object), "rawduck", "query",
+                                 request_, callback);
     } catch (const Error &) {
         ExecReply failed;
         failed.code = -EIO;
         OnReply(target, failed);
     }
     lock.lock();
+    calls_[target] = std::move(call);
+    if (stopping_ && calls_[target]) {
+        calls_[target]->Cancel(); // Cancel has not seen it
+    }
+}
+
+void ObjectCalls::Cancel() {
+    std::vector<std::shared_ptr<ExecCall>> calls;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        stopping_ = true;
+        calls = calls_;
+    }
+    for (const auto &call : calls) {
+        if (call) {
+            call->Cancel();
+        }
+    }
 }
 
 void ObjectCalls::LeaveWindow(size_t target, bool busy) {

@@ -63,7 +63,7 @@ class ObjectCalls {
     //! `pins`: the versions that the query has looked at, which the calls assert. Answers do not change it.
     ObjectCalls(std::vector<CallTarget> targets, const Request &request, const CallLimits &limits,
                 std::shared_ptr<ObjectPins> pins);
-    //! Waits for the calls in flight, not longer than the connection's timeout.
+    //! Waits for the calls in flight, not longer than the connection's timeout; after Cancel, hardly at all.
     ~ObjectCalls();
     ObjectCalls(const ObjectCalls &) = delete;
     ObjectCalls &operator=(const ObjectCalls &) = delete;
@@ -77,6 +77,9 @@ class ObjectCalls {
     //! OSD was asked about, or one whose OSD has not answered for longer than reading takes, because it is busier
     //! than the others. Its answer is dropped.
     Taken TakeAny(uint32_t timeout_ms, CallAnswer &answer);
+
+    //! Ends the calls in flight and sends no more. Nobody waits for answers afterwards.
+    void Cancel();
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -119,6 +122,7 @@ class ObjectCalls {
     std::map<size_t, CallAnswer> answers_; //!< not fetched yet
     //! Targets whose calls are in flight, or that OSDs work on, and since when.
     std::map<size_t, Clock::time_point> asked_;
+    std::vector<std::shared_ptr<ExecCall>> calls_; //!< the last one for each target; null: none yet
     std::vector<int> attempts_;
     std::vector<Clock::time_point> first_working_; //!< when an OSD first said so
     std::vector<bool> in_window_;                  //!< whether the call in flight has a place in the window

@@ -1,5 +1,6 @@
 #include "ceph/pushdown/scan/offload_scan.hpp"
 
+#include "ceph/files/query_interrupt.hpp"
 #include "ceph/files/query_pins.hpp"
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/pushdown/scan/join_filters.hpp"
@@ -29,6 +30,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
         if (input.filters) {
             AddJoinFilters(context, *input.filters, data.columns, request);
             join_filters = input.filters->Copy();
+            const InterruptScope scope(InterruptCheckOf(context));
             Translated([&] {
                 targets = TargetsWithMatches(context, *input.filters, data.columns, data.column_types,
                                              data.targets, *data.pins);
@@ -55,8 +57,13 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     size_t threads = 1;
     std::unique_ptr<ObjectCalls> calls;
     std::atomic<uint64_t> largest_reply_bytes{0}; //!< of one object; or REPLY_TOO_LARGE
-    std::atomic<size_t> finished{0};              //!< objects
-    std::atomic<size_t> without_class{0};         //!< objects whose OSD has no class that the user may call
+    // Of this execution: the record sums up all executions of the scan, and a recursive query executes it
+    // once for each iteration.
+    std::atomic<size_t> finished{0}; //!< objects
+    std::atomic<size_t> answered{0};
+    std::atomic<size_t> cached{0}; //!< of these, with an answer that was kept
+    std::atomic<size_t> shared{0};
+    std::atomic<size_t> without_class{0}; //!< objects whose OSD has no class that the user may call
 };
 
 //! Runs the pushed part of the query in the client, on one object.
@@ -71,6 +78,7 @@ class LocalQuery {
         own.config.enable_profiler = false;
         own.config.enable_progress_bar = false;
         UsePins(own, data.pins);
+        RunsFor(own, context);
         // The plan was optimized before it was pushed.
         for (const std::string &setting : {std::string(RADOS_OFFLOAD) + " = '" + OFFLOAD_NEVER + "'",
                                            std::string("enable_optimizer = false")}) {
@@ -84,13 +92,12 @@ class LocalQuery {
         stream_ = std::make_unique<duckdb::QueryResultStream<>>(std::move(submitted));
     }
 
-    //! `context`: of the query, which may be interrupted.
-    bool Next(duckdb::ClientContext &context, duckdb::DataChunk &chunk) {
+    bool Next(duckdb::DataChunk &chunk) {
         using State = duckdb::QueryResultState;
         duckdb::unique_ptr<duckdb::DataChunk> fetched;
         for (State state = stream_->TryFetch(fetched); !fetched && state != State::FINISHED;
              state = stream_->TryFetch(fetched)) {
-            if (context.IsInterrupted()) {
+            if (InterruptScope::IsInterrupted()) {
                 connection_.Interrupt(); // the tasks on other threads end as well
                 throw duckdb::InterruptException();
             }
@@ -135,11 +142,10 @@ struct OffloadLocalState final : duckdb::LocalTableFunctionState {
 //! What the OSDs' hosts will probably have kept for the next time. If they had not kept what they were expected to,
 //! they do not count on it: the objects may change all the time.
 KeptAnswers KeptAfter(const OffloadBindData &data, const OffloadGlobalState &global) {
-    const ScanRecord &record = *data.record;
     KeptAnswers kept;
-    kept.expected = data.request.use_cache && record.answered == global.targets.size() &&
+    kept.expected = data.request.use_cache && global.answered == global.targets.size() &&
                     global.largest_reply_bytes < KEPT_REPLY_BYTES_MAX &&
-                    (!data.expects_kept || 2 * record.cached >= record.answered);
+                    (!data.expects_kept || 2 * global.cached >= global.answered);
     kept.reply_bytes_max = data.request.reply_bytes_max;
     kept.lz4 = data.request.format == ReplyFormat::CHUNKS_LZ4;
     return kept;
@@ -147,7 +153,7 @@ KeptAnswers KeptAfter(const OffloadBindData &data, const OffloadGlobalState &glo
 
 //! After each object; with the last one, the largest reply is recorded.
 void FinishObject(const OffloadBindData &data, OffloadGlobalState &global) {
-    if (++global.finished == global.targets.size() && data.record->answered > 0) {
+    if (++global.finished == global.targets.size() && global.answered > 0) {
         PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, global.largest_reply_bytes);
         PushdownFeedback::OfProcess().kept.Store(data.reply_key, KeptAfter(data, global));
     }
@@ -172,7 +178,7 @@ void RecordAvailability(const OffloadBindData &data, OffloadGlobalState &global,
         target.feedback->classes.SetAvailable();
     }
     global.without_class += answer.no_class ? 1 : 0;
-    const bool none_has_it = global.without_class + data.record->shared == global.targets.size();
+    const bool none_has_it = global.without_class + global.shared == global.targets.size();
     if (answer.reply.status == ReplyStatus::CANNOT_READ || (answer.no_class && none_has_it)) {
         target.feedback->classes.SetUnavailable(answer.why);
     }
@@ -204,7 +210,8 @@ Taken TakeObject(duckdb::ClientContext &context, const OffloadBindData &data, Of
         if (taken != Taken::NOT_YET) {
             return taken;
         }
-        if (context.IsInterrupted()) {
+        if (InterruptScope::IsInterrupted()) {
+            global.calls->Cancel();
             throw duckdb::InterruptException();
         }
     }
@@ -221,6 +228,7 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
     const CallTarget &target = global.targets[answer.target];
     if (taken == Taken::TO_READ) {
         data.record->shared++;
+        global.shared++;
         FinishObject(data, global);
         local.local = std::make_unique<LocalQuery>(context, data, target, global.join_filters.get());
         return true;
@@ -234,8 +242,11 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
     record.osd_cpu_us += answer.reply.cpu_us;
     record.osd_read_bytes += answer.reply.read_bytes;
     record.reply_bytes += answer.reply.payload.size();
-    record.answered += answer.answered ? 1 : 0;
-    record.cached += answer.answered && answer.reply.cached ? 1 : 0;
+    const size_t answered = answer.answered ? 1 : 0, cached = answer.reply.cached ? answered : 0;
+    record.answered += answered;
+    record.cached += cached;
+    global.answered += answered;
+    global.cached += cached;
     NoteReplySize(data, global, answer);
     FinishObject(data, global);
     RecordAvailability(data, global, target, answer);
@@ -258,7 +269,7 @@ bool NextChunk(duckdb::ClientContext &context, const OffloadBindData &data, Offl
             local.remote.reset();
         }
         if (local.local) {
-            if (local.local->Next(context, local.chunk)) {
+            if (local.local->Next(local.chunk)) {
                 return true;
             }
             local.local.reset();
@@ -273,6 +284,7 @@ void Scan(duckdb::ClientContext &context, duckdb::TableFunctionInput &input, duc
     auto &data = input.bind_data->Cast<OffloadBindData>();
     auto &global = input.global_state->Cast<OffloadGlobalState>();
     auto &local = input.local_state->Cast<OffloadLocalState>();
+    const InterruptScope scope(InterruptCheckOf(context));
     do {
         if (!NextChunk(context, data, global, local)) {
             output.SetChildCardinality(0);

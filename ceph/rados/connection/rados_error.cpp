@@ -44,6 +44,8 @@ ErrorAdvice AdviceFor(int error_number) {
                 "`ceph pg repair` restores it from a copy"};
     case EOPNOTSUPP:
         return {ErrorCode::UNSUPPORTED, "the pool or the OSD does not support it"};
+    case ECANCELED:
+        return {ErrorCode::INTERRUPTED, "the query was interrupted"};
     case ESHUTDOWN:
         return {ErrorCode::IO,
                 "the cluster has blocked this client (`ceph osd blocklist ls`); open a new connection"};

@@ -39,20 +39,6 @@ std::string Monitors(rados_t cluster) {
     }
 }
 
-//! Asks the monitors. Nothing where they do not answer, or the user may not ask.
-std::optional<OsdCounts> FetchOsdCounts(rados_t cluster) {
-    const char *command = R"({"prefix": "osd dump"})";
-    char *output = nullptr, *message = nullptr;
-    size_t output_bytes = 0, message_bytes = 0;
-    const int code =
-        rados_mon_command(cluster, &command, 1, nullptr, 0, &output, &output_bytes, &message, &message_bytes);
-    const std::string dump(code >= 0 && output ? output : "", code >= 0 ? output_bytes : 0);
-    rados_buffer_free(output);
-    rados_buffer_free(message);
-    const OsdCounts counts = CountOsds(dump, OwnAddresses());
-    return counts.up > 0 ? std::optional<OsdCounts>(counts) : std::nullopt;
-}
-
 } // namespace
 
 RadosHandle::RadosHandle(const RadosCredentials &credentials) : process_(getpid()) {
@@ -69,7 +55,10 @@ RadosHandle::RadosHandle(const RadosCredentials &credentials) : process_(getpid(
         if (code < 0) {
             ThrowConnectError(code, cluster_, credentials);
         }
-        osds_ = FetchOsdCounts(cluster_); // now, because the monitors have just answered
+        // Now, because the monitors have just answered.
+        const OsdCounts counts =
+            CountOsds(AskMonitors(R"({"prefix": "osd dump"})").value_or(""), OwnAddresses());
+        osds_ = counts.up > 0 ? std::optional<OsdCounts>(counts) : std::nullopt;
     } catch (...) {
         rados_shutdown(cluster_);
         throw;
@@ -120,6 +109,18 @@ void RadosHandle::Set(const char *option, const std::string &value, const std::s
     }
 }
 
+std::optional<std::string> RadosHandle::AskMonitors(const std::string &command) const {
+    const char *text = command.c_str();
+    char *output = nullptr, *message = nullptr;
+    size_t output_bytes = 0, message_bytes = 0;
+    const int code =
+        rados_mon_command(cluster_, &text, 1, nullptr, 0, &output, &output_bytes, &message, &message_bytes);
+    const std::string answer(output ? output : "", output_bytes);
+    rados_buffer_free(output);
+    rados_buffer_free(message);
+    return code >= 0 ? std::optional<std::string>(answer) : std::nullopt;
+}
+
 void RadosHandle::RequireSameProcess(const std::string &target) const {
     if (getpid() != process_) {
         throw Error(ErrorCode::INVALID,
@@ -128,8 +129,9 @@ void RadosHandle::RequireSameProcess(const std::string &target) const {
     }
 }
 
-RadosCompletion::RadosCompletion(void *argument, rados_callback_t callback) {
-    if (rados_aio_create_completion2(argument, callback, &completion_) < 0) {
+RadosCompletion::RadosCompletion(void *argument, rados_callback_t callback)
+    : argument_(argument), callback_(callback) {
+    if (rados_aio_create_completion2(this, Ended, &completion_) < 0) {
         throw std::bad_alloc();
     }
 }
@@ -141,7 +143,16 @@ RadosCompletion::~RadosCompletion() {
     rados_aio_release(completion_);
 }
 
-int RadosCompletion::Wait() {
+void RadosCompletion::Ended(rados_completion_t completion, void *self) {
+    auto &ended = *static_cast<RadosCompletion *>(self);
+    if (ended.callback_) {
+        ended.callback_(completion, ended.argument_);
+    }
+    ended.end_.Set();
+}
+
+int RadosCompletion::Wait(rados_ioctx_t io) {
+    end_.Wait([&] { rados_aio_cancel(io, completion_); });
     rados_aio_wait_for_complete_and_cb(completion_);
     return rados_aio_get_return_value(completion_);
 }

@@ -1,6 +1,7 @@
 //! librados handles as objects that release them.
 #pragma once
 
+#include "ceph/rados/connection/interruptible.hpp"
 #include "ceph/rados/connection/osd_counts.hpp"
 #include "ceph/rados/connection/rados_credentials.hpp"
 
@@ -17,10 +18,18 @@ class InFlightLimit {
   public:
     explicit InFlightLimit(int limit) : free_(limit) {}
 
-    void Acquire() {
+    //! False: the thread was interrupted.
+    bool Acquire() {
         std::unique_lock<std::mutex> lock(mutex_);
-        released_.wait(lock, [&] { return free_ > 0; });
+        while (!released_.wait_for(lock, InterruptScope::INTERVAL, [&] { return free_ > 0; })) {
+            lock.unlock(); // the check may take other locks
+            if (InterruptScope::IsInterrupted()) {
+                return false;
+            }
+            lock.lock();
+        }
         free_--;
+        return true;
     }
     void Release() {
         // Notified under the lock: a waiting thread may destroy this object as soon as it has acquired.
@@ -50,6 +59,8 @@ class RadosHandle {
     rados_t Get() const { return cluster_; }
     //! When the connection was made; nothing where the monitors did not tell.
     const std::optional<OsdCounts> &Osds() const { return osds_; }
+    //! What the monitors answer to a command in JSON. Nothing where they do not, or the user may not ask.
+    std::optional<std::string> AskMonitors(const std::string &command) const;
     //! Throws Error INVALID in a child of the process that connected: librados' threads are not there.
     void RequireSameProcess(const std::string &target) const;
 
@@ -76,11 +87,17 @@ class RadosCompletion {
     rados_completion_t Get() const { return completion_; }
     //! To be called when librados has accepted the operation.
     void SetStarted() { started_ = true; }
-    //! Returns what the operation returned, a negative errno for an error.
-    int Wait();
+    //! Returns what the operation returned, a negative errno for an error; -ECANCELED when the thread was
+    //! interrupted. `io`: of the operation.
+    int Wait(rados_ioctx_t io);
     uint64_t Version() const { return rados_aio_get_version(completion_); }
 
   private:
+    static void Ended(rados_completion_t completion, void *self);
+
+    void *const argument_;
+    const rados_callback_t callback_;
+    OperationEnd end_;
     rados_completion_t completion_ = nullptr;
     bool started_ = false;
 };

@@ -1,10 +1,14 @@
 #include "ceph/rados/pool/object_listing.hpp"
 
+#include "ceph/rados/connection/interruptible.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <future>
+#include <cerrno>
+#include <iterator>
 #include <mutex>
+#include <thread>
 
 namespace rawduck_ceph {
 
@@ -30,14 +34,22 @@ class Cursor {
     rados_object_list_cursor cursor_;
 };
 
+//! Shared by the threads that list, which may outlive the call that has started them.
 struct Listing {
+    Listing(std::shared_ptr<const void> of_ioctx, rados_ioctx_t ioctx, std::string names_prefix,
+            size_t names_max)
+        : owner(std::move(of_ioctx)), io(ioctx), prefix(std::move(names_prefix)), limit(names_max) {}
+
+    const std::shared_ptr<const void> owner;
     const rados_ioctx_t io;
-    const std::string &prefix;
+    const std::string prefix;
     const size_t limit;
     std::mutex mutex; //!< guards names and code; no other lock is taken while it is held
-    std::vector<std::string> &names;
+    std::vector<std::string> names;
     int code = 0; //!< of the last failed request
     std::atomic<bool> stopped{false};
+    std::atomic<size_t> running{THREADS};
+    OperationEnd end;
 
     //! Adds the result of one request; a negative `count` is its error.
     void AddResult(const rados_object_list_item *items, int count) {
@@ -71,18 +83,26 @@ void ListPart(Listing &listing, size_t part, size_t parts) {
 
 } // namespace
 
-int ListObjects(rados_ioctx_t io, const std::string &prefix, size_t limit, std::vector<std::string> &names) {
-    Listing listing{io, prefix, limit, {}, names};
-    std::vector<std::future<void>> parts;
-    for (size_t part = 1; part < THREADS; part++) {
-        parts.push_back(
-            std::async(std::launch::async, [&listing, part] { ListPart(listing, part, THREADS); }));
+int ListObjects(std::shared_ptr<const void> owner, rados_ioctx_t io, const std::string &prefix, size_t limit,
+                std::vector<std::string> &names) {
+    auto listing = std::make_shared<Listing>(std::move(owner), io, prefix, limit);
+    for (size_t part = 0; part < THREADS; part++) {
+        std::thread([listing, part] {
+            ListPart(*listing, part, THREADS);
+            if (--listing->running == 0) {
+                listing->end.Set();
+            }
+        }).detach();
     }
-    ListPart(listing, 0, THREADS);
-    for (std::future<void> &part : parts) {
-        part.get();
-    }
-    return listing.code;
+    bool interrupted = false;
+    listing->end.Wait([&] {
+        interrupted = listing->stopped = true;
+        listing->end.Set(); // librados cannot cancel a listing: its threads end by themselves
+    });
+    std::lock_guard<std::mutex> lock(listing->mutex);
+    names.insert(names.end(), std::make_move_iterator(listing->names.begin()),
+                 std::make_move_iterator(listing->names.end()));
+    return interrupted ? -ECANCELED : listing->code;
 }
 
 } // namespace rawduck_ceph

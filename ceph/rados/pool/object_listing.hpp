@@ -5,6 +5,7 @@
 #include <rados/librados.h>
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,9 @@ namespace rawduck_ceph {
 
 //! Adds the names of all objects of the ioctx's namespace that begin with `prefix`, in no order
 //! and possibly with duplicates; stops soon after `limit` names. Returns a negative errno when
-//! a request fails. Thread-safe.
-int ListObjects(rados_ioctx_t io, const std::string &prefix, size_t limit, std::vector<std::string> &names);
+//! a request fails, -ECANCELED when the thread is interrupted: then requests may be in flight for a while yet.
+//! `owner`: keeps the ioctx open. Thread-safe.
+int ListObjects(std::shared_ptr<const void> owner, rados_ioctx_t io, const std::string &prefix, size_t limit,
+                std::vector<std::string> &names);
 
 } // namespace rawduck_ceph

@@ -7,24 +7,15 @@
 
 namespace rawduck_ceph {
 
-namespace {
-
-//! Unique among all clusters and pools of the process.
-std::string KeyOf(const RadosPool &pool, const std::string &object) {
-    return pool.ClusterId() + "/" + std::to_string(pool.Id()) + "/" + object;
-}
-
-} // namespace
-
 uint64_t ObjectPins::Find(const RadosPool &pool, const std::string &object) const {
     std::lock_guard<std::mutex> lock(mutex_);
-    auto found = versions_.find(KeyOf(pool, object));
+    auto found = versions_.find(pool.KeyOf(object));
     return found == versions_.end() ? 0 : found->second;
 }
 
 void ObjectPins::Pin(const RadosPool &pool, const std::string &object, uint64_t version) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const uint64_t pinned = versions_.emplace(KeyOf(pool, object), version).first->second;
+    const uint64_t pinned = versions_.emplace(pool.KeyOf(object), version).first->second;
     if (pinned != version) {
         ThrowRadosError(-ERANGE, RadosPath{pool.Name(), object}.ToString(),
                         "go on with version " + std::to_string(version) + " after version " +

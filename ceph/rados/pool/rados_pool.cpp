@@ -37,7 +37,9 @@ class PieceRead {
         ReadOp op(rados_create_read_op());
         rados_read_op_assert_version(op.get(), version);
         rados_read_op_read(op.get(), offset, length, static_cast<char *>(data), &bytes_read_, &code_);
-        limit_.Acquire();
+        if (!limit_.Acquire()) {
+            return -ECANCELED;
+        }
         observer_.ReadStarted();
         const int code = rados_aio_read_op_operate(op.get(), io, completion_.Get(), object.c_str(), 0);
         if (code < 0) {
@@ -50,8 +52,8 @@ class PieceRead {
     }
 
     //! Returns a negative errno; -ENODATA when the object is too short.
-    int Wait() {
-        const int code = completion_.Wait();
+    int Wait(rados_ioctx_t io) {
+        const int code = completion_.Wait(io);
         return code < 0 ? code : bytes_read_ == length ? 0 : -ENODATA;
     }
 
@@ -78,7 +80,8 @@ constexpr size_t EXAMINATIONS_IN_FLIGHT_MAX = 64;
 class Examination {
   public:
     Examination(rados_ioctx_t io, size_t number, const std::string &object, const std::string &attribute)
-        : number(number), attribute_(attribute), completion_(librados::Rados::aio_create_completion()) {
+        : number(number), attribute_(attribute),
+          completion_(librados::Rados::aio_create_completion(this, Ended)) {
         librados::IoCtx::from_rados_ioctx_t(io, io_);
         librados::ObjectReadOperation op;
         op.stat2(&size_, &modified_, nullptr);
@@ -87,7 +90,7 @@ class Examination {
     }
     ~Examination() {
         if (start_code_ == 0) {
-            completion_->wait_for_complete(); // librados writes to the members
+            end_.Wait(); // librados writes to the members
         }
         completion_->release();
     }
@@ -99,7 +102,7 @@ class Examination {
         if (start_code_ < 0) {
             return start_code_;
         }
-        completion_->wait_for_complete();
+        end_.Wait([&] { io_.aio_cancel(completion_); });
         const int code = completion_->get_return_value();
         if (code < 0) {
             return code;
@@ -116,8 +119,11 @@ class Examination {
     const size_t number;
 
   private:
+    static void Ended(librados::completion_t, void *self) { static_cast<Examination *>(self)->end_.Set(); }
+
     const std::string &attribute_;
     librados::IoCtx io_;
+    OperationEnd end_;
     librados::AioCompletion *const completion_;
     int start_code_ = 0;
     uint64_t size_ = 0;
@@ -125,29 +131,30 @@ class Examination {
     std::map<std::string, ceph::bufferlist> attributes_;
 };
 
-//! A class method in flight. Deletes itself after its callback.
-struct ExecCall {
-    ExecCallback callback;
-    std::shared_ptr<RadosStats> stats;
-    char *data = nullptr;
-    size_t length = 0;
-    int method_code = 0;
-
-    static void Finished(rados_completion_t completion, void *self) {
-        std::unique_ptr<ExecCall> call(static_cast<ExecCall *>(self));
-        ExecReply reply;
-        const int code = rados_aio_get_return_value(completion);
-        reply.code = code < 0 ? code : call->method_code;
-        reply.data.reset(call->data);
-        reply.length = call->data ? call->length : 0;
-        reply.version = rados_aio_get_version(completion);
-        call->stats->Count(RadosOperation::EXEC, reply.code, reply.length);
-        rados_aio_release(completion);
-        call->callback(std::move(reply));
-    }
-};
-
 } // namespace
+
+ExecCall::~ExecCall() {
+    if (completion_) {
+        rados_aio_release(completion_);
+    }
+}
+
+void ExecCall::Cancel() {
+    rados_aio_cancel(io_, completion_);
+}
+
+void ExecCall::Finished(rados_completion_t completion, void *self) {
+    const std::unique_ptr<std::shared_ptr<ExecCall>> owner(static_cast<std::shared_ptr<ExecCall> *>(self));
+    ExecCall &call = **owner;
+    ExecReply reply;
+    const int code = rados_aio_get_return_value(completion);
+    reply.code = code < 0 ? code : call.method_code_;
+    reply.data.reset(call.data_);
+    reply.length = call.data_ ? call.length_ : 0;
+    reply.version = rados_aio_get_version(completion);
+    call.stats_->Count(RadosOperation::EXEC, reply.code, reply.length);
+    call.callback_(std::move(reply));
+}
 
 RadosPool::RadosPool(std::shared_ptr<RadosHandle> handle, std::string name, int64_t id,
                      std::string cluster_id, std::shared_ptr<ReadObserver> observer)
@@ -165,6 +172,22 @@ RadosPool::~RadosPool() {
 
 const std::optional<OsdCounts> &RadosPool::Osds() const {
     return handle_->Osds();
+}
+
+bool RadosPool::IsErasureCoded() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!is_erasure_coded_) {
+        // Only erasure-coded pools have a profile.
+        is_erasure_coded_ = handle_
+                                ->AskMonitors(R"({"prefix": "osd pool get", "pool": ")" + name_ +
+                                              R"(", "var": "erasure_code_profile"})")
+                                .has_value();
+    }
+    return *is_erasure_coded_;
+}
+
+std::string RadosPool::KeyOf(const std::string &object) const {
+    return cluster_id_ + "/" + std::to_string(id_) + "/" + object;
 }
 
 std::string RadosPool::PathOf(const std::string &object) const {
@@ -190,7 +213,7 @@ bool RadosPool::TryStat(const std::string &object, ObjectStatus &status) {
     int code = rados_aio_read_op_operate(op.get(), io_, completion.Get(), object.c_str(), 0);
     if (code == 0) {
         completion.SetStarted();
-        code = completion.Wait();
+        code = completion.Wait(io_);
     }
     stats_->Count(RadosOperation::STAT, code == -ENOENT ? 0 : code, 0);
     if (code == -ENOENT) {
@@ -219,7 +242,7 @@ void RadosPool::Read(const std::string &object, uint64_t version, void *data, ui
         done += piece;
     }
     for (auto &piece : pieces) {
-        const int code = piece->Wait();
+        const int code = piece->Wait(io_);
         stats_->Count(RadosOperation::READ, code, piece->length);
         failure = failure == 0 ? code : failure;
     }
@@ -291,7 +314,7 @@ bool RadosPool::Remove(const std::string &object) {
 std::vector<std::string> RadosPool::List(const std::string &prefix, size_t limit) {
     handle_->RequireSameProcess(RADOS_SCHEME + name_);
     std::vector<std::string> names;
-    const int code = ListObjects(io_, prefix, limit, names);
+    const int code = ListObjects(shared_from_this(), io_, prefix, limit, names);
     stats_->Count(RadosOperation::LIST, code, 0);
     if (code == -ENOENT || names.empty()) {
         RequirePoolExists();
@@ -304,27 +327,25 @@ std::vector<std::string> RadosPool::List(const std::string &prefix, size_t limit
     return names;
 }
 
-void RadosPool::Exec(const std::string &object, uint64_t version, const std::string &class_name,
-                     const std::string &method, const std::string &input, ExecCallback callback) {
+std::shared_ptr<ExecCall> RadosPool::Exec(const std::string &object, uint64_t version,
+                                          const std::string &class_name, const std::string &method,
+                                          const std::string &input, ExecCallback callback) {
     handle_->RequireSameProcess(PathOf(object));
-    auto call = std::make_unique<ExecCall>();
-    call->callback = std::move(callback);
-    call->stats = stats_;
+    auto call = std::make_shared<ExecCall>(io_, stats_, std::move(callback));
     ReadOp op(rados_create_read_op());
     if (version != 0) {
         rados_read_op_assert_version(op.get(), version);
     }
-    rados_read_op_exec(op.get(), class_name.c_str(), method.c_str(), input.data(), input.size(), &call->data,
-                       &call->length, &call->method_code);
-    rados_completion_t completion = nullptr;
-    int code = rados_aio_create_completion2(call.get(), ExecCall::Finished, &completion);
+    rados_read_op_exec(op.get(), class_name.c_str(), method.c_str(), input.data(), input.size(), &call->data_,
+                       &call->length_, &call->method_code_);
+    auto owner = std::make_unique<std::shared_ptr<ExecCall>>(call);
+    int code = rados_aio_create_completion2(owner.get(), ExecCall::Finished, &call->completion_);
     if (code == 0) {
-        code = rados_aio_read_op_operate(op.get(), io_, completion, object.c_str(), 0);
+        code = rados_aio_read_op_operate(op.get(), io_, call->completion_, object.c_str(), 0);
         if (code == 0) {
-            call.release(); // Finished deletes it
-            return;
+            owner.release(); // Finished deletes it
+            return call;
         }
-        rados_aio_release(completion);
     }
     stats_->Count(RadosOperation::EXEC, code, 0);
     ThrowRadosError(code, PathOf(object), "call " + class_name + "." + method);

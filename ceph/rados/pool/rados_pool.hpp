@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <rados/librados.h>
 #include <string>
@@ -40,9 +41,34 @@ struct ExaminedObject {
 //! Called once, on a thread of librados. It must return soon, must not throw, and must not call the pool.
 using ExecCallback = std::function<void(ExecReply)>;
 
-//! Thread-safe. All functions throw Error, which names the object. No function waits longer
-//! than the connection's timeout.
-class RadosPool {
+//! A class method in flight, or one that has ended. Thread-safe.
+class ExecCall {
+  public:
+    ExecCall(rados_ioctx_t io, std::shared_ptr<RadosStats> stats, ExecCallback callback)
+        : io_(io), stats_(std::move(stats)), callback_(std::move(callback)) {}
+    ~ExecCall();
+    ExecCall(const ExecCall &) = delete;
+    ExecCall &operator=(const ExecCall &) = delete;
+
+    //! Makes it end soon with -ECANCELED, unless it has ended. The OSD may go on with it.
+    void Cancel();
+
+  private:
+    friend class RadosPool;
+    static void Finished(rados_completion_t completion, void *self);
+
+    const rados_ioctx_t io_;
+    const std::shared_ptr<RadosStats> stats_;
+    const ExecCallback callback_;
+    rados_completion_t completion_ = nullptr;
+    char *data_ = nullptr;
+    size_t length_ = 0;
+    int method_code_ = 0;
+};
+
+//! Thread-safe. All functions throw Error, which names the object. No function waits longer than the connection's
+//! timeout. Functions that look, read or list end within an InterruptScope when it is interrupted (INTERRUPTED).
+class RadosPool : public std::enable_shared_from_this<RadosPool> {
   public:
     //! An object is written in one operation, which is atomic. By default Ceph accepts up to 90
     //! MB in one (osd_max_write_size).
@@ -58,8 +84,13 @@ class RadosPool {
     int64_t Id() const { return id_; }
     //! The UUID of the cluster.
     const std::string &ClusterId() const { return cluster_id_; }
+    //! Of an object, for maps: unique among all clusters and pools of the process.
+    std::string KeyOf(const std::string &object) const;
     //! Of the cluster; nothing where the monitors did not tell.
     const std::optional<OsdCounts> &Osds() const;
+
+    //! Asks the monitors at the first call. False also where they do not tell.
+    bool IsErasureCoded();
 
     //! False when the object does not exist.
     bool TryStat(const std::string &object, ObjectStatus &status);
@@ -89,8 +120,9 @@ class RadosPool {
     //! Starts a method of an object class on the OSD that has the object. `version` 0: any; otherwise the
     //! reply is -ERANGE or -EOVERFLOW when the object has another version. The caller limits the calls in
     //! flight, and keeps the pool until the callback was called.
-    void Exec(const std::string &object, uint64_t version, const std::string &class_name,
-              const std::string &method, const std::string &input, ExecCallback callback);
+    std::shared_ptr<ExecCall> Exec(const std::string &object, uint64_t version, const std::string &class_name,
+                                   const std::string &method, const std::string &input,
+                                   ExecCallback callback);
 
   private:
     std::string PathOf(const std::string &object) const;
@@ -104,6 +136,8 @@ class RadosPool {
     const std::string cluster_id_;
     const std::shared_ptr<ReadObserver> observer_;
     rados_ioctx_t io_ = nullptr;
+    std::mutex mutex_; //!< guards is_erasure_coded_; held while the monitors are asked
+    std::optional<bool> is_erasure_coded_;
     std::shared_ptr<RadosStats> stats_; //!< the same for every connection to this pool
 };
 

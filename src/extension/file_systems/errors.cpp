@@ -13,6 +13,8 @@ void ThrowAsDuckDBException(const Error &error) {
         throw duckdb::InvalidInputException(message);
     case ErrorCode::UNSUPPORTED:
         throw duckdb::NotImplementedException(message);
+    case ErrorCode::INTERRUPTED:
+        throw duckdb::InterruptException(message);
     case ErrorCode::IO:
     case ErrorCode::NOT_FOUND:
     case ErrorCode::EXISTS:

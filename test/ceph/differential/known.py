@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 SEEDS: tuple[tuple[str, int], ...] = (
     *(("s.2", 135), ("s.2", 140), ("s.4", 41), ("s.9", 160)),
     ("1795412218.0", 65),
+    *(("20261126.57", 178), ("20261126.62", 199), ("20261126.86", 83)),
 )
 
 
@@ -181,6 +182,16 @@ CASES = (
         "SELECT k AS c0, CAST(v AS DECIMAL(18,2)) AS d0 FROM t ORDER BY c0 LIMIT 1",
         ("SELECT i AS k, CASE WHEN i < 5 THEN 1 ELSE 9223372036854775806 END AS v FROM range(9) r(i)",),
         {"default_collation": "'noaccent'"},
+    ),
+    # Statistics let reading skip the rows, two filters above a scan are pushed as one.
+    Case(
+        "an error in rows that a list of constants excludes",
+        "SELECT count(*) FROM t WHERE d IN (SELECT d FROM t WHERE k > 500 LIMIT 1000) AND d IN "
+        "(DATE '1995-06-15', DATE '1994-03-01', DATE '1993-01-01', DATE '1993-01-02') AND k < k // a",
+        tuple(
+            f"SELECT i AS k, 0 AS a, DATE '2023-12-01' + i::INTEGER % 60 AS d FROM range({n}, {n + 100}) r(i)"
+            for n in (0, 100)
+        ),
     ),
     # The second scan runs only when the first one has its rows, and both need calls.
     Case(

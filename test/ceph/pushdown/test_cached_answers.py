@@ -100,6 +100,26 @@ def test_another_client_gets_what_was_kept(con, cluster, objects):
         assert run(other, query) == (expected, 0, OBJECTS)
 
 
+def test_each_iteration_of_a_recursive_query_counts_alone(con, helper_runs, data_prefix):
+    """The scan runs once for each iteration, and only one object has keys of the join."""
+    for number in range(3):
+        rows = f"SELECT i AS a, i + 1 AS b FROM range({number * 10}, {number * 10 + 10}) r(i)"
+        con.execute(f"COPY ({rows}) TO '{data_prefix}/{number}.parquet' (FORMAT parquet)")
+    steps = f"SELECT a, max(b) AS b FROM read_parquet('{data_prefix}/*') GROUP BY a"
+    query = (
+        "WITH RECURSIVE w(n) AS (SELECT 0::BIGINT UNION ALL "
+        f"SELECT s.b FROM w JOIN ({steps}) s ON s.a = w.n WHERE w.n < 8) SELECT max(n), count(*) FROM w"
+    )
+    con.execute("SET rados_offload = 'always'")
+    assert con.execute(query).fetchall() == [(8, 9)]
+    scan = "SELECT objects, answered, why FROM rados_scans() ORDER BY scan DESC LIMIT 1"
+    objects, answered, _ = con.execute(scan).fetchone()
+    assert answered > objects  # the record has all iterations
+    con.execute("SET rados_offload = 'auto'")
+    assert con.execute(query).fetchall() == [(8, 9)]
+    assert "kept the earlier answers" in con.execute(scan).fetchone()[2]
+
+
 def test_auto_asks_for_what_was_kept(con, objects):
     """Until most objects have changed: then it is decided as for any other query."""
     query = query_of(objects)

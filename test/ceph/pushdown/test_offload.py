@@ -129,6 +129,17 @@ def test_what_is_pushed(pushed, query, word):
     assert 0 < scan["answered"] <= scan["objects"]
 
 
+def test_lists_of_constants_are_pushed_without_the_filter_around_them(pushed):
+    """DuckDB adds them to the scan, to skip rows by statistics: hash() cannot be pushed."""
+    dates = ", ".join(f"DATE '1995-06-{day}'" for day in (15, 17, 21, 22))
+    query = f"SELECT count(*) FROM lineitem WHERE l_shipdate IN ({dates}) AND hash(l_orderkey) > l_linenumber"
+    rows, stock = pushed_and_read(pushed, query)
+    assert rows == stock
+    scan = last_offloaded(pushed)
+    assert "1995-06-21" in scan["pushed"]
+    assert scan["reply_bytes"] < 100_000
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -291,6 +302,28 @@ def test_erasure_coded_pools_are_read(con, tables):
     scan = last_scan(con)
     assert not scan["offloaded"]
     assert "erasure-coded" in scan["why"]
+
+
+def test_explain_says_at_once_that_a_pool_is_erasure_coded(cluster):
+    """On a new connection to a new pool, before any query has run."""
+    cluster.create_pool("coded2", erasure_coded=True)
+    path = "rados://coded2/x.parquet"
+    with connect(cluster) as con:
+        con.execute(f"COPY (SELECT range AS a FROM range(1000)) TO '{path}' (FORMAT parquet)")
+        query = f"EXPLAIN SELECT sum(a) FROM '{path}'"
+        plan = con.execute(query).fetchone()[1]
+        assert "Not pushed" in plan
+        assert "erasure-coded" in plan
+        asked = requests(con, "exec")
+        con.execute(query).fetchall()
+        assert requests(con, "exec") == asked  # not for a minute
+        con.execute("SET rados_offload = 'always'")
+        plan = con.execute(query).fetchone()[1]
+        assert "pool coded2 is erasure-coded" in plan
+        other = "rados://data/replicated/x.parquet"
+        con.execute(f"COPY (SELECT range AS a FROM range(1000)) TO '{other}' (FORMAT parquet)")
+        plan = con.execute(query.replace(path, other)).fetchone()[1]
+        assert "erasure-coded" not in plan
 
 
 def test_objects_are_shared_with_the_client(pushed):
