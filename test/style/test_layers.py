@@ -33,8 +33,13 @@ LAYERS = [
     "volume/mount",
     "volume",
     "direct",
+    "gpu/decode",
+    "gpu/device",
+    "gpu/pipeline",
     "extension/memory",
     "extension/file_systems",
+    "gpu/plan",
+    "gpu/sql",
     "extension/sql",
     "extension",
 ]
