@@ -11,7 +11,7 @@
 
 namespace rawduck::gpu {
 
-template <class V> struct BitPacking {
+template <class V> struct BitPacking : NoScratch {
     using T = typename V::Value;
     static constexpr u32 GROUP_ROWS = 2048;
     static constexpr u32 ROWS_PER_LANE = GROUP_ROWS / BLOCK;

@@ -4,7 +4,7 @@
 
 namespace rawduck::gpu {
 
-template <class V> struct Constant {
+template <class V> struct Constant : NoScratch {
     static constexpr u32 GROUP_ROWS = 2048;
     struct Shared {};
 

@@ -14,6 +14,7 @@ struct Kernel {
     const char *name;
     u32 group_rows;
     void (*run)(const SegmentTask &task, u32 group);
+    u64 (*scratch_bytes)(const SegmentTask &task);
 };
 
 #define GPU_HOST_KERNEL(NAME, CODEC, KIND, PHASE, DECODER, FUNCTION)                                         \
@@ -25,7 +26,8 @@ struct Kernel {
      [](const SegmentTask &task, u32 group) {                                                                \
          DECODER::Shared shared;                                                                             \
          DECODER::FUNCTION(task, group, shared);                                                             \
-     }},
+     },                                                                                                      \
+     DECODER::ScratchBytes},
 
 const Kernel KERNELS[] = {GPU_KERNELS(GPU_HOST_KERNEL)};
 
@@ -51,7 +53,8 @@ const char *KernelName(Codec codec, Kind kind, Phase phase) {
 }
 
 u64 ScratchBytes(const SegmentTask &task) {
-    return 0;
+    const Kernel *kernel = FindKernel(task.codec, task.kind, Phase::PREPARE);
+    return kernel ? kernel->scratch_bytes(task) : 0;
 }
 
 u32 GroupCount(const SegmentTask &task, Phase phase) {

@@ -82,6 +82,11 @@ GPU_FUNCTION RowRange Wanted(const SegmentTask &task, RowRange range) {
     return {range.begin > task.first_row ? range.begin : task.first_row, range.end < end ? range.end : end};
 }
 
+//! A decoder that keeps nothing between phases.
+struct NoScratch {
+    static GPU_FUNCTION u64 ScratchBytes(const SegmentTask &) { return 0; }
+};
+
 //! A number that may have any value.
 template <class T> struct Number {
     using Value = T;

@@ -14,7 +14,7 @@
 
 namespace rawduck::gpu {
 
-template <class V> struct Uncompressed {
+template <class V> struct Uncompressed : NoScratch {
     static constexpr u32 GROUP_ROWS = 2048;
     struct Shared {};
 
@@ -33,7 +33,7 @@ template <class V> struct Uncompressed {
     }
 };
 
-struct UncompressedValidity {
+struct UncompressedValidity : NoScratch {
     static constexpr u32 GROUP_ROWS = 2048;
     struct Shared {};
 
@@ -52,7 +52,7 @@ struct UncompressedValidity {
     }
 };
 
-struct UncompressedStrings {
+struct UncompressedStrings : NoScratch {
     static constexpr u32 GROUP_ROWS = 2048;
     struct Shared {};
 
