@@ -39,8 +39,10 @@ LAYERS = [
     "extension/memory",
     "extension/file_systems",
     "gpu/plan",
-    "gpu/sql",
+    "gpu/scan",
+    "gpu/exports",
     "extension/sql",
+    "gpu/sql",
     "extension",
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
