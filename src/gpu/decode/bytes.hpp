@@ -65,7 +65,7 @@ class Bytes {
     //! The bytes at `offset`, of which some may be behind the end.
     GPU_FUNCTION u64 LastWord(u64 offset) const {
         u64 word = 0;
-        for (u32 i = 0; i < 8; i++) {
+        GPU_KEEP_LOOP for (u32 i = 0; i < 8; i++) {
             word |= static_cast<u64>(Byte(offset + i)) << (8 * i);
         }
         return word;

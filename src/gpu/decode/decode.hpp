@@ -14,7 +14,7 @@ const char *KernelName(Codec codec, Kind kind, Phase phase);
 //! The kernel void(const ChecksumTask *tasks), with a thread block of BLOCK lanes for each task.
 constexpr const char *CHECKSUM_KERNEL = "checksum_blocks";
 
-//! Follows from what the task says of the segment, not from the segment's bytes.
+//! A multiple of 8. Follows from what the task says of the segment, not from the segment's bytes.
 u64 ScratchBytes(const SegmentTask &task);
 
 //! Thread blocks that the task takes in a phase; 0 where it takes no part in it.

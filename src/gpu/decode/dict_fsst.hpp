@@ -100,6 +100,10 @@ struct DictFsst {
         }
     }
 
+    static GPU_FUNCTION u32 SymbolCount(u64 counts, u32 length) {
+        return counts >> (8 * (length - 1)) & 0xff;
+    }
+
     //! Each lane finds the symbol of one code. False where the table is malformed.
     static GPU_FUNCTION bool ReadSymbols(const Bytes &bytes, const Layout &layout, Prepared &prepared) {
         const u64 table = layout.symbol_table;
@@ -108,10 +112,11 @@ struct DictFsst {
             (bytes.Byte(table + 8) & 1)) {
             return false;
         }
+        const u64 counts = bytes.Word(table + 9); // a byte for each length, the lowest one for 1
         u32 codes = 0, end = SYMBOL_BYTES;
         for (u32 length = 1; length <= 8; length++) {
-            codes += bytes.Byte(table + 8 + length);
-            end += bytes.Byte(table + 8 + length) * length;
+            codes += SymbolCount(counts, length);
+            end += SymbolCount(counts, length) * length;
         }
         if (codes > ESCAPE || end > layout.symbol_table_bytes) {
             return false;
@@ -121,16 +126,13 @@ struct DictFsst {
             u32 before = 0, found = 0;
             for (u32 i = 1; i <= 8 && found == 0; i++) {
                 const u32 length = i == 8 ? 1 : i + 1;
-                const u32 count = bytes.Byte(table + 8 + length);
-                if (code < before + count) {
-                    offset += (code - before) * length;
-                    found = length;
-                }
-                offset += found == 0 ? count * length : 0;
+                const u32 count = SymbolCount(counts, length);
+                found = code < before + count ? length : 0;
+                offset += (found ? code - before : count) * length;
                 before += count;
             }
             prepared.lengths[code] = static_cast<u8>(found);
-            prepared.symbols[code] = found == 0 ? 0 : bytes.Bits(offset, 0, 8 * found);
+            prepared.symbols[code] = bytes.Bits(offset, 0, 8 * found);
         }
         return true;
     }

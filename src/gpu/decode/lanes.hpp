@@ -13,6 +13,8 @@
 //! Once for each lane.
 #define GPU_LANES(lane)                                                                                      \
     for (::rawduck::gpu::u32 lane = threadIdx.x, lane##_once = 1; lane##_once; lane##_once = 0)
+//! Before a loop that is seldom run: it is not unrolled.
+#define GPU_KEEP_LOOP _Pragma("unroll 1")
 //! Nothing behind it happens before all lanes have come here.
 #define GPU_SYNC() __syncthreads()
 #else
@@ -20,6 +22,7 @@
 #define GPU_CONSTANT inline constexpr
 #define GPU_EACH(index, count) for (::rawduck::gpu::u32 index = 0; index < (count); index++)
 #define GPU_LANES(lane) for (::rawduck::gpu::u32 lane = 0; lane < ::rawduck::gpu::BLOCK; lane++)
+#define GPU_KEEP_LOOP
 #define GPU_SYNC()
 #endif
 

@@ -31,7 +31,9 @@ template <class V> struct RunLength {
         return runs < task.segment_rows ? runs : task.segment_rows;
     }
 
-    static GPU_FUNCTION u64 ScratchBytes(const SegmentTask &task) { return 8 + 4 * MostRuns(task); }
+    static GPU_FUNCTION u64 ScratchBytes(const SegmentTask &task) {
+        return AlignedTo8(8 + 4 * MostRuns(task));
+    }
 
     static GPU_FUNCTION void Prepare(const SegmentTask &task, u32, Shared &shared) {
         const Bytes bytes(task);

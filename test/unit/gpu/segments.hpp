@@ -2,6 +2,8 @@
 //! Segments made by hand, and decoding them into buffers in which any byte too far is found by AddressSanitizer.
 #include "gpu/decode/decode.hpp"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -108,6 +110,7 @@ inline Decoded Decode(Codec codec, Kind kind, const std::vector<u8> &segment, u3
     task.row_count = row_count;
     task.values = decoded.values.data();
     task.error = &decoded.error;
+    EXPECT_EQ(ScratchBytes(task) % 8, 0u);
     const size_t scratch_words = ScratchBytes(task) / 8;
     const std::unique_ptr<u64[]> scratch(new u64[scratch_words]);
     std::memset(scratch.get(), 0xa5, scratch_words * 8);
