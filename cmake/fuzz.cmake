@@ -12,6 +12,7 @@ function(rawduck_fuzz_target name)
   target_link_libraries(${name} PRIVATE rawduck_core)
 endfunction()
 
+rawduck_fuzz_target(decode_fuzz)
 rawduck_fuzz_target(mount_fuzz)
 rawduck_fuzz_target(record_fuzz)
 rawduck_fuzz_target(text_fuzz)

@@ -14,7 +14,8 @@ target_link_libraries(rawduck_unit_tests PRIVATE rawduck_core GTest::gtest GTest
 add_library(xnvme_other_version MODULE test/unit/io/engine/xnvme_other_version.cpp)
 target_include_directories(xnvme_other_version PRIVATE src)
 target_compile_definitions(rawduck_unit_tests PRIVATE
-  RAWDUCK_OTHER_XNVME_MODULE="$<TARGET_FILE:xnvme_other_version>")
+  RAWDUCK_OTHER_XNVME_MODULE="$<TARGET_FILE:xnvme_other_version>"
+  RAWDUCK_STOCK_SEGMENTS="${CMAKE_SOURCE_DIR}/test/fuzz/corpus/decode_fuzz")
 add_dependencies(rawduck_unit_tests xnvme_other_version)
 rawduck_with_xnvme(rawduck_unit_tests $<TARGET_FILE_DIR:rawduck_unit_tests>)
 add_test(NAME unit COMMAND rawduck_unit_tests)

@@ -18,6 +18,7 @@ import duckdb
 import rawduck
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "REFERENCE.md"
+GPU_HEADING = "## Tables on the GPU\n\nSee [Tables on the GPU](GPU.md).\n"
 CEPH_HEADING = "## Ceph: `rados://`\n"
 
 INTRODUCTION = """# Reference
@@ -102,7 +103,8 @@ def part(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
 def core() -> str:
     with rawduck.connect() as connection:
         heading = "## Volumes and files: `nvme://` and `direct://`\n\n"
-        return INTRODUCTION + heading + part(connection, "nvme_") + "\n"
+        gpu = "\n".join([GPU_HEADING, *functions(connection, "gpu_")])
+        return INTRODUCTION + heading + part(connection, "nvme_") + "\n" + gpu + "\n"
 
 
 def ceph() -> str:

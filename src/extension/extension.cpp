@@ -2,6 +2,7 @@
 #include "extension/file_systems/install.hpp"
 #include "extension/file_systems/settings_cache.hpp"
 #include "extension/sql/functions.hpp"
+#include "gpu/sql/functions.hpp"
 
 #include "duckdb/main/database.hpp"
 #include "duckdb/main/extension/extension_loader.hpp"
@@ -20,4 +21,6 @@ rawduck_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
         "ordinary files (direct://)");
     rawduck::InstallFileSystems(loader.GetDatabaseInstance());
     rawduck::RegisterFunctions(loader);
+    rawduck::gpu::RegisterSegmentsFunction(loader);
+    rawduck::gpu::RegisterOpenFunction(loader);
 }

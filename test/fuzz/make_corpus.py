@@ -135,12 +135,67 @@ def ceph_inputs() -> dict[str, bytes]:
     }
 
 
+#: Codec and kind as src/gpu/decode/task.hpp numbers them, forced compression (or mode of bit packing), and
+#: the values of the rows. test/unit/gpu/stock_segments_test.cpp knows the values, too.
+SEGMENTS = {
+    "uncompressed": (1, 3, "uncompressed", "i * 3"),
+    "uncompressed-strings": (1, 7, "uncompressed", "'s' || i % 90"),
+    "bitpacking-for": (2, 2, "for", "(i * 7919 % 1000)::int"),
+    "bitpacking-delta": (2, 3, "delta_for", "i * 5 + i % 3"),
+    "bitpacking-constant-delta": (2, 1, "constant_delta", "i::smallint"),
+    "bitpacking-wide": (2, 4, "for", "i::hugeint << 80"),
+    "bitpacking-boolean": (2, 9, "bitpacking", "i % 3 = 0"),
+    "rle": (3, 2, "rle", "(i // 50)::int"),
+    "alp": (4, 6, "alp", "(i * 7919 % 1000) / 100"),
+    "alp-float": (4, 5, "alp", "((i * 7919 % 1000) / 100)::float"),
+    "alprd": (5, 6, "alprd", "sin(i)"),
+    "dictionary": (6, 7, "dict_fsst", "'value ' || i % 50"),
+    "dictionary-fsst": (6, 7, "dict_fsst", "'http://example.com/' || (i % 900) || '/page'"),
+    "roaring-arrays": (7, 8, "roaring", "case when i % 200 = 7 then null else i end"),
+    "roaring-runs": (7, 8, "roaring", "case when i // 90 % 2 = 0 then null else i end"),
+    "roaring-bits": (7, 8, "roaring", "case when i * 7919 % 97 % 2 = 0 then null else i end"),
+}
+SEGMENT_ROWS = 1100
+BITPACKING_MODES = ("for", "delta_for", "constant_delta")
+
+
+def segment(codec: int, kind: int, compression: str, values: str) -> bytes:
+    """What DuckDB stores of such a column, behind what decode_fuzz.cpp wants to know."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.duckdb"
+        con = duckdb.connect(str(path))
+        if compression in BITPACKING_MODES:
+            con.execute(f"SET debug_force_bitpacking_mode = '{compression}'")
+            compression = "bitpacking"
+        con.execute(f"SET force_compression = '{compression}'")
+        con.execute(f"CREATE TABLE t AS SELECT {values} AS x FROM range({SEGMENT_ROWS}) t(i)")
+        con.execute("CHECKPOINT")
+        column = "[0, 0]" if kind == 8 else "[0]"
+        block, start, found = con.execute(
+            "SELECT block_id, block_offset, lower(compression) FROM pragma_storage_info('t')"
+            " WHERE column_path = ?",
+            [column],
+        ).fetchone()
+        assert found == compression, f"{values}: DuckDB chose {found}"
+        ends = con.execute(
+            "SELECT min(block_offset) FROM pragma_storage_info('t') WHERE block_id = ? AND block_offset > ?",
+            [block, start],
+        ).fetchone()[0]
+        con.close()
+        first = 3 * 4096 + block * 262144 + 8 + start
+        end = first + (ends or 262144 - 8) - start
+        stored = path.read_bytes()[first:end]
+    # The rest of a block is empty. Packed numbers may end with zeros, too.
+    return struct.pack("<BBHH", codec, kind, SEGMENT_ROWS - 1, 300) + stored.rstrip(b"\0") + bytes(64)
+
+
 def main() -> None:
     seeds = {
         "text_fuzz": {f"{number:02}": text.encode() for number, text in enumerate(TEXTS)},
         "record_fuzz": payloads(),
         "mount_fuzz": patches(),
         "ceph_fuzz": ceph_inputs(),
+        "decode_fuzz": {name: segment(*values) for name, values in SEGMENTS.items()},
     }
     for target, inputs in seeds.items():
         folder = CORPUS / target

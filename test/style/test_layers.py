@@ -33,9 +33,16 @@ LAYERS = [
     "volume/mount",
     "volume",
     "direct",
+    "gpu/decode",
+    "gpu/device",
+    "gpu/pipeline",
     "extension/memory",
     "extension/file_systems",
+    "gpu/plan",
+    "gpu/scan",
+    "gpu/exports",
     "extension/sql",
+    "gpu/sql",
     "extension",
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

@@ -11,7 +11,7 @@ from support import run_python
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "REFERENCE.md"
-FUNCTIONS = "SELECT * FROM duckdb_functions() WHERE starts_with(function_name, 'nvme_')"
+FUNCTIONS = "SELECT * FROM duckdb_functions() WHERE regexp_matches(function_name, '^(nvme|gpu)_')"
 SETTINGS = "SELECT * FROM duckdb_settings() WHERE starts_with(name, 'nvme_')"
 
 

@@ -1,0 +1,310 @@
+"""Tables as batches of columns for GPU libraries: compressed blocks are read and decoded by kernels.
+
+>>> import rawduck, rawduck.gpu as gpu
+>>> connection = rawduck.connect("nvme:///dev/nvme1n1/sales.duckdb")
+>>> for batch in gpu.scan(connection, "lineitem", ["l_quantity", "l_shipdate"], device="emulated"):
+...     x = numpy.from_dlpack(batch["l_quantity"])
+
+There is one device so far, "emulated": host memory, and the kernels as loops. docs/GPU.md says more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import duckdb
+
+from rawduck.connection import extension_path, load
+from rawduck.errors import RawduckError
+from rawduck.render import Rows, rows
+
+#: A column, one of = < <= > >=, and what to compare it with.
+Condition = tuple[str, str, Any]
+
+DECIMAL_FORMS = ("arrow", "int64", "float64")
+_WHOLE_BATCH = -1
+
+
+class _Options(ctypes.Structure):
+    _fields_ = (
+        ("device", ctypes.c_char_p),
+        ("batch_rows", ctypes.c_uint64),
+        ("decimal_form", ctypes.c_int32),
+        ("has_null_value", ctypes.c_int32),
+        ("null_value", ctypes.c_double),
+    )
+
+
+def _path() -> str:
+    return str(extension_path().with_name("librawduck_host.so"))
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The extension that is loaded already; see src/gpu/exports/c_interface.hpp."""
+    library = ctypes.CDLL(_path())
+    pointer, number = ctypes.c_void_p, ctypes.c_int32
+    declarations = {
+        "error": (ctypes.c_char_p, []),
+        "announce": (ctypes.c_uint64, [ctypes.POINTER(_Options)]),
+        "next": (number, [ctypes.c_uint64, ctypes.POINTER(pointer)]),
+        "close": (None, [ctypes.c_uint64]),
+        "free_batch": (None, [pointer]),
+        "describe": (ctypes.c_char_p, [pointer]),
+    }
+    for name, (result, arguments) in declarations.items():
+        function = getattr(library, f"rawduck_gpu_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+@cache
+def _capsules() -> ctypes.PyDLL:
+    """The same, called with Python's lock: capsules are Python objects."""
+    library = ctypes.PyDLL(_path())
+    for name, numbers in (("schema", 1), ("array", 1), ("tensor", 2)):
+        function = getattr(library, f"rawduck_gpu_{name}_capsule")
+        function.restype = ctypes.c_void_p  # not py_object: ctypes has no way to say null with that
+        function.argtypes = [ctypes.c_void_p] + [ctypes.c_int32] * numbers
+    return library
+
+
+def _capsule(name: str, *arguments: int) -> Any:
+    address = getattr(_capsules(), f"rawduck_gpu_{name}_capsule")(*arguments)
+    if not address:
+        raise _failure()
+    capsule = ctypes.cast(address, ctypes.py_object).value  # with a reference of its own
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(capsule))
+    return capsule
+
+
+def _failure() -> RawduckError:
+    return RawduckError(_message(_library().rawduck_gpu_error().decode()))
+
+
+def _message(text: str) -> str:
+    """Of an exception of DuckDB, which comes as JSON."""
+    try:
+        return json.loads(text)["exception_message"]
+    except (ValueError, KeyError, TypeError):
+        return text
+
+
+class Column:
+    """A column of a batch. Whatever consumes it shares the batch's memory."""
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch, self._index = batch, index
+        description = batch._columns[index]
+        self.name: str = description["name"]
+        #: Of the Arrow C data interface.
+        self.format: str = description["format"]
+        self.null_count: int = description["nulls"]
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Numbers, booleans, dates and times, the latter as the numbers that Arrow gives them."""
+        if stream is not None:
+            raise BufferError("memory of the host has no streams; pass stream=None")
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"the batch lies in host memory, not on device {dl_device}")
+        if copy:
+            raise BufferError("a column of a batch is handed out as it is; copy it where you take it")
+        is_versioned = max_version is not None and max_version[0] >= 1
+        try:
+            return _capsule("tensor", self._batch._handle, self._index, int(is_versioned))
+        except RawduckError as error:
+            raise BufferError(str(error)) from None
+
+    def __arrow_c_schema__(self) -> Any:
+        return _capsule("schema", self._batch._handle, self._index)
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **_: Any) -> tuple[Any, Any]:
+        handle = self._batch._handle
+        return _capsule("schema", handle, self._index), _capsule("array", handle, self._index)
+
+
+class Batch:
+    """Rows of a table, column by column. Its memory is freed when it and all that took it are gone."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        library = _library()
+        weakref.finalize(self, library.rawduck_gpu_free_batch, handle)
+        description = json.loads(library.rawduck_gpu_describe(handle).decode("utf-8", "surrogateescape"))
+        self._columns = description["columns"]
+        self._rows: int = description["rows"]
+        #: What was read, copied to the device and decoded, in bytes; how long it took; and for each column of
+        #: each row group that was read for this batch, whether it was decoded ("gpu") or scanned by DuckDB.
+        self.report: dict[str, Any] = description["report"]
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def column_names(self) -> list[str]:
+        return [column["name"] for column in self._columns]
+
+    def __getitem__(self, name: str) -> Column:
+        names = self.column_names
+        if name not in names:
+            raise KeyError(f"the batch has no column {name!r}; it has {', '.join(names)}")
+        return Column(self, names.index(name))
+
+    def __arrow_c_schema__(self) -> Any:
+        return _capsule("schema", self._handle, _WHOLE_BATCH)
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **_: Any) -> tuple[Any, Any]:
+        return _capsule("schema", self._handle, _WHOLE_BATCH), _capsule("array", self._handle, _WHOLE_BATCH)
+
+
+@dataclass
+class _Source:
+    """A scan that is announced or open, and the connection that was made for it."""
+
+    ticket: int
+    own: duckdb.DuckDBPyConnection | None = None
+
+    def close(self) -> None:
+        _library().rawduck_gpu_close(self.ticket)
+        if self.own is not None:
+            self.own.close()
+            self.own = None
+
+
+class Scan(Iterator[Batch]):
+    """The batches of a scan, in the order of the table's rows. Closed at the end, by `close`, at the end of a
+    `with`, or with its last reference."""
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        self._finalizer = weakref.finalize(self, source.close)
+
+    def __enter__(self) -> Scan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives back what the scan holds: blocks, and a transaction of its own. Batches stay valid."""
+        self._finalizer()
+
+    def __next__(self) -> Batch:
+        if not self._finalizer.alive:
+            raise StopIteration
+        handle = ctypes.c_void_p()
+        result = _library().rawduck_gpu_next(self._source.ticket, ctypes.byref(handle))
+        if result > 0:
+            assert handle.value is not None
+            return Batch(handle.value)
+        failure = _failure() if result < 0 else None
+        self.close()
+        raise failure or StopIteration
+
+
+def scan(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    columns: Sequence[str] | None = None,
+    *,
+    batch_rows: int = 1_000_000,
+    where: Sequence[Condition] = (),
+    nulls: str | float = "error",
+    decimal: str = "arrow",
+    device: str | None = None,
+) -> Scan:
+    """The rows of a table in batches, exactly as `SELECT` gives them in the same transaction.
+
+    In a transaction of the connection: as that sees the table, its own changes included. It must be open
+    until the last batch, and must not change rows meanwhile. Otherwise the scan has a connection and a
+    transaction of its own.
+
+    `batch_rows`: of each batch but the last one; fewer where strings of a column exceed 2 GiB.
+    `where`: row groups in which, by their statistics, no row satisfies all conditions are left out. Rows are
+    not filtered: the consumer does that.
+    `nulls`: what consumers of DLPack find in place of NULL, a number that each such column can hold. With
+    "error", such a column is refused. Arrow has NULL in any case.
+    `decimal`: "arrow"; "float64"; or "int64", the number without its point.
+    `device`: "emulated". Without it, what RAWDUCK_GPU in the environment says.
+    """
+    if decimal not in DECIMAL_FORMS:
+        raise ValueError(f"decimal={decimal!r}; it is one of {', '.join(DECIMAL_FORMS)}")
+    if isinstance(nulls, str) and nulls != "error":
+        raise ValueError(f'nulls={nulls!r}; it is "error" or a number')
+    if batch_rows < 1:
+        raise ValueError(f"batch_rows={batch_rows}; a batch has at least one row")
+    load(connection)
+    options = _Options(
+        (device or "").encode(),
+        batch_rows,
+        DECIMAL_FORMS.index(decimal),
+        int(not isinstance(nulls, str)),
+        0.0 if isinstance(nulls, str) else float(nulls),
+    )
+    ticket = _library().rawduck_gpu_announce(ctypes.byref(options))
+    if ticket == 0:
+        raise _failure()
+    source = _Source(ticket)
+    try:
+        _open(source, connection, table, columns, where)
+    except BaseException:
+        source.close()
+        raise
+    return Scan(source)
+
+
+def _open(
+    source: _Source,
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    columns: Sequence[str] | None,
+    where: Sequence[Condition],
+) -> None:
+    query = "FROM gpu_open_scan(?, ?, columns := ?::VARCHAR[], conditions := ?::VARCHAR[])"
+    with connection.cursor() as cursor:  # the constants need no transaction
+        conditions = [text for condition in where for text in _as_texts(cursor, condition)]
+    parameters = [list(columns) if columns is not None else None, conditions]
+    (opened,) = rows(connection, query, [str(source.ticket), table, *parameters])
+    if not opened["is_open"]:
+        source.own = connection.cursor()
+        source.own.execute("BEGIN TRANSACTION READ ONLY")
+        rows(source.own, query, [str(source.ticket), opened["table_name"], *parameters])
+
+
+def _as_texts(cursor: duckdb.DuckDBPyConnection, condition: Condition) -> tuple[str, str, str, str]:
+    column, operator, constant = condition
+    if constant is None:
+        raise ValueError(f"{column} {operator} NULL is true for no row")
+    text, kind = cursor.execute("SELECT $1::VARCHAR, typeof($1)", [constant]).fetchall()[0]
+    return column, operator, text, kind
+
+
+def explain(connection: duckdb.DuckDBPyConnection, table: str) -> Rows:
+    """For each column and route: codecs, row groups, rows, compressed bytes, and why DuckDB scans them."""
+    load(connection)
+    query = """SELECT column_name, column_type, route, reason,
+        string_agg(DISTINCT codec, ', ' ORDER BY codec) FILTER (part = 'data') AS codecs,
+        count(DISTINCT row_group) AS row_groups,
+        coalesce(sum(rows) FILTER (part = 'data'), 0)::BIGINT AS rows,
+        coalesce(sum(bytes), 0)::BIGINT AS bytes
+        FROM gpu_segments(?) GROUP BY ALL ORDER BY column_name, route DESC, reason"""
+    return rows(connection, query, [table])

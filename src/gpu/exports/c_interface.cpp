@@ -1,0 +1,195 @@
+#include "gpu/exports/c_interface.hpp"
+
+#include "gpu/exports/arrow.hpp"
+#include "gpu/exports/describe.hpp"
+#include "gpu/exports/dlpack.hpp"
+#include "gpu/scan/open_scans.hpp"
+
+#include "common/error.hpp"
+
+#include <dlfcn.h>
+#include <memory>
+#include <string>
+
+#define RAWDUCK_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace rawduck::gpu {
+namespace {
+
+thread_local std::string last_error;
+
+//! What `call` returns; `failed`, and the message for rawduck_gpu_error, where it throws.
+template <class CALL, class RESULT> RESULT Guarded(RESULT failed, const CALL &call) {
+    try {
+        return call();
+    } catch (const std::exception &error) {
+        last_error = error.what();
+        return failed;
+    }
+}
+
+//! What Python holds for a batch.
+struct BatchHandle {
+    std::shared_ptr<const Batch> batch;
+    std::string description;
+};
+
+BatchHandle &HandleOf(void *batch) {
+    return *static_cast<BatchHandle *>(batch);
+}
+
+//! Python's own functions for capsules, found in the process: nothing here is linked with Python.
+struct CapsuleFunctions {
+    using Destructor = void (*)(void *capsule);
+
+    void *(*create)(void *pointer, const char *name, Destructor destructor);
+    void *(*pointer)(void *capsule, const char *name);
+    int (*is_valid)(void *capsule, const char *name);
+};
+
+template <class FUNCTION> void Find(FUNCTION &function, const char *name) {
+    function = reinterpret_cast<FUNCTION>(dlsym(RTLD_DEFAULT, name));
+    if (!function) {
+        throw rawduck::Error(ErrorCode::UNSUPPORTED,
+                             std::string(name) +
+                                 " is not in this process; capsules are made for Python only");
+    }
+}
+
+CapsuleFunctions Capsules() {
+    CapsuleFunctions functions;
+    Find(functions.create, "PyCapsule_New");
+    Find(functions.pointer, "PyCapsule_GetPointer");
+    Find(functions.is_valid, "PyCapsule_IsValid");
+    return functions;
+}
+
+//! A consumer has moved the structure out, or it is released here.
+template <class STRUCTURE> void ReleaseUnused(STRUCTURE &structure) {
+    if (structure.release) {
+        structure.release(&structure);
+    }
+}
+
+void ReleaseUnused(ArrowDeviceArray &array) {
+    ReleaseUnused(array.array);
+}
+
+template <class STRUCTURE> struct CapsuleOf;
+template <> struct CapsuleOf<ArrowSchema> {
+    static constexpr const char *NAME = "arrow_schema";
+};
+template <> struct CapsuleOf<ArrowDeviceArray> {
+    static constexpr const char *NAME = "arrow_device_array";
+};
+template <> struct CapsuleOf<DLManagedTensor> {
+    static constexpr const char *NAME = "dltensor";
+};
+template <> struct CapsuleOf<DLManagedTensorVersioned> {
+    static constexpr const char *NAME = "dltensor_versioned";
+};
+
+//! Of Arrow's capsules: these own the structure, its contents are the consumer's once that has moved them out.
+template <class STRUCTURE> void DestroyArrowCapsule(void *capsule) {
+    auto *structure = static_cast<STRUCTURE *>(Capsules().pointer(capsule, CapsuleOf<STRUCTURE>::NAME));
+    ReleaseUnused(*structure);
+    delete structure;
+}
+
+//! A consumer of DLPack renames the capsule and calls the deleter itself.
+template <class MANAGED> void DestroyTensorCapsule(void *capsule) {
+    const CapsuleFunctions functions = Capsules();
+    if (functions.is_valid(capsule, CapsuleOf<MANAGED>::NAME)) {
+        auto *managed = static_cast<MANAGED *>(functions.pointer(capsule, CapsuleOf<MANAGED>::NAME));
+        managed->deleter(managed);
+    }
+}
+
+template <class STRUCTURE> void *ArrowCapsule(std::unique_ptr<STRUCTURE> structure) {
+    void *capsule =
+        Capsules().create(structure.get(), CapsuleOf<STRUCTURE>::NAME, &DestroyArrowCapsule<STRUCTURE>);
+    if (!capsule) {
+        ReleaseUnused(*structure);
+        throw std::bad_alloc();
+    }
+    structure.release(); // the capsule's
+    return capsule;
+}
+
+template <class MANAGED> void *TensorCapsule(MANAGED *managed) {
+    void *capsule = Capsules().create(managed, CapsuleOf<MANAGED>::NAME, &DestroyTensorCapsule<MANAGED>);
+    if (!capsule) {
+        managed->deleter(managed);
+        throw std::bad_alloc();
+    }
+    return capsule;
+}
+
+} // namespace
+
+RAWDUCK_EXPORT const char *rawduck_gpu_error() {
+    return last_error.c_str();
+}
+
+RAWDUCK_EXPORT uint64_t rawduck_gpu_announce(const rawduck_gpu_options *options) {
+    return Guarded(uint64_t{0}, [&] {
+        ScanOptions announced;
+        announced.device = options->device;
+        announced.batch_rows = options->batch_rows;
+        announced.output.decimals = static_cast<DecimalForm>(options->decimal_form);
+        if (options->has_null_value) {
+            announced.output.null_value = options->null_value;
+        }
+        OpenDevice(announced.device); // says now what is wrong with it
+        return AnnounceScan(announced);
+    });
+}
+
+RAWDUCK_EXPORT int32_t rawduck_gpu_next(uint64_t ticket, void **batch) {
+    return Guarded(int32_t{-1}, [&] {
+        const std::shared_ptr<const Batch> next = OpenedScan(ticket)->Next();
+        if (!next) {
+            return int32_t{0};
+        }
+        *batch = new BatchHandle{next, DescribeBatch(*next)};
+        return int32_t{1};
+    });
+}
+
+RAWDUCK_EXPORT void rawduck_gpu_close(uint64_t ticket) {
+    CloseScan(ticket);
+}
+
+RAWDUCK_EXPORT void rawduck_gpu_free_batch(void *batch) {
+    delete static_cast<BatchHandle *>(batch);
+}
+
+RAWDUCK_EXPORT const char *rawduck_gpu_describe(void *batch) {
+    return HandleOf(batch).description.c_str();
+}
+
+RAWDUCK_EXPORT void *rawduck_gpu_schema_capsule(void *batch, int32_t column) {
+    return Guarded(static_cast<void *>(nullptr), [&] {
+        auto schema = std::make_unique<ArrowSchema>();
+        ExportSchema(*HandleOf(batch).batch, column, *schema);
+        return ArrowCapsule(std::move(schema));
+    });
+}
+
+RAWDUCK_EXPORT void *rawduck_gpu_array_capsule(void *batch, int32_t column) {
+    return Guarded(static_cast<void *>(nullptr), [&] {
+        auto array = std::make_unique<ArrowDeviceArray>();
+        ExportArray(HandleOf(batch).batch, column, *array);
+        return ArrowCapsule(std::move(array));
+    });
+}
+
+RAWDUCK_EXPORT void *rawduck_gpu_tensor_capsule(void *batch, int32_t column, int32_t is_versioned) {
+    return Guarded(static_cast<void *>(nullptr), [&] {
+        const auto index = static_cast<size_t>(column);
+        return is_versioned ? TensorCapsule(ExportVersionedTensor(HandleOf(batch).batch, index))
+                            : TensorCapsule(ExportTensor(HandleOf(batch).batch, index));
+    });
+}
+
+} // namespace rawduck::gpu

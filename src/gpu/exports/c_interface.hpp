@@ -1,0 +1,42 @@
+//! What python/rawduck/gpu.py calls, by ctypes: one binary for all versions of Python. Everything is thread-safe.
+//!
+//! What can fail returns a negative number or null; rawduck_gpu_error then says why, in the thread that called. Arrow
+//! and DLPack structures share the memory of their batch, which lives as long as one of them does.
+#pragma once
+
+#include <cstdint>
+
+namespace rawduck::gpu {
+
+extern "C" {
+
+struct rawduck_gpu_options {
+    const char *device;   //!< "" for what RAWDUCK_GPU in the environment says
+    uint64_t batch_rows;  //!< at least 1
+    int32_t decimal_form; //!< 0 Arrow's decimals, 1 unscaled int64, 2 float64
+    int32_t has_null_value;
+    double null_value; //!< what DLPack's consumers find in place of NULL
+};
+
+//! Of the last failure in this thread; valid until the next call in it.
+const char *rawduck_gpu_error();
+
+//! Returns a ticket for gpu_open_scan, or 0.
+uint64_t rawduck_gpu_announce(const rawduck_gpu_options *options);
+//! 1: `*batch` is the next one, to be given back by rawduck_gpu_free_batch. 0: the end. -1: failed.
+int32_t rawduck_gpu_next(uint64_t ticket, void **batch);
+void rawduck_gpu_close(uint64_t ticket);
+void rawduck_gpu_free_batch(void *batch);
+
+//! Rows, columns and report as JSON; valid until the batch is freed.
+const char *rawduck_gpu_describe(void *batch);
+
+//! A new Python capsule: "arrow_schema" and "arrow_device_array" of a column, or of the whole batch as a struct for
+//! column -1; "dltensor", or "dltensor_versioned" for `is_versioned`. Null when it fails. Called with Python's lock.
+void *rawduck_gpu_schema_capsule(void *batch, int32_t column);
+void *rawduck_gpu_array_capsule(void *batch, int32_t column);
+void *rawduck_gpu_tensor_capsule(void *batch, int32_t column, int32_t is_versioned);
+
+} // extern "C"
+
+} // namespace rawduck::gpu

@@ -1,0 +1,63 @@
+#include "gpu/exports/describe.hpp"
+
+#include <cstdio>
+
+namespace rawduck::gpu {
+namespace {
+
+std::string Quoted(const std::string &text) {
+    std::string quoted = "\"";
+    for (const char letter : text) {
+        if (letter == '"' || letter == '\\') {
+            quoted += '\\';
+            quoted += letter;
+        } else if (static_cast<unsigned char>(letter) < 0x20) {
+            char escape[8];
+            std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(letter));
+            quoted += escape;
+        } else {
+            quoted += letter;
+        }
+    }
+    return quoted + '"';
+}
+
+std::string DescribeColumns(const Batch &batch) {
+    std::string text;
+    for (size_t i = 0; i < batch.columns.size(); i++) {
+        const OutputColumn &output = (*batch.layout)[i];
+        text += (i ? "," : "") + std::string("{\"name\":") + Quoted(output.name) +
+                ",\"format\":" + Quoted(output.arrow_format) +
+                ",\"nulls\":" + std::to_string(batch.columns[i].null_count) + "}";
+    }
+    return text;
+}
+
+std::string DescribeRoutes(const Batch &batch) {
+    std::string text;
+    for (const RouteTaken &taken : batch.report.routes) {
+        text += (text.empty() ? "" : ",") + std::string("{\"row_group\":") +
+                (taken.row_group < 0 ? "null" : std::to_string(taken.row_group)) +
+                ",\"column\":" + Quoted((*batch.layout)[taken.column].name) +
+                ",\"rows\":" + std::to_string(taken.rows) +
+                ",\"route\":" + (taken.reason.empty() ? "\"gpu\"" : "\"duckdb\"") +
+                ",\"reason\":" + (taken.reason.empty() ? "null" : Quoted(taken.reason)) + "}";
+    }
+    return text;
+}
+
+} // namespace
+
+std::string DescribeBatch(const Batch &batch) {
+    const BatchReport &report = batch.report;
+    return "{\"rows\":" + std::to_string(batch.rows) + ",\"columns\":[" + DescribeColumns(batch) +
+           "],\"report\":{\"device\":" + Quoted(batch.device->Name()) +
+           ",\"bytes_read\":" + std::to_string(report.counters.bytes_read) +
+           ",\"bytes_copied\":" + std::to_string(report.counters.bytes_copied) +
+           ",\"bytes_decoded\":" + std::to_string(report.counters.bytes_decoded) +
+           ",\"pruned_row_groups\":" + std::to_string(report.pruned_row_groups) +
+           ",\"milliseconds\":" + std::to_string(report.milliseconds) + ",\"routes\":[" +
+           DescribeRoutes(batch) + "]}}";
+}
+
+} // namespace rawduck::gpu

@@ -1,0 +1,192 @@
+#include "gpu/pipeline/batch.hpp"
+
+#include "common/error.hpp"
+#include "common/invariant.hpp"
+
+#include <algorithm>
+
+namespace rawduck::gpu {
+namespace {
+
+constexpr uint8_t DLPACK_BOOL = 6;
+
+RowSelection Selected(const QueuedRows &rows, size_t column, RowSelection selection) {
+    if (rows.is_listed[column]) {
+        selection.device_rows = reinterpret_cast<const uint32_t *>(rows.listed_rows.Data());
+    }
+    return selection;
+}
+
+const uint64_t *OffsetsOf(const ColumnRows &column) {
+    return reinterpret_cast<const uint64_t *>(column.offsets.Data());
+}
+
+} // namespace
+
+BatchBuilder::BatchBuilder(std::shared_ptr<const std::vector<OutputColumn>> layout,
+                           std::shared_ptr<Device> device)
+    : layout_(std::move(layout)), device_(std::move(device)) {}
+
+void BatchBuilder::Add(QueuedRows rows) {
+    for (size_t i = 0; i < rows.columns.size(); i++) {
+        RAWDUCK_INVARIANT(rows.is_listed[i] || rows.columns[i].rows == rows.rows,
+                          "all columns of a row group have the same visible rows");
+    }
+    if (rows.rows > 0) {
+        queued_count_ += rows.rows;
+        queue_.push_back(std::move(rows));
+    }
+}
+
+void BatchBuilder::Shorten(Part &part, std::vector<uint64_t> &string_room) const {
+    for (size_t i = 0; i < layout_->size(); i++) {
+        if ((*layout_)[i].stored_width == 0) {
+            const RowSelection rows = Selected(*part.rows, i, part.selection);
+            part.selection.count =
+                device_->Fitting(OffsetsOf(part.rows->columns[i]), rows, string_room[i]).rows;
+        }
+    }
+    for (size_t i = 0; i < layout_->size(); i++) {
+        if ((*layout_)[i].stored_width == 0) {
+            const RowSelection rows = Selected(*part.rows, i, part.selection);
+            string_room[i] -= device_->Fitting(OffsetsOf(part.rows->columns[i]), rows, string_room[i]).bytes;
+        }
+    }
+}
+
+std::vector<BatchBuilder::Part> BatchBuilder::ChooseParts(uint64_t row_limit,
+                                                          std::vector<uint64_t> string_room) {
+    std::vector<Part> parts;
+    uint64_t first = taken_;
+    for (const QueuedRows &rows : queue_) {
+        Part part{&rows, {nullptr, first, std::min(rows.rows - first, row_limit)}};
+        const uint64_t wanted = part.selection.count;
+        Shorten(part, string_room);
+        row_limit -= part.selection.count;
+        if (part.selection.count > 0) {
+            parts.push_back(part);
+        }
+        if (part.selection.count < wanted || row_limit == 0) {
+            break;
+        }
+        first = 0;
+    }
+    return parts;
+}
+
+void BatchBuilder::GatherColumn(size_t index, const std::vector<Part> &parts, const Memory &values) const {
+    const uint64_t width = (*layout_)[index].stored_width;
+    uint8_t *to = values.Data();
+    for (const Part &part : parts) {
+        const RowSelection rows = Selected(*part.rows, index, part.selection);
+        device_->Gather(part.rows->columns[index].values.Data(), width, rows, to);
+        to += rows.count * width;
+    }
+}
+
+void BatchBuilder::GatherStrings(size_t index, const std::vector<Part> &parts, uint64_t rows,
+                                 BatchColumn &column) const {
+    uint64_t bytes = 0;
+    for (const Part &part : parts) {
+        const RowSelection selected = Selected(*part.rows, index, part.selection);
+        bytes += device_->Fitting(OffsetsOf(part.rows->columns[index]), selected, MOST_STRING_BYTES).bytes;
+    }
+    column.values = device_->Allocate((rows + 1) * sizeof(int32_t));
+    column.chars = device_->Allocate(bytes);
+    auto *offsets = reinterpret_cast<int32_t *>(column.values.Data());
+    device_->Fill(column.values.Data(), 0, sizeof(int32_t));
+    for (const Part &part : parts) {
+        const ColumnRows &from = part.rows->columns[index];
+        const RowSelection selected = Selected(*part.rows, index, part.selection);
+        device_->GatherStrings(OffsetsOf(from), from.chars.Data(), selected, offsets, column.chars.Data());
+        offsets += selected.count;
+    }
+}
+
+Memory BatchBuilder::GatherValid(size_t index, const std::vector<Part> &parts, uint64_t rows) const {
+    const bool has_nulls = std::any_of(parts.begin(), parts.end(), [&](const Part &part) {
+        return part.rows->columns[index].valid.Data() != nullptr;
+    });
+    if (!has_nulls) {
+        return {};
+    }
+    Memory valid = device_->Allocate(rows);
+    uint8_t *to = valid.Data();
+    for (const Part &part : parts) {
+        const Memory &from = part.rows->columns[index].valid;
+        const RowSelection selected = Selected(*part.rows, index, part.selection);
+        if (from.Data()) {
+            device_->Gather(from.Data(), 1, selected, to);
+        } else {
+            device_->Fill(to, 1, selected.count);
+        }
+        to += selected.count;
+    }
+    return valid;
+}
+
+BatchColumn BatchBuilder::BuildColumn(size_t index, const std::vector<Part> &parts, uint64_t rows) {
+    const OutputColumn &output = (*layout_)[index];
+    BatchColumn column;
+    if (output.stored_width == 0) {
+        GatherStrings(index, parts, rows, column);
+    } else {
+        column.values = device_->Allocate(rows * output.stored_width);
+        GatherColumn(index, parts, column.values);
+    }
+    if (output.conversion != Conversion::NONE) {
+        const Memory converted = device_->Allocate(rows * output.width);
+        device_->Convert(output.conversion, column.values.Data(), output.stored_width, rows, output.scale,
+                         converted.Data());
+        column.values = converted;
+    }
+    const Memory valid = GatherValid(index, parts, rows);
+    if (valid.Data()) {
+        column.validity = device_->Allocate((rows + 7) / 8);
+        column.null_count = device_->PackBits(valid.Data(), rows, column.validity.Data());
+        if (output.null_value && output.number.bits != 0) {
+            device_->ReplaceNulls(valid.Data(), rows, output.null_value->data(), output.width,
+                                  column.values.Data());
+        }
+    }
+    if (column.null_count == 0) {
+        column.validity = {};
+    }
+    if (output.number.code == DLPACK_BOOL) {
+        column.bits = device_->Allocate((rows + 7) / 8);
+        device_->PackBits(column.values.Data(), rows, column.bits.Data());
+    }
+    return column;
+}
+
+void BatchBuilder::Drop(uint64_t rows) {
+    queued_count_ -= rows;
+    taken_ += rows;
+    while (!queue_.empty() && taken_ >= queue_.front().rows) {
+        taken_ -= queue_.front().rows;
+        queue_.pop_front();
+    }
+}
+
+std::shared_ptr<Batch> BatchBuilder::Build(uint64_t row_limit, uint64_t string_limit) {
+    const std::vector<Part> parts =
+        ChooseParts(row_limit, std::vector<uint64_t>(layout_->size(), string_limit));
+    auto batch = std::make_shared<Batch>();
+    for (const Part &part : parts) {
+        batch->rows += part.selection.count;
+    }
+    if (batch->rows == 0 && queued_count_ > 0) {
+        throw rawduck::Error(ErrorCode::UNSUPPORTED,
+                             "a string of more than " + std::to_string(string_limit) +
+                                 " bytes does not fit into a column of a batch; leave its column out");
+    }
+    batch->layout = layout_;
+    batch->device = device_;
+    for (size_t i = 0; i < layout_->size(); i++) {
+        batch->columns.push_back(BuildColumn(i, parts, batch->rows));
+    }
+    Drop(batch->rows);
+    return batch;
+}
+
+} // namespace rawduck::gpu

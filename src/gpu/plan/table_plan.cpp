@@ -1,0 +1,171 @@
+#include "gpu/plan/table_plan.hpp"
+
+#include "gpu/plan/segments.hpp"
+
+#include "duckdb/catalog/catalog.hpp"
+#include "duckdb/catalog/catalog_entry/table_catalog_entry.hpp"
+#include "duckdb/catalog/entry_lookup_info.hpp"
+#include "duckdb/common/enums/filter_propagate_result.hpp"
+#include "duckdb/main/attached_database.hpp"
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/planner/binder.hpp"
+#include "duckdb/storage/block_manager.hpp"
+#include "duckdb/storage/data_table.hpp"
+#include "duckdb/storage/statistics/numeric_stats.hpp"
+#include "duckdb/storage/table/data_table_info.hpp"
+#include "duckdb/storage/table/row_group.hpp"
+#include "duckdb/storage/table/row_group_collection.hpp"
+#include "duckdb/storage/table/row_group_segment_tree.hpp"
+#include "duckdb/transaction/duck_transaction.hpp"
+#include "duckdb/transaction/local_storage.hpp"
+
+#include <algorithm>
+
+namespace rawduck::gpu {
+namespace {
+
+using duckdb::CatalogType;
+using duckdb::ClientContext;
+using duckdb::Identifier;
+using duckdb::TableCatalogEntry;
+
+TableCatalogEntry &FindTable(ClientContext &context, const std::string &name) {
+    duckdb::CatalogEntryRetriever retriever(context);
+    const auto qualified = duckdb::Binder::BindTableName(retriever, duckdb::QualifiedName::Parse(name));
+    auto &entry =
+        duckdb::Catalog::GetEntry(context, duckdb::EntryLookupInfo(CatalogType::TABLE_ENTRY, qualified));
+    if (entry.type != CatalogType::TABLE_ENTRY || !entry.Cast<TableCatalogEntry>().IsDuckTable()) {
+        throw duckdb::InvalidInputException(
+            "%s is no table in DuckDB's own storage; its rows have no blocks to read. Copy it into one: "
+            "CREATE TABLE ... AS FROM %s",
+            name, name);
+    }
+    return entry.Cast<TableCatalogEntry>();
+}
+
+TableColumn DescribeColumn(const duckdb::ColumnDefinition &column) {
+    if (column.Generated()) {
+        throw duckdb::InvalidInputException("column %s is generated: it is computed, not stored",
+                                            column.Name().GetIdentifierName());
+    }
+    return {column.Name().GetIdentifierName(), column.Type(), column.StorageOid(), KindOf(column.Type())};
+}
+
+std::vector<TableColumn> ChooseColumns(const TableCatalogEntry &table,
+                                       const std::vector<std::string> &names) {
+    std::vector<TableColumn> columns;
+    if (names.empty()) {
+        for (auto &column : table.GetColumns().Physical()) {
+            columns.push_back(DescribeColumn(column));
+        }
+        return columns;
+    }
+    for (const std::string &name : names) {
+        if (!table.ColumnExists(Identifier(name))) {
+            throw duckdb::BinderException("table %s has no column %s", table.name.GetIdentifierName(), name);
+        }
+        columns.push_back(DescribeColumn(table.GetColumn(Identifier(name))));
+    }
+    return columns;
+}
+
+//! A condition that statistics can be compared with, and the column's place in the table.
+struct Prunable {
+    uint64_t storage_index;
+    duckdb::ExpressionType comparison;
+    duckdb::Value constant;
+};
+
+//! What statistics of the column's type decide for sure: a constant that the type cannot hold exactly prunes nothing.
+std::vector<Prunable> PrunableOf(const TableCatalogEntry &table, const std::vector<Condition> &conditions) {
+    std::vector<Prunable> prunable;
+    for (const Condition &condition : conditions) {
+        const TableColumn column = ChooseColumns(table, {condition.column}).front();
+        duckdb::string error;
+        const auto constant = condition.constant.DefaultTryCastAs(column.type, &error);
+        if (!constant) {
+            throw duckdb::InvalidInputException("column %s cannot be compared with %s: %s", column.name,
+                                                condition.constant.ToSQLString(), error);
+        }
+        const auto back = constant->DefaultTryCastAs(condition.constant.type());
+        if (!constant->IsNull() && back && *back == condition.constant) {
+            prunable.push_back({column.storage_index, condition.comparison, *constant});
+        }
+    }
+    return prunable;
+}
+
+bool CanSatisfy(const duckdb::RowGroup &row_group, const std::vector<Prunable> &conditions) {
+    return std::all_of(conditions.begin(), conditions.end(), [&](const Prunable &condition) {
+        const auto stats = row_group.GetStatistics(duckdb::StorageIndex(condition.storage_index));
+        if (!stats || stats->GetStatsType() != duckdb::StatisticsType::NUMERIC_STATS) {
+            return true;
+        }
+        const auto found = duckdb::NumericStats::CheckZonemap(
+            *stats, condition.comparison, duckdb::array_ptr<const duckdb::Value>(&condition.constant, 1));
+        return found != duckdb::FilterPropagateResult::FILTER_ALWAYS_FALSE &&
+               found != duckdb::FilterPropagateResult::FILTER_FALSE_OR_NULL;
+    });
+}
+
+//! Counts and marks what the transaction sees of the first `planned.rows` rows: what is appended meanwhile is none of
+//! its business.
+void FindVisibleRows(duckdb::RowGroup &row_group, duckdb::DuckTransaction &transaction,
+                     PlannedRowGroup &planned) {
+    const duckdb::ScanOptions options{duckdb::TransactionData(transaction)};
+    planned.visible.assign(planned.rows, 0);
+    for (uint64_t start = 0; start < planned.rows; start += STANDARD_VECTOR_SIZE) {
+        const uint64_t count = std::min<uint64_t>(STANDARD_VECTOR_SIZE, planned.rows - start);
+        duckdb::SelectionVector selected(STANDARD_VECTOR_SIZE);
+        const uint64_t seen = row_group.GetSelVector(options, start / STANDARD_VECTOR_SIZE, selected, count);
+        for (uint64_t i = 0; i < seen; i++) {
+            planned.visible[start + (seen == count ? i : selected.get_index(i))] = 1;
+        }
+        planned.visible_rows += seen;
+    }
+    if (planned.visible_rows == planned.rows) {
+        planned.visible.clear();
+    }
+}
+
+} // namespace
+
+TablePlan PlanTable(ClientContext &context, const std::string &name, const std::vector<std::string> &columns,
+                    const std::vector<Condition> &conditions) {
+    auto &entry = FindTable(context, name);
+    TablePlan plan;
+    plan.name = duckdb::QualifiedName(entry.ParentCatalog().GetName(), entry.ParentSchema().name, entry.name)
+                    .ToString();
+    plan.columns = ChooseColumns(entry, columns);
+    const std::vector<Prunable> prunable = PrunableOf(entry, conditions);
+
+    auto &table = entry.GetStorage();
+    auto &transaction = duckdb::DuckTransaction::Get(context, table.GetAttached());
+    plan.table = table.shared_from_this();
+    plan.database = table.GetAttached().shared_from_this();
+    // In this order, as DuckDB's own scans do: what a checkpoint replaces is replaced before or after.
+    plan.lock = transaction.SharedLockTable(*table.GetDataTableInfo());
+    plan.tree = table.GetRowGroupCollection()->GetRowGroups();
+    plan.blocks = &table.GetRowGroupCollection()->GetBlockManager();
+    plan.block_bytes = plan.blocks->GetBlockAllocSize();
+    plan.local_rows = duckdb::LocalStorage::Get(transaction).AddedRows(table);
+    for (auto &node : plan.tree->SegmentNodes()) {
+        PlannedRowGroup planned;
+        planned.node = &node;
+        planned.lease = node.ReferenceNode();
+        duckdb::RowGroup &row_group = *planned.lease;
+        planned.index = node.GetIndex();
+        planned.row_start = node.GetRowStart();
+        planned.rows = row_group.count;
+        planned.is_pruned = !CanSatisfy(row_group, prunable);
+        FindVisibleRows(row_group, transaction, planned);
+        for (const TableColumn &column : plan.columns) {
+            planned.columns.push_back(
+                PlanColumn(row_group.GetRawColumnData(column.storage_index), column, planned.rows));
+        }
+        plan.row_groups.push_back(std::move(planned));
+    }
+    return plan;
+}
+
+} // namespace rawduck::gpu

@@ -1,0 +1,20 @@
+//! What DuckDB itself scans: columns of a row group, and the rows that the transaction has added, as it sees them.
+#pragma once
+
+#include "gpu/pipeline/decode_rows.hpp"
+#include "gpu/plan/table_plan.hpp"
+
+namespace rawduck::gpu {
+
+//! Columns by their place in the plan. Both need the context's active transaction to be the plan's.
+std::vector<ColumnRows> ScanRowGroup(duckdb::ClientContext &context, const TablePlan &plan,
+                                     const PlannedRowGroup &group, const std::vector<size_t> &columns,
+                                     Device &device);
+std::vector<ColumnRows> ScanLocalRows(duckdb::ClientContext &context, const TablePlan &plan,
+                                      const std::vector<size_t> &columns, Device &device);
+
+//! The blocks of the plan's database, read as DuckDB reads them: through its own handle of the file, whichever file
+//! system that is of. (A second descriptor of an ordinary file would take DuckDB's lock with it when it is closed.)
+std::unique_ptr<BlockSource> BlocksOf(const TablePlan &plan);
+
+} // namespace rawduck::gpu

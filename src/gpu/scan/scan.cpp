@@ -1,0 +1,190 @@
+#include "gpu/scan/scan.hpp"
+
+#include "gpu/plan/segments.hpp"
+#include "gpu/scan/duckdb_rows.hpp"
+
+#include "duckdb/common/exception.hpp"
+#include "duckdb/main/attached_database.hpp"
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/storage/buffer/block_handle.hpp"
+#include "duckdb/storage/data_table.hpp"
+#include "duckdb/storage/table/row_group_segment_tree.hpp"
+#include "duckdb/storage/table/scan_state.hpp"
+#include "duckdb/transaction/duck_transaction.hpp"
+#include "duckdb/transaction/meta_transaction.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+namespace rawduck::gpu {
+namespace {
+
+std::shared_ptr<const std::vector<OutputColumn>> LayoutOf(const TablePlan &plan,
+                                                          const OutputOptions &options) {
+    auto layout = std::make_shared<std::vector<OutputColumn>>();
+    for (const TableColumn &column : plan.columns) {
+        layout->push_back(DescribeOutput(column, options));
+    }
+    return layout;
+}
+
+ColumnJob JobOf(const PlannedColumn &planned, const TableColumn &column) {
+    ColumnJob job;
+    job.kind = *column.kind;
+    job.width = WidthOf(job.kind);
+    for (const PlannedSegment &segment : planned.segments) {
+        if (segment.covers_nulls) {
+            continue;
+        }
+        SegmentJob added;
+        added.codec = *segment.codec;
+        added.block = segment.block < 0 ? 0 : static_cast<uint64_t>(segment.block);
+        added.offset = segment.offset;
+        added.byte_count = segment.byte_count;
+        added.rows = segment.rows;
+        added.constant = segment.constant;
+        (segment.is_validity ? job.validity : job.data).push_back(added);
+    }
+    return job;
+}
+
+uint64_t WrittenBytes(duckdb::ClientContext &context, const TablePlan &plan) {
+    return duckdb::DuckTransaction::Get(context, *plan.database).GetUndoProperties().estimated_size;
+}
+
+std::vector<size_t> AllColumns(const TablePlan &plan) {
+    std::vector<size_t> columns(plan.columns.size());
+    std::iota(columns.begin(), columns.end(), size_t{0});
+    return columns;
+}
+
+} // namespace
+
+Scan::Scan(duckdb::ClientContext &context, TablePlan plan, const ScanOptions &options)
+    : device_(OpenDevice(options.device)), context_(context.shared_from_this()),
+      transaction_(context.ActiveTransaction().global_transaction_id),
+      written_bytes_(WrittenBytes(context, plan)), plan_(std::move(plan)),
+      layout_(LayoutOf(plan_, options.output)), blocks_(BlocksOf(plan_)), builder_(layout_, device_),
+      batch_rows_(options.batch_rows) {
+    if (plan_.local_rows > 0) {
+        local_rows_.emplace();
+        local_rows_->columns = ScanLocalRows(context, plan_, AllColumns(plan_), *device_);
+        local_rows_->is_listed.assign(plan_.columns.size(), false);
+        local_rows_->rows = local_rows_->columns.front().rows;
+    }
+}
+
+void Scan::InTransaction(const std::function<void(duckdb::ClientContext &context)> &action) {
+    bool is_same = false, has_written = false;
+    context_->RunFunctionInTransaction([&] {
+        is_same = context_->ActiveTransaction().global_transaction_id == transaction_;
+        has_written = is_same && WrittenBytes(*context_, plan_) != written_bytes_;
+        if (is_same && !has_written) {
+            action(*context_);
+        }
+    });
+    if (!is_same) {
+        throw duckdb::InvalidInputException(
+            "the transaction in which the scan of %s began is over; end it after the "
+            "last batch, or scan without one of your own",
+            plan_.name);
+    }
+    if (has_written) {
+        throw duckdb::InvalidInputException(
+            "this transaction has changed rows since the scan of %s began; do that "
+            "after the last batch, or on another connection",
+            plan_.name);
+    }
+}
+
+void Scan::DecodeColumns(const PlannedRowGroup &group, const std::vector<size_t> &columns, QueuedRows &rows,
+                         BatchReport &report) {
+    std::vector<ColumnJob> jobs;
+    for (const size_t column : columns) {
+        jobs.push_back(JobOf(group.columns[column], plan_.columns[column]));
+    }
+    auto decoded = DecodeRows(jobs, group.rows, *blocks_, *device_, report.counters);
+    for (size_t i = 0; i < columns.size(); i++) {
+        rows.columns[columns[i]] = std::move(decoded[i]);
+        rows.is_listed[columns[i]] = !group.visible.empty();
+    }
+    if (!group.visible.empty()) {
+        const Memory visible = device_->Allocate(group.rows);
+        device_->CopyIn(visible.Data(), group.visible.data(), group.rows);
+        rows.listed_rows = device_->Allocate((group.rows + 1) * sizeof(uint32_t));
+        device_->ListRows(visible.Data(), group.rows, reinterpret_cast<uint32_t *>(rows.listed_rows.Data()));
+        report.counters.bytes_copied += group.rows;
+    }
+}
+
+void Scan::ScanColumns(const PlannedRowGroup &group, const std::vector<size_t> &columns, QueuedRows &rows) {
+    InTransaction([&](duckdb::ClientContext &context) {
+        auto scanned = ScanRowGroup(context, plan_, group, columns, *device_);
+        for (size_t i = 0; i < columns.size(); i++) {
+            rows.columns[columns[i]] = std::move(scanned[i]);
+        }
+    });
+    for (const size_t column : columns) {
+        if (rows.columns[column].rows != group.visible_rows) {
+            throw duckdb::InvalidInputException("row group %llu of %s has %llu rows by the plan and %llu by "
+                                                "DuckDB's scan; please report it, and "
+                                                "read the table by SQL",
+                                                group.index, plan_.name, group.visible_rows,
+                                                rows.columns[column].rows);
+        }
+    }
+}
+
+void Scan::TakeRowGroup(const PlannedRowGroup &group, BatchReport &report) {
+    QueuedRows rows;
+    rows.columns.resize(plan_.columns.size());
+    rows.is_listed.assign(plan_.columns.size(), false);
+    rows.rows = group.visible_rows;
+    std::vector<size_t> decoded, scanned;
+    for (size_t i = 0; i < plan_.columns.size(); i++) {
+        (group.columns[i].IsDecoded() ? decoded : scanned).push_back(i);
+        report.routes.push_back(
+            {static_cast<int64_t>(group.index), i, group.visible_rows, group.columns[i].reason});
+    }
+    if (!scanned.empty()) {
+        ScanColumns(group, scanned, rows);
+    }
+    if (!decoded.empty()) {
+        DecodeColumns(group, decoded, rows, report);
+    }
+    builder_.Add(std::move(rows));
+}
+
+std::shared_ptr<Batch> Scan::Next() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto begin = std::chrono::steady_clock::now();
+    BatchReport report;
+    for (; builder_.QueuedCount() < batch_rows_ && next_group_ < plan_.row_groups.size(); next_group_++) {
+        const PlannedRowGroup &group = plan_.row_groups[next_group_];
+        if (group.is_pruned) {
+            pruned_++;
+        } else if (group.visible_rows > 0) {
+            TakeRowGroup(group, report);
+        }
+    }
+    if (builder_.QueuedCount() < batch_rows_ && local_rows_) {
+        for (size_t i = 0; i < plan_.columns.size(); i++) {
+            report.routes.push_back({-1, i, local_rows_->rows, "rows of this transaction"});
+        }
+        builder_.Add(std::move(*local_rows_));
+        local_rows_.reset();
+    }
+    if (builder_.QueuedCount() == 0) {
+        return nullptr;
+    }
+    auto batch = builder_.Build(batch_rows_);
+    report.pruned_row_groups = pruned_;
+    pruned_ = 0;
+    report.milliseconds =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    batch->report = std::move(report);
+    return batch;
+}
+
+} // namespace rawduck::gpu

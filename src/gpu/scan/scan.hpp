@@ -1,0 +1,59 @@
+//! A scan of a table onto a device: batches, exact at the snapshot of the transaction in which it began.
+//!
+//! What is decoded is decided and leased when the scan begins, and stays right however long it takes. What DuckDB
+//! scans is scanned when its batch is made, in the same transaction: that has to be open still, and must not have
+//! written to rows of the database meanwhile. Rows that the transaction itself had added are copied at the beginning.
+#pragma once
+
+#include "gpu/pipeline/batch.hpp"
+#include "gpu/plan/table_plan.hpp"
+#include "gpu/scan/output_column.hpp"
+
+#include <functional>
+#include <memory>
+#include <mutex>
+
+namespace rawduck::gpu {
+
+struct ScanOptions {
+    std::string device;      //!< as OpenDevice takes it
+    uint64_t batch_rows = 0; //!< at least 1
+    OutputOptions output;
+};
+
+//! Thread-safe: one call at a time makes progress.
+class Scan {
+  public:
+    //! Plans in the context's active transaction. Called by a function that runs in it, with the context's lock held.
+    Scan(duckdb::ClientContext &context, TablePlan plan, const ScanOptions &options);
+
+    //! Null at the end. Called from outside of the context; takes its lock while DuckDB scans. Throws DuckDB's
+    //! exceptions and Error; the scan is of no use afterwards.
+    std::shared_ptr<Batch> Next();
+
+    const std::vector<OutputColumn> &Layout() const { return *layout_; }
+
+  private:
+    void TakeRowGroup(const PlannedRowGroup &group, BatchReport &report);
+    void DecodeColumns(const PlannedRowGroup &group, const std::vector<size_t> &columns, QueuedRows &rows,
+                       BatchReport &report);
+    void ScanColumns(const PlannedRowGroup &group, const std::vector<size_t> &columns, QueuedRows &rows);
+    //! Runs in the scan's transaction, or throws InvalidInputException when that is over or has written.
+    void InTransaction(const std::function<void(duckdb::ClientContext &context)> &action);
+
+    std::mutex mutex_;
+    std::shared_ptr<Device> device_;
+    duckdb::shared_ptr<duckdb::ClientContext> context_;
+    uint64_t transaction_;   //!< its number
+    uint64_t written_bytes_; //!< of its undo buffer: grows with each change of committed rows
+    TablePlan plan_;
+    std::shared_ptr<const std::vector<OutputColumn>> layout_;
+    std::unique_ptr<BlockSource> blocks_;
+    BatchBuilder builder_;
+    uint64_t batch_rows_;
+    size_t next_group_ = 0;
+    std::optional<QueuedRows> local_rows_;
+    uint64_t pruned_ = 0; //!< row groups since the last batch
+};
+
+} // namespace rawduck::gpu

@@ -1,0 +1,68 @@
+"""What the tests of tables on the GPU share: batches as Python values, and SELECT's as the same ones."""
+
+from __future__ import annotations
+
+import ctypes
+import decimal
+import struct
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import nanoarrow
+import nanoarrow.device
+from rawduck import gpu
+
+EXACT = decimal.Context(prec=50)
+
+
+def values_of(column: gpu.Column) -> list[Any]:
+    """A column of a batch as Python values, by Arrow."""
+    array = nanoarrow.device.c_device_array(column).array
+    kind, _, parameters = column.format.partition(":")
+    return decimals_of(array, parameters) if kind == "d" else nanoarrow.Array(array).to_pylist()
+
+
+def decimals_of(array: Any, parameters: str) -> list[Any]:
+    """nanoarrow reads the structure of decimals of 32 and 64 bits, but not their values."""
+    _, scale, bits = (int(number) for number in f"{parameters},128".split(",")[:3])
+    width, length = bits // 8, array.length
+    bitmap, values = array.buffers
+    raw = ctypes.string_at(values, width * length)
+    valid = ctypes.string_at(bitmap, (length + 7) // 8) if bitmap else b"\xff" * ((length + 7) // 8)
+    numbers = [int.from_bytes(raw[i : i + width], "little", signed=True) for i in range(0, len(raw), width)]
+    return [
+        decimal.Decimal(number).scaleb(-scale, EXACT) if valid[i // 8] >> i % 8 & 1 else None
+        for i, number in enumerate(numbers)
+    ]
+
+
+def columns_of(batches: Iterable[gpu.Batch]) -> list[list]:
+    """The columns of all batches, comparable with `selected`; empty where there is no batch."""
+    columns: list[list] = []
+    for batch in batches:
+        parts = [values_of(batch[name]) for name in batch.column_names]
+        columns = columns or [[] for _ in parts]
+        for column, part in zip(columns, parts, strict=True):
+            column += part
+    return [comparable(column) for column in columns]
+
+
+def scanned(connection, table="t", columns=None, **options) -> list[list]:
+    with gpu.scan(connection, table, columns, **options) as batches:
+        return columns_of(batches)
+
+
+def selected(connection, table="t", columns="*") -> list[list]:
+    rows = connection.execute(f"SELECT {columns} FROM {table}").fetchall()
+    return [comparable(list(column)) for column in zip(*rows, strict=True)]
+
+
+def comparable(column: list[Any]) -> list[Any]:
+    """Floats by their bits: NaN equals itself, -0.0 is not 0.0. UUIDs by their bytes."""
+    some = next((value for value in column if value is not None), None)
+    if isinstance(some, float):
+        return [None if value is None else struct.pack("<d", value) for value in column]
+    if isinstance(some, uuid.UUID):
+        return [None if value is None else value.bytes for value in column]
+    return column

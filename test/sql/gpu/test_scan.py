@@ -1,0 +1,210 @@
+"""gpu.scan on the emulated device gives what SELECT gives, value by value, for every type and codec."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+import rawduck
+from gpu_support import scanned, selected
+from rawduck import gpu
+from rawduck.errors import RawduckError
+
+ROWS = 7_000
+
+#: A value of each type from a number i; what DuckDB stores differs with the pattern of the numbers.
+TYPES = {
+    "BOOLEAN": "(i % 3 = 0)",
+    "TINYINT": "((i % 200) - 100)::TINYINT",
+    "UTINYINT": "(i % 256)::UTINYINT",
+    "SMALLINT": "((i % 60000) - 30000)::SMALLINT",
+    "USMALLINT": "(i % 65536)::USMALLINT",
+    "INTEGER": "(i - 1000)::INTEGER",
+    "UINTEGER": "(i + 4000000000 - i % 7)::UINTEGER",
+    "BIGINT": "(i * 1000003 - 5000000000)",
+    "UBIGINT": "(18446744073709000000::UBIGINT + i)",
+    "HUGEINT": "(i::HUGEINT * 10000000000000000000 - 7)",
+    "DECIMAL(4,1)": "((i % 9999) / 10)::DECIMAL(4,1)",
+    "DECIMAL(9,2)": "(i / 100)::DECIMAL(9,2)",
+    "DECIMAL(18,3)": "(i * 12345.678)::DECIMAL(18,3)",
+    "DECIMAL(38,10)": "(i::DECIMAL(38,10) * 1234567890)",
+    "FLOAT": "(i / 7)::FLOAT",
+    "DOUBLE": "round(i / 7, 2)",
+    "DOUBLE (any)": "sin(i) * exp(i % 300)",
+    "DATE": "(DATE '1900-01-01' + (i % 50000)::INTEGER)",
+    "TIME": "(TIME '00:00:00' + INTERVAL (i % 86400) SECOND)",
+    "TIMESTAMP": "(TIMESTAMP '2020-01-01 00:00:00.123456' + INTERVAL (i) SECOND)",
+    "TIMESTAMP_S": "(TIMESTAMP '1960-01-01' + INTERVAL (i) MINUTE)::TIMESTAMP_S",
+    "TIMESTAMP_MS": "(TIMESTAMP '1960-01-01' + INTERVAL (i) MINUTE)::TIMESTAMP_MS",
+    "VARCHAR": "('value ' || (i % 1000))",
+    "VARCHAR (long)": "repeat(md5(i::VARCHAR), (i % 9)::INTEGER)",
+    "BLOB": "('\\x00\\xFF'::BLOB || encode((i % 50)::VARCHAR))",
+    "UUID": "(md5(i::VARCHAR))::UUID",
+}
+NULLS = {
+    "none": "false",
+    "few": "hash(i) % 1000 = 0",
+    "half": "hash(i) % 2 = 0",
+    "runs": "(i // 5000) % 2 = 0",
+    "all": "true",
+}
+
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch):
+    monkeypatch.setenv("RAWDUCK_GPU", "emulated")
+
+
+def make_table(connection, expression, rows, nulls="false"):
+    query = f"SELECT CASE WHEN NOT ({nulls}) THEN {expression} END AS x FROM range({rows}) r(i)"
+    connection.execute(f"CREATE OR REPLACE TABLE t AS {query}")
+    connection.execute("CHECKPOINT")
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_every_type_and_pattern_of_nulls(tmp_path, type_name):
+    with rawduck.connect(tmp_path / "t.db") as connection:
+        for nulls in NULLS.values():
+            make_table(connection, TYPES[type_name], ROWS, nulls)
+            assert scanned(connection) == selected(connection)
+
+
+@pytest.mark.parametrize("rows", [1, 31, 32, 33, 1023, 1024, 1025, 2047, 2048, 2049, 122880, 122881])
+def test_sizes_at_the_edges_of_groups(tmp_path, rows):
+    with rawduck.connect(tmp_path / "t.db") as connection:
+        for type_name in ("BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN"):
+            make_table(connection, TYPES[type_name], rows, NULLS["few"])
+            assert scanned(connection) == selected(connection), type_name
+
+
+#: Those that DuckDB writes only when it is told to are among them.
+CODECS = {
+    "uncompressed": ["BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN", "HUGEINT"],
+    "bitpacking": ["BIGINT", "HUGEINT", "UTINYINT"],
+    "rle": ["BIGINT", "DOUBLE", "UTINYINT"],
+    "alp": ["DOUBLE", "FLOAT"],
+    "alprd": ["DOUBLE (any)", "FLOAT"],
+    "dict_fsst": ["VARCHAR", "VARCHAR (long)"],
+    "zstd": ["VARCHAR (long)"],
+}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec(tmp_path, codec):
+    with rawduck.connect(tmp_path / "t.db") as connection:
+        connection.execute(f"SET force_compression = '{codec}'")
+        for type_name in CODECS[codec]:
+            make_table(connection, TYPES[type_name], ROWS, NULLS["few"])
+            written = "SELECT DISTINCT lower(codec) FROM gpu_segments('t') WHERE part = 'data'"
+            assert (codec,) in connection.execute(written).fetchall(), type_name
+            assert scanned(connection) == selected(connection), type_name
+
+
+@pytest.mark.parametrize("mode", ["constant", "constant_delta", "delta_for", "for"])
+def test_every_mode_of_bit_packing(tmp_path, mode):
+    with rawduck.connect(tmp_path / "t.db") as connection:
+        connection.execute(f"PRAGMA debug_force_bitpacking_mode = '{mode}'")
+        connection.execute("SET force_compression = 'bitpacking'")
+        for expression in ("7", "i * 3", "i * i", "hash(i) % 1000"):
+            make_table(connection, f"({expression})::BIGINT", 10_000)
+            assert scanned(connection) == selected(connection), expression
+
+
+@pytest.mark.parametrize("scheme", ["nvme", "direct", "file"])
+def test_every_kind_of_database(scheme, tmp_path, file_target):
+    path = {
+        "nvme": file_target.path("t.duckdb"),
+        "direct": f"direct://{tmp_path / 't.db'}",
+        "file": str(tmp_path / "t.db"),
+    }[scheme]
+    with rawduck.connect(path) as connection:
+        connection.execute(
+            f"CREATE TABLE t AS SELECT i, i % 7 AS k, 'v' || i % 10 AS s FROM range({ROWS}) r(i)"
+        )
+        connection.execute("CHECKPOINT")
+        reports = []
+        rows = 0
+        for batch in gpu.scan(connection, "t", ["k", "i"], batch_rows=50_000):
+            rows += len(batch)
+            reports.append(batch.report)
+        assert rows == ROWS
+        assert sum(report["bytes_read"] for report in reports) > 0
+        assert {taken["route"] for report in reports for taken in report["routes"]} == {"gpu"}
+        assert scanned(connection) == selected(connection)
+
+
+def test_smaller_blocks(tmp_path):
+    with rawduck.connect() as connection:
+        connection.execute(f"ATTACH '{tmp_path / 'b.db'}' AS b (BLOCK_SIZE 16384)")
+        connection.execute(
+            f"CREATE TABLE b.t AS SELECT hash(i) AS h, 'text ' || i AS s FROM range({ROWS}) r(i)"
+        )
+        connection.execute("CHECKPOINT b")
+        assert scanned(connection, "b.t") == selected(connection, "b.t")
+
+
+def test_batches_have_the_rows_that_were_asked_for(tmp_path):
+    with rawduck.connect(tmp_path / "t.db") as connection:
+        make_table(connection, "i", ROWS)
+        sizes = [len(batch) for batch in gpu.scan(connection, "t", batch_rows=17_001)]
+        assert sizes[:-1] == [17_001] * (len(sizes) - 1)
+        assert sum(sizes) == ROWS
+
+
+def test_conditions_prune_row_groups_and_filter_no_rows(tmp_path):
+    with rawduck.connect(tmp_path / "t.db") as connection:
+        make_table(connection, "i", 5 * 122_880)
+        (found,) = scanned(connection, where=[("x", ">=", 300_000), ("x", "<", 300_010)])
+        assert found == list(range(2 * 122_880, 3 * 122_880))
+        assert scanned(connection, where=[("x", ">", 10**7)]) == []
+
+
+def test_a_constant_that_the_column_cannot_hold_prunes_nothing_wrong(tmp_path):
+    """3.5 would be 4 as an integer, and x > 4 true for fewer rows."""
+    with rawduck.connect(tmp_path / "t.db") as connection:
+        make_table(connection, "i % 5", 1000)
+        assert len(scanned(connection, where=[("x", ">", 3.5)])[0]) == 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"table": "missing"}, duckdb.Error, "missing"),
+        ({"columns": ["nothing"]}, duckdb.Error, "no column nothing"),
+        ({"columns": ["list"]}, duckdb.Error, "list is INTEGER.., which gpu.scan cannot give"),
+        ({"where": [("x", "~", 1)]}, duckdb.Error, "not by"),
+        ({"where": [("x", "<", "word")]}, duckdb.Error, "cannot be compared"),
+        ({"where": [("x", "<", None)]}, ValueError, "true for no row"),
+        ({"batch_rows": 0}, ValueError, "at least one row"),
+        ({"decimal": "text"}, ValueError, "arrow, int64, float64"),
+        ({"nulls": "zero"}, ValueError, "error"),
+        ({"nulls": 0.5}, duckdb.Error, "cannot hold the value 0.5"),
+        ({"device": "cuda"}, RawduckError, 'no device "cuda".*emulated'),
+    ],
+)
+def test_what_cannot_be_scanned_is_refused(con, arguments, error, message):
+    con.execute("CREATE TABLE t AS SELECT 1 AS x, [1] AS list")
+    with pytest.raises(error, match=message):
+        gpu.scan(con, **{"table": "t", "columns": ["x"], **arguments})
+
+
+def test_without_a_device_the_error_says_what_to_do(con, monkeypatch):
+    monkeypatch.delenv("RAWDUCK_GPU")
+    con.execute("CREATE TABLE t AS SELECT 1 AS x")
+    with pytest.raises(RawduckError, match="RAWDUCK_GPU=emulated"):
+        gpu.scan(con, "t")
+
+
+def test_damaged_blocks_are_refused(tmp_path):
+    path = tmp_path / "t.db"
+    with rawduck.connect(path) as connection:
+        make_table(connection, "hash(i)", 1000)
+        query = "SELECT block, block_offset FROM gpu_segments('t') WHERE part = 'data'"
+        block, offset = connection.execute(query).fetchone()
+    with open(path, "r+b") as file:
+        file.seek(12288 + block * 262144 + 8 + offset + 100)
+        file.write(b"\xa5\x5a")
+    with (
+        rawduck.connect(path, read_only=True) as connection,
+        pytest.raises(RawduckError, match=r"(?i)checksum"),
+    ):
+        scanned(connection)

@@ -1,0 +1,204 @@
+"""Every scan equals SELECT in the same transaction, whatever that and other connections have done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+
+import duckdb
+import pytest
+import rawduck
+from gpu_support import columns_of, scanned, selected
+from rawduck import gpu
+
+SEEDS = range(int(os.environ.get("RAWDUCK_GPU_SEED", 0)), int(os.environ.get("RAWDUCK_GPU_SEED", 0)) + 4)
+STEPS = 40
+
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch):
+    monkeypatch.setenv("RAWDUCK_GPU", "emulated")
+
+
+class History:
+    """Random statements on two connections, each of which compares scans with SELECT after every step."""
+
+    def __init__(self, connection, seed):
+        self.random = random.Random(seed)
+        self.connections = [connection, connection.cursor()]
+        self.connections[1].execute("USE d")
+        self.in_transaction = [False, False]
+        self.next_value = 0
+        self.added = 0
+
+    def values(self, rows):
+        first, self.next_value = self.next_value, self.next_value + rows
+        kind = self.random.choice(["hash(i)::BIGINT", "i", "i // 5000", "7"])
+        return f"""SELECT {kind} AS a, CASE WHEN hash(i) % {self.random.choice([2, 5, 1000])} = 0 THEN NULL
+            ELSE 'text ' || (i % {self.random.choice([3, 1000, 100000])}) END AS b,
+            (i / 7)::DOUBLE AS c, (i % 2 = 0) AS d FROM range({first}, {first + rows}) r(i)"""
+
+    def step(self, who):
+        rows = self.random.choice([1, 100, 3000])
+        span = f"rowid % {self.random.choice([2, 7, 1000])} = {self.random.randrange(2)}"
+        statements = [
+            f"INSERT INTO t (a, b, c, d) {self.values(rows)}",
+            f"DELETE FROM t WHERE {span}",
+            f"UPDATE t SET a = a + 1 WHERE {span}",
+            "UPDATE t SET b = NULL WHERE rowid BETWEEN 100 AND 200",
+            "CHECKPOINT",
+            "BEGIN" if not self.in_transaction[who] else self.random.choice(["COMMIT", "ROLLBACK"]),
+        ]
+        if self.random.random() < 0.1 and not any(self.in_transaction):
+            self.added += 1
+            statements = [f"ALTER TABLE t ADD COLUMN e{self.added} INTEGER DEFAULT {self.added}"]
+        self.run(who, self.random.choice(statements))
+
+    def run(self, who, statement):
+        try:
+            self.connections[who].execute(statement)
+        except duckdb.Error:  # a conflict, or a checkpoint while others read
+            if self.in_transaction[who]:
+                self.connections[who].execute("ROLLBACK")
+                self.in_transaction[who] = False
+            return
+        if statement == "BEGIN":
+            self.in_transaction[who] = True
+        elif statement in ("COMMIT", "ROLLBACK"):
+            self.in_transaction[who] = False
+
+    def compare(self, who):
+        connection = self.connections[who]
+        batch_rows = self.random.choice([1000, 5000, 10**7])
+        if self.random.random() < 0.5:
+            assert scanned(connection, batch_rows=batch_rows) == selected(connection)
+        else:
+            assert scanned(connection, "t", ["b", "a"], batch_rows=batch_rows) == selected(
+                connection, "t", "b, a"
+            )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_histories(tmp_path, seed):
+    with rawduck.connect() as connection:
+        connection.execute("SET checkpoint_threshold = '1GB'")  # only when the history says so
+        connection.execute(f"ATTACH '{tmp_path / 't.db'}' AS d (ROW_GROUP_SIZE 4096)")
+        connection.execute("USE d")
+        connection.execute("CREATE TABLE t (a BIGINT, b VARCHAR, c DOUBLE, d BOOLEAN)")
+        history = History(connection, seed)
+        history.run(0, f"INSERT INTO t {history.values(20_000)}")
+        history.run(0, "CHECKPOINT")
+        for _ in range(STEPS):
+            who = history.random.randrange(2)
+            history.step(who)
+            if history.random.random() < 0.4:
+                history.compare(who)
+            if history.random.random() < 0.1:
+                history.compare(1 - who)
+
+
+@pytest.fixture
+def table(tmp_path):
+    with rawduck.connect(tmp_path / "t.db") as connection:
+        connection.execute("CREATE TABLE t AS SELECT hash(i) AS h, i FROM range(300_000) r(i)")
+        connection.execute("CHECKPOINT")
+        yield connection
+
+
+def test_a_scan_outside_of_a_transaction_keeps_its_snapshot(table):
+    expected = selected(table)
+    batches = gpu.scan(table, "t", batch_rows=100_000)
+    first = next(batches)
+    table.execute("DELETE FROM t WHERE i % 2 = 0")
+    table.execute("UPDATE t SET h = 0")
+    table.execute("INSERT INTO t VALUES (1, 1)")
+    assert columns_of([first, *batches]) == expected
+
+
+def test_blocks_are_leased_while_a_scan_is_open(table, tmp_path):
+    """The table is dropped and other rows are written: no block of the scan is used before its end."""
+    expected = selected(table)
+    query = "SELECT DISTINCT block FROM gpu_segments('t') WHERE block IS NOT NULL"
+    blocks = [block for (block,) in table.execute(query).fetchall()]
+
+    def contents():
+        with open(tmp_path / "t.db", "rb") as file:
+            found = {}
+            for block in blocks:
+                file.seek(12288 + block * 262144)
+                found[block] = file.read(262144)
+            return found
+
+    def write(name):
+        table.execute(f"CREATE TABLE {name} AS SELECT hash(i + 7) AS h, i FROM range(600_000) r(i)")
+        with contextlib.suppress(duckdb.Error):  # refused while a scan is open and rows were dropped
+            table.execute("CHECKPOINT")
+
+    before = contents()
+    batches = gpu.scan(table, "t", batch_rows=100_000)
+    first = next(batches)
+    table.execute("DROP TABLE t")
+    write("t2")
+    write("t3")
+    assert contents() == before
+    assert columns_of([first, *batches]) == expected
+    table.execute("CHECKPOINT")
+    write("t4")
+    write("t5")
+    assert contents() != before
+
+
+def test_a_checkpoint_works_again_when_the_scan_is_closed(table):
+    table.execute("UPDATE t SET h = 1 WHERE i < 10")
+    batches = gpu.scan(table, "t")
+    batches.close()
+    table.execute("CHECKPOINT")
+    assert list(batches) == []
+
+
+def test_rows_that_the_transaction_changes_meanwhile_are_refused(table):
+    table.execute("INSERT INTO t SELECT 1, i FROM range(10) r(i)")  # not checkpointed: DuckDB scans them
+    table.execute("BEGIN")
+    batches = gpu.scan(table, "t", batch_rows=100_000)
+    next(batches)
+    table.execute("DELETE FROM t WHERE i = 3")
+    with pytest.raises(rawduck.RawduckError, match="has changed rows since the scan"):
+        list(batches)
+    table.execute("ROLLBACK")
+
+
+def test_a_transaction_that_ends_before_its_scan_is_told_of(table):
+    table.execute("INSERT INTO t SELECT 1, i FROM range(10) r(i)")
+    table.execute("BEGIN")
+    batches = gpu.scan(table, "t", batch_rows=100_000)
+    next(batches)
+    table.execute("COMMIT")
+    with pytest.raises(rawduck.RawduckError, match="is over"):
+        list(batches)
+
+
+def test_rows_of_the_transaction_are_those_of_the_beginning(table):
+    table.execute("BEGIN")
+    table.execute("INSERT INTO t SELECT 1, i FROM range(10) r(i)")
+    expected = selected(table)
+    batches = gpu.scan(table, "t")
+    table.execute("INSERT INTO t SELECT 2, i FROM range(10) r(i)")
+    assert columns_of(batches) == expected
+    table.execute("ROLLBACK")
+
+
+def test_a_temporary_table_needs_a_transaction(con):
+    con.execute("CREATE TEMPORARY TABLE temporary AS SELECT i FROM range(10) r(i)")
+    with pytest.raises(duckdb.Error, match="begin a transaction"):
+        gpu.scan(con, "temporary")
+    con.execute("BEGIN")
+    assert scanned(con, "temporary") == selected(con, "temporary")
+    con.execute("COMMIT")
+
+
+def test_a_scan_survives_the_connection(table):
+    expected = selected(table)
+    batches = gpu.scan(table, "t")
+    table.close()
+    assert columns_of(batches) == expected
