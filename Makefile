@@ -17,6 +17,7 @@ BENCH ?= scan
 DUCKDB_SOURCE ?=
 DUCKDB_TESTS ?= attach copy_database index/art/storage outofcore storage
 ARGS ?=
+ARCHITECTURE ?= x86_64
 SEED ?= 1
 CUTS ?= 20000
 COMPARISONS ?= 100000
@@ -124,6 +125,16 @@ test-libraries: build ## pandas, Polars, PyArrow, Ibis, SQLAlchemy, notebooks an
 .PHONY: test-fresh
 test-fresh: ## Both commands of the README in a new Debian 12, as root; ARGS='make demo' for others, FRESH_ROOT=DIR keeps it
 	@scripts/fresh_root.sh $(if $(ARGS),"$$ARGS")
+
+.PHONY: wheel
+wheel: ## The wheel for package indexes, for every CPython from 3.11 on, in dist/; ARCHITECTURE=aarch64
+	@scripts/bootstrap.sh build
+	@scripts/build_wheel.sh $(ARCHITECTURE)
+
+.PHONY: test-wheel
+test-wheel: wheel ## Installs the wheel into empty environments, without compilers, and runs queries, recipes and the demo
+	@scripts/bootstrap.sh test
+	@$(PYTHON) -m pytest test/wheel $(ARGS)
 
 .PHONY: static
 static: ## The self-contained extension, tested in a C++ host (takes long)

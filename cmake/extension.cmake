@@ -15,10 +15,10 @@ if(NOT RAWDUCK_DUCKDB_DIR)
     set(RAWDUCK_FETCH_DIR "${CMAKE_BINARY_DIR}")
   endif()
   execute_process(
-    COMMAND ${Python_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/fetch_duckdb.py ${RAWDUCK_FETCH_DIR}
+    COMMAND ${Python_EXECUTABLE} ${CMAKE_SOURCE_DIR}/python/rawduck/duckdb_source.py ${RAWDUCK_FETCH_DIR}
     OUTPUT_VARIABLE RAWDUCK_DUCKDB_DIR OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE RAWDUCK_FETCH_RESULT)
   if(NOT RAWDUCK_FETCH_RESULT EQUAL 0)
-    message(FATAL_ERROR "DuckDB's source is missing; scripts/fetch_duckdb.py says why above")
+    message(FATAL_ERROR "DuckDB's source is missing; python/rawduck/duckdb_source.py says why above")
   endif()
 endif()
 if(NOT EXISTS "${RAWDUCK_DUCKDB_DIR}/src/include/duckdb.hpp")
@@ -50,6 +50,7 @@ function(rawduck_stamp target file)
   add_custom_command(TARGET ${target} POST_BUILD
     COMMAND ${Python_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/append_footer.py $<TARGET_FILE:${target}> ${file}
             --duckdb-version ${RAWDUCK_DUCKDB_VERSION} --extension-version ${PROJECT_VERSION}
+            --architecture ${CMAKE_SYSTEM_PROCESSOR}
     BYPRODUCTS ${file} VERBATIM)
 endfunction()
 
@@ -79,6 +80,13 @@ rawduck_extension_target(rawduck_host)
 target_link_libraries(rawduck_host PRIVATE rawduck_core)
 rawduck_host_form(rawduck rawduck_host "")
 rawduck_with_xnvme(rawduck_host ${RAWDUCK_OUTPUT_DIR})
+# What a wheel has inside, it has the licenses of.
+if(RAWDUCK_SYSROOT)
+  install(FILES ${RAWDUCK_SYSROOT}/usr/share/doc/libblkid/COPYING.LGPL-2.1-or-later DESTINATION rawduck/licenses
+          RENAME libblkid COMPONENT extension)
+  install(FILES ${RAWDUCK_SYSROOT}/usr/share/doc/liburing-dev/copyright DESTINATION rawduck/licenses
+          RENAME liburing COMPONENT extension)
+endif()
 if(TARGET rawduck_xnvme)
   install(TARGETS rawduck_xnvme LIBRARY DESTINATION rawduck COMPONENT extension)
 endif()

@@ -7,7 +7,6 @@ signature stays zero: the extension is unsigned.
 
 import argparse
 import os
-import platform
 import tempfile
 
 FIELD_BYTES = 32
@@ -36,14 +35,14 @@ def main() -> None:
     parser.add_argument("extension", help="extension file to write")
     parser.add_argument("--duckdb-version", required=True, help="such as v2.0.0")
     parser.add_argument("--extension-version", required=True)
-    parser.add_argument("--platform", default=PLATFORMS.get(platform.machine()), help="such as linux_amd64")
+    parser.add_argument("--architecture", required=True, choices=sorted(PLATFORMS), help="of the object")
     arguments = parser.parse_args()
-    if not arguments.platform:
-        parser.error(f"no DuckDB platform is known for {platform.machine()}; name one with --platform")
 
     with open(arguments.object, "rb") as source:
         content = source.read()
-    content += footer(arguments.duckdb_version, arguments.platform, arguments.extension_version)
+    content += footer(
+        arguments.duckdb_version, PLATFORMS[arguments.architecture], arguments.extension_version
+    )
     # Written aside and moved into place, because a process may have the old file mapped.
     directory = os.path.dirname(os.path.abspath(arguments.extension))
     with tempfile.NamedTemporaryFile(dir=directory, delete=False) as target:

@@ -35,7 +35,7 @@ progress() {
     fi
 }
 
-source_dir=$("$python" scripts/fetch_duckdb.py build)
+source_dir=$("$python" python/rawduck/duckdb_source.py build)
 
 if [ ! -f "$duckdb_build/build.ninja" ]; then
     say "configuring DuckDB"

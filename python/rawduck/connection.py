@@ -7,10 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-import _duckdb
 import duckdb
 
-from rawduck import paths
+from rawduck import duckdb_source, paths
 from rawduck.errors import RawduckError
 
 
@@ -21,9 +20,10 @@ def extension_path(*, ceph: bool = False) -> Path:
         return path
     if ceph:
         raise RawduckError(
-            "this rawduck was built without Ceph, since librados was missing; on Debian and Ubuntu run "
-            "apt-get install librados-dev libradospp-dev (in a clone: scripts/bootstrap_ceph.sh), then "
-            "install it again"
+            "this rawduck was built without Ceph: wheels are, because librados belongs to the system, and so "
+            "is a build where librados was missing. On Debian and Ubuntu run apt-get install librados-dev "
+            "libradospp-dev (in a clone: scripts/bootstrap_ceph.sh), then install rawduck from its source: "
+            "pip install --force-reinstall <clone>"
         )
     raise RawduckError(f"{path} is missing; install the package with: pip install .")
 
@@ -35,16 +35,33 @@ def register() -> None:
     `connect` does this. Databases that are open already need `load`.
     """
     path = extension_path().with_name("librawduck_host.so")
+    _require_fitting_duckdb()
     try:
+        import _duckdb
+
         # Python keeps the symbols of its modules to itself; the extension takes DuckDB's from this one.
         ctypes.CDLL(_duckdb.__file__, mode=os.RTLD_NOW | os.RTLD_NOLOAD | os.RTLD_GLOBAL)
         function = ctypes.CDLL(str(path)).rawduck_register
-    except (OSError, AttributeError) as error:
+    except (ImportError, OSError, AttributeError) as error:
         raise RawduckError(f"{path} cannot be used with DuckDB {duckdb.__version__}: {error}") from error
     function.restype = ctypes.c_bool
     if not function():
         raise RawduckError(
-            f"{path} was built for another release than DuckDB {duckdb.__version__}; install rawduck again"
+            f"{path} was built for another release than DuckDB {duckdb.__version__}; {_FITTING}"
+        )
+
+
+_FITTING = (
+    f"pip install duckdb=={duckdb_source.VERSION} installs the DuckDB that fits, and pip install --upgrade "
+    f"rawduck duckdb=={duckdb.__version__} the rawduck that fits DuckDB {duckdb.__version__}, if there is one"
+)
+
+
+def _require_fitting_duckdb() -> None:
+    if duckdb.__version__ != duckdb_source.VERSION:
+        raise RawduckError(
+            f"this rawduck is for DuckDB {duckdb_source.VERSION}, and tied to its C++ interface; DuckDB "
+            f"{duckdb.__version__} is installed: {_FITTING}"
         )
 
 

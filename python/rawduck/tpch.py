@@ -12,6 +12,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+from rawduck import duckdb_source
 from rawduck.errors import RawduckError
 
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
@@ -32,8 +33,8 @@ class Reference:
         self._answers = self._dbgen / "answers" / f"sf{scale:g}"
         if not self._dbgen.is_dir():
             raise RawduckError(
-                f"{source}: no DuckDB source release with the TPC-H queries; run scripts/fetch_duckdb.py in "
-                "a clone of rawduck, or name one with --duckdb-source"
+                f"{source}: no DuckDB source release with the TPC-H queries; name one with --duckdb-source, "
+                "or run python -m rawduck.duckdb_source build"
             )
 
     @property
@@ -51,8 +52,19 @@ class Reference:
 
 
 def default_source() -> Path:
-    """Where a clone of rawduck keeps DuckDB's source release."""
+    """Where DuckDB's source release is kept: below the working directory, which may be a clone of rawduck."""
     return Path(os.environ.get("RAWDUCK_DUCKDB_SOURCE", "build/duckdb-2.0.0"))
+
+
+def fetched_source() -> Path:
+    """The same folder; DuckDB's source release is downloaded into it, if it is not there."""
+    source = default_source()
+    if not (source / _DBGEN).is_dir() and "RAWDUCK_DUCKDB_SOURCE" not in os.environ:
+        try:
+            duckdb_source.fetch(os.path.abspath(source.parent))
+        except duckdb_source.FetchError as error:
+            raise RawduckError(str(error)) from None
+    return source
 
 
 def parquet_path(directory: Path, table: str) -> Path:

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace rawduck {
@@ -21,7 +23,8 @@ namespace {
 } // namespace
 
 void RenameToNewName(const std::string &from, const std::string &to) {
-    int result = renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+    // C libraries before 2.28 do not have this call.
+    long result = syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
     if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
         // The file system does not know that flag. A link replaces nothing either.
         result = link(from.c_str(), to.c_str());

@@ -57,7 +57,9 @@ void CheckHost(void *host) {
         throw std::runtime_error(
             std::string(RAWDUCK_NAME ": built for DuckDB ") + REQUIRED_VERSION +
             " and tied to its C++ interface, but this is DuckDB " + version() +
-            ". Install the matching version: pip install duckdb==" + (REQUIRED_VERSION + 1));
+            ". pip install duckdb==" + (REQUIRED_VERSION + 1) +
+            " installs the DuckDB that fits, and pip install --upgrade rawduck duckdb==" + (version() + 1) +
+            " the rawduck that fits this one, if there is one.");
     }
 }
 

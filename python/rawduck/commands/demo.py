@@ -34,7 +34,10 @@ def run_demo(
     ] = None,
     duckdb_source: Annotated[
         Path | None,
-        typer.Option(help="DuckDB's source release, with queries and answers.", show_default=False),
+        typer.Option(
+            help="DuckDB's source release, with queries and answers; downloaded by default.",
+            show_default=False,
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Destroy what lies on the target.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the volume and stock DuckDB's file.")] = False,
@@ -49,7 +52,7 @@ def run_demo(
         scale=scale,
         work_dir=work_dir,
         stock_dir=(stock_dir or work_dir).absolute(),
-        duckdb_source=duckdb_source or tpch.default_source(),
+        duckdb_source=duckdb_source or tpch.fetched_source(),
         force=force,
         keep=keep,
     )

@@ -4,13 +4,13 @@
 #include "common/text/size.hpp"
 #include "common/text/text.hpp"
 #include "target/lock/target_lock.hpp"
+#include "target/system/sysfs.hpp"
 #include "volume/names/path.hpp"
 #include "volume/volume.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
 #include <random>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -112,13 +112,10 @@ void RemoveLeftovers(duckdb::FileSystem &files, Volume &volume, const std::strin
 void RemoveLeftovers(const std::string &local_destination) {
     const auto [folder, name] = SplitLocal(local_destination);
     const std::string start = Shortened(name) + SUFFIX;
-    std::error_code error;
     std::vector<std::string> found;
-    for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-         entry.increment(error)) {
-        const std::string other = entry->path().filename().string();
+    for (const std::string &other : ListDirectory(folder)) {
         if (StartsWith(other, start) && other.size() == start.size() + DIGITS && IsUnfinished(other)) {
-            found.push_back(entry->path().string());
+            found.push_back(folder + other);
         }
     }
     std::for_each(found.begin(), found.end(), RemoveIfDead);

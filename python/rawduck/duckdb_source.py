@@ -1,6 +1,7 @@
-"""Brings DuckDB's source release, whose headers the extension is compiled against, to a folder.
+"""Brings DuckDB's source release to a folder: the extension is compiled against its headers, and the demo
+takes queries and answers from it. A script, too, because the build needs it before there is a package.
 
-`fetch_duckdb.py FOLDER` leaves FOLDER/duckdb-2.0.0 and prints the path of DuckDB's own source in it. Does
+`duckdb_source.py FOLDER` leaves FOLDER/duckdb-2.0.0 and prints the path of DuckDB's own source in it. Does
 nothing when it is there already. The source comes from PyPI through pip, which checks it against the pinned
 SHA-256 before it looks inside.
 """
@@ -19,6 +20,10 @@ SOURCE = os.path.join(f"duckdb-{VERSION}", "external", "duckdb")
 PROOF = os.path.join("src", "include", "duckdb", "main", "extension", "extension_loader.hpp")
 
 
+class FetchError(Exception):
+    """The source is not there, and why."""
+
+
 def download(folder: str) -> str:
     requirements = os.path.join(folder, "requirements.txt")
     with open(requirements, "w", encoding="utf-8") as file:
@@ -28,16 +33,18 @@ def download(folder: str) -> str:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     archive = os.path.join(folder, f"duckdb-{VERSION}.tar.gz")
     if result.returncode != 0 or not os.path.exists(archive):
-        raise SystemExit(
+        raise FetchError(
             f"{result.stdout}{result.stderr}\n"
-            f"fetch_duckdb.py: could not download the source of duckdb {VERSION} from PyPI (see above). "
-            f"Without a network, extract duckdb-{VERSION}.tar.gz somewhere and configure with "
-            f"-DRAWDUCK_DUCKDB_SOURCE=<folder>/{SOURCE}"
+            f"could not download the source of duckdb {VERSION} from PyPI (see above). "
+            f"Without a network, extract duckdb-{VERSION}.tar.gz somewhere. To build, configure with "
+            f"-DRAWDUCK_DUCKDB_SOURCE=<folder>/{SOURCE}; for the demo, say "
+            f"--duckdb-source <folder>/duckdb-{VERSION}"
         )
     return archive
 
 
 def fetch(folder: str) -> str:
+    """The path of DuckDB's own source below `folder`, downloaded if it is not there. Raises FetchError."""
     source = os.path.join(folder, SOURCE)
     if os.path.exists(os.path.join(source, PROOF)):
         return source
@@ -57,7 +64,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder")
-    print(fetch(os.path.abspath(parser.parse_args().folder)))
+    try:
+        print(fetch(os.path.abspath(parser.parse_args().folder)))
+    except FetchError as error:
+        raise SystemExit(f"duckdb_source.py: {error}") from None
 
 
 if __name__ == "__main__":
