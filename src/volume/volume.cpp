@@ -265,6 +265,7 @@ VolumeInfo Volume::Info() const {
     info.placement = state_->io->PlacementText();
     info.polling = caps.polling_obstacle.empty() ? "on" : "off: " + caps.polling_obstacle;
     info.spill_buffer_bytes = state_->spill.HeldBytes();
+    info.spill_capacity_bytes = state_->spill.CapacityBytes();
     info.spill = state_->spill.Counters();
     info.bounce_bytes = state_->io->BounceBytes();
     info.reread_buffer_bytes = state_->io->RereadBytes();

@@ -30,6 +30,9 @@ struct Bounds {
 constexpr uint64_t UNBOUNDED = UINT64_MAX;
 constexpr Bounds NOT_A_SIZE = {0, UNBOUNDED}, A_VOLUME = {16 * MIB, UNBOUNDED}, A_BUFFER = {0, 64 * GIB};
 
+//! Of a setting whose value may be left to us.
+constexpr const char *AUTO = "auto";
+
 struct Setting {
     const char *name;
     const char *help;
@@ -51,6 +54,14 @@ uint64_t SizeWithinBounds(const Setting &setting, const Value &value) {
         throw Error(ErrorCode::INVALID, subject + "more than " + SizeText(setting.bounds.most));
     }
     return bytes;
+}
+
+uint64_t SizeOrAuto(const Setting &setting, const Value &value) {
+    try {
+        return SizeWithinBounds(setting, value);
+    } catch (const Error &error) {
+        throw Error(error.Code(), std::string(error.what()) + "; or auto");
+    }
 }
 
 constexpr Setting SETTINGS[] = {
@@ -80,11 +91,19 @@ constexpr Setting SETTINGS[] = {
      }},
     {"nvme_spill_buffer",
      "Memory of each volume for spilled blocks. They wait in it to be written, stay in it while there is "
-     "room, and are prefetched into it. With 0, a thread that spills, or reads what was spilled, waits for "
-     "the device.",
-     A_BUFFER, [](const OpenOptions &options) { return Value(SizeText(options.mount.spill_buffer_bytes)); },
+     "room, and are prefetched into it. auto: as much as the machine, and each control group of the process, "
+     "has free, apart from a reserve; it is given back when others need it. Or a size. With 0, a thread that "
+     "spills, or reads what was spilled, waits for the device.",
+     A_BUFFER,
+     [](const OpenOptions &options) {
+         const auto &bytes = options.mount.spill_buffer_bytes;
+         return Value(bytes ? SizeText(*bytes) : AUTO);
+     },
      [](const Setting &setting, const Value &value, OpenOptions &options) {
-         options.mount.spill_buffer_bytes = SizeWithinBounds(setting, value);
+         options.mount.spill_buffer_bytes.reset();
+         if (value.ToString() != AUTO) {
+             options.mount.spill_buffer_bytes = SizeOrAuto(setting, value);
+         }
      }},
     {"nvme_reread_buffer",
      "Memory of each volume or direct:// database for blocks that were read recently, for when DuckDB is "

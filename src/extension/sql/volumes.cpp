@@ -64,11 +64,16 @@ std::vector<Cell> Cells(const VolumeInfo &info) {
         {"rereads_from_memory", Value::UBIGINT(info.rereads.hits), "Of those, answered from memory"},
         {"spill_buffer_bytes", Value::UBIGINT(info.spill_buffer_bytes),
          "Memory that nvme_spill_buffer has taken"},
+        {"spill_buffer_capacity", Value::UBIGINT(info.spill_capacity_bytes),
+         "Bytes that it may take: the setting, or with auto 28 MiB and what was free when it was last asked "
+         "for"},
         {"spill_reads", Value::UBIGINT(info.spill.reads), "Reads of spilled blocks"},
         {"spill_reads_from_memory", Value::UBIGINT(info.spill.hits), "Of those, answered from memory"},
         {"spill_blocks_read_ahead", Value::UBIGINT(info.spill.ahead), "Spilled blocks that were prefetched"},
         {"spill_blocks_read_in_vain", Value::UBIGINT(info.spill.unused),
          "Of those, evicted without having been read"},
+        {"spill_bytes_given_way", Value::UBIGINT(info.spill.given_way_bytes),
+         "Memory of spilled blocks that was given back because others needed it"},
         {"warning", TextOrNull(info.warning), "Such as a damaged superblock; NULL without one"},
         {"poisoned", TextOrNull(info.poisoned), "Why the volume refuses writes; NULL when it takes them"}};
 }

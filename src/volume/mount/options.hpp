@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace rawduck {
@@ -28,9 +29,10 @@ uint32_t DefaultLbaSize(TargetKind kind, uint32_t device_lba, uint32_t physical_
 struct MountOptions {
     std::string engine = "auto";
     BlockIoOptions io;
-    uint32_t max_transfer_bytes = 0;        //!< 0: the default
-    uint64_t spill_buffer_bytes = 28 * MIB; //!< memory between temporary files and the target
-    bool polling = false;                   //!< see DeviceOptions
+    uint32_t max_transfer_bytes = 0; //!< 0: the default
+    //! Memory between temporary files and the target; none: what is free.
+    std::optional<uint64_t> spill_buffer_bytes;
+    bool polling = false; //!< see DeviceOptions
     DeallocateMode deallocate = DeallocateMode::AUTO;
     std::chrono::milliseconds deallocate_delay{1000}; //!< how long freed space is collected
     uint64_t memory_target_bytes = 1 * GIB; //!< size of a memory target that is created by being used

@@ -19,16 +19,17 @@ struct VolumeInfo {
     bool writable = false; //!< holds the exclusive lock
     bool volatile_write_cache = false;
     double mount_ms = 0;
-    std::string placement;            //!< see BlockIo::PlacementText
-    std::string polling;              //!< on, or off and why
-    std::string deallocate;           //!< "on", or "off: " and why
-    uint64_t spill_buffer_bytes = 0;  //!< memory held for spilled blocks
-    SpillCounters spill;              //!< since the mount
-    uint64_t bounce_bytes = 0;        //!< see BlockIo::BounceBytes
-    uint64_t reread_buffer_bytes = 0; //!< memory held for what is read again soon
-    RereadCounters rereads;           //!< since the mount
-    std::string poisoned;             //!< why it refuses writes; empty when healthy
-    std::string warning;              //!< such as "superblock 1 is damaged; superblock 0 is in use"
+    std::string placement;             //!< see BlockIo::PlacementText
+    std::string polling;               //!< on, or off and why
+    std::string deallocate;            //!< "on", or "off: " and why
+    uint64_t spill_buffer_bytes = 0;   //!< memory held for spilled blocks
+    uint64_t spill_capacity_bytes = 0; //!< that it may hold, as far as is known
+    SpillCounters spill;               //!< since the mount
+    uint64_t bounce_bytes = 0;         //!< see BlockIo::BounceBytes
+    uint64_t reread_buffer_bytes = 0;  //!< memory held for what is read again soon
+    RereadCounters rereads;            //!< since the mount
+    std::string poisoned;              //!< why it refuses writes; empty when healthy
+    std::string warning;               //!< such as "superblock 1 is damaged; superblock 0 is in use"
 };
 
 } // namespace rawduck

@@ -37,6 +37,11 @@ std::string DeallocateObstacle(const Target &target, const Capabilities &caps, D
     return "";
 }
 
+SpillLimits SpillLimitsOf(const MountOptions &options) {
+    return options.spill_buffer_bytes ? SpillLimits::Fixed(*options.spill_buffer_bytes)
+                                      : SpillLimits::Free(MemorySupply::OfProcess());
+}
+
 } // namespace
 
 VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> lock_p,
@@ -45,7 +50,7 @@ VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> loc
       warning(image.warning), overwritten(std::move(image.overwritten)), space(BuildAllocator(image)),
       room(image.superblock, target.name),
       log(*io, image, [this](const std::vector<Extent> &extents) { space.Discard(extents); }),
-      spill(*io, options.spill_buffer_bytes),
+      spill(*io, SpillLimitsOf(options)),
       deallocator(*io, space, log, DeallocateObstacle(target, io->Caps(), options.deallocate),
                   options.deallocate_delay),
       context{*io, space, log, room, spill, deallocator, overwritten, image.superblock.lba_size} {

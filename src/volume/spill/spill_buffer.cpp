@@ -3,17 +3,15 @@
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "common/process/fork_generation.hpp"
+#include "common/scope_exit.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <system_error>
 
 namespace rawduck {
 
 namespace {
-//! DuckDB's default block: what it spills is this long or shorter, apart from single very large values.
-constexpr uint64_t BLOCK_BYTES_MAX = 256 * KIB;
 //! A prefetched block that was not read during this many reads per prefetched block was a wrong guess.
 constexpr uint64_t UNUSED_READS_PER_BLOCK_MAX = 2;
 
@@ -26,12 +24,12 @@ std::string TextOf(const std::exception_ptr &failure) {
 }
 } // namespace
 
-SpillBuffer::SpillBuffer(BlockIo &io, uint64_t bytes_max)
-    : io_(io), bytes_max_(bytes_max), fork_generation_(ForkGeneration()), memory_(bytes_max) {}
+SpillBuffer::SpillBuffer(BlockIo &io, const SpillLimits &limits)
+    : io_(io), limits_(limits), fork_generation_(ForkGeneration()), memory_(limits) {}
 
 SpillBuffer::~SpillBuffer() {
     if (fork_generation_ != ForkGeneration()) {
-        for (std::thread *thread : {&writer_, &reader_}) {
+        for (std::thread *thread : {&writer_, &reader_, &watcher_}) {
             if (thread->joinable()) {
                 thread->detach(); // it runs in the parent only
             }
@@ -44,7 +42,8 @@ SpillBuffer::~SpillBuffer() {
     }
     to_write_.notify_all();
     to_read_.notify_all();
-    for (std::thread *thread : {&writer_, &reader_}) {
+    to_watch_.notify_all();
+    for (std::thread *thread : {&writer_, &reader_, &watcher_}) {
         if (thread->joinable()) {
             thread->join();
         }
@@ -77,9 +76,12 @@ bool SpillBuffer::TryBuffer(const Segment &segment) {
             return false;
         }
     }
-    memcpy(block->data, segment.data, segment.length);
+    const bool is_copied = memory_.Write(*block->memory, segment.data, segment.length);
     Lock lock(mutex_);
     try {
+        if (!is_copied) {
+            throw std::bad_alloc();
+        }
         Insert(block);
     } catch (const std::bad_alloc &) {
         Abandon(*block);
@@ -103,8 +105,8 @@ std::shared_ptr<SpillBuffer::Block> SpillBuffer::MakeBlock(const Segment &segmen
         block->device_offset = segment.device_offset;
         block->length = segment.length;
         block->memory_bytes = segment.length;
-        block->data = AllocateForWrite(segment.length);
-        return block->data ? block : nullptr;
+        block->memory = AllocateForWrite(segment.length);
+        return block->memory ? block : nullptr;
     } catch (const std::bad_alloc &) {
         return nullptr;
     }
@@ -118,6 +120,9 @@ bool SpillBuffer::StartThreads() {
         }
         if (!reader_.joinable()) {
             reader_ = std::thread([this] { RunPrefetches(); });
+        }
+        if (!limits_.IsAllMapped() && !watcher_.joinable()) {
+            watcher_ = std::thread([this] { WatchMemory(); });
         }
     } catch (const std::system_error &) {
         return false;
@@ -146,7 +151,7 @@ uint64_t SpillBuffer::ReadPiece(const Segment &segment) {
         holder = FindHolder(lock, piece.device_offset, piece.length);
         CountRead(holder, piece);
         if (holder) {
-            RAWDUCK_INVARIANT(holder->data && piece.device_offset >= holder->device_offset &&
+            RAWDUCK_INVARIANT(holder->memory && piece.device_offset >= holder->device_offset &&
                                   piece.device_offset - holder->device_offset + piece.length <=
                                       holder->length,
                               "what is read lies in its block");
@@ -158,14 +163,16 @@ uint64_t SpillBuffer::ReadPiece(const Segment &segment) {
         io_.Read(piece.device_offset, piece.data, piece.length);
         return piece.length;
     }
-    memcpy(piece.data, holder->data + (piece.device_offset - holder->device_offset), piece.length);
-    Lock lock(mutex_);
-    RAWDUCK_INVARIANT(holder->holders > 0, "who copies from a block holds it");
-    holder->holders--;
-    if (holder->state == State::CLEAN) {
-        PutClean(*holder);
-    }
-    Recycle(*holder);
+    const ScopeExit done([this, &holder] {
+        Lock lock(mutex_);
+        RAWDUCK_INVARIANT(holder->holders > 0, "who copies from a block holds it");
+        holder->holders--;
+        if (holder->state == State::CLEAN) {
+            PutClean(*holder);
+        }
+        Recycle(*holder);
+    });
+    memory_.Read(*holder->memory + (piece.device_offset - holder->device_offset), piece.data, piece.length);
     return piece.length;
 }
 
@@ -237,8 +244,8 @@ bool SpillBuffer::Prefetch(const DeviceRange &range) {
     block->state = State::READING;
     block->prefetched_at = counters_.reads;
     block->memory_bytes = range.length;
-    block->data = AllocateForPrefetch(range.length);
-    if (!block->data) {
+    block->memory = AllocateForPrefetch(range.length);
+    if (!block->memory) {
         return false;
     }
     try {
@@ -338,7 +345,7 @@ void SpillBuffer::Insert(const std::shared_ptr<Block> &block) {
 
 // When memory has run out.
 void SpillBuffer::Abandon(Block &block) {
-    memory_.Give(block.data, block.memory_bytes);
+    memory_.Give(*block.memory, block.memory_bytes);
     if (block.inserted) {
         places_[block.place].erase(block.at);
         blocks_.erase(block.device_offset);
@@ -390,38 +397,46 @@ void SpillBuffer::Drop(std::shared_ptr<Block> block) {
 
 void SpillBuffer::Recycle(Block &block) {
     const bool idle = block.state == State::REMOVED || block.state == State::FAILED;
-    if (idle && block.holders == 0 && block.data) {
-        memory_.Give(block.data, block.memory_bytes);
-        block.data = nullptr;
+    if (idle && block.holders == 0 && block.memory) {
+        memory_.Give(*block.memory, block.memory_bytes);
+        block.memory.reset();
     }
 }
 
+std::optional<uint64_t> SpillBuffer::TakeMemory(uint64_t length) {
+    const std::optional<uint64_t> memory = memory_.Take(length);
+    if (watcher_rests_ && memory_.GrownBytes() > 0) {
+        to_watch_.notify_one();
+    }
+    return memory;
+}
+
 // Memory for a block that is written: clean blocks are evicted for it.
-char *SpillBuffer::AllocateForWrite(uint64_t length) {
+std::optional<uint64_t> SpillBuffer::AllocateForWrite(uint64_t length) {
     for (;;) {
-        char *data = memory_.Take(length);
-        if (data || !(EvictOldest(USED) || EvictOldest(WRITTEN) || EvictOldest(PREFETCHED))) {
-            return data;
+        const std::optional<uint64_t> memory = TakeMemory(length);
+        if (memory || !(EvictOldest(USED) || EvictOldest(WRITTEN) || EvictOldest(PREFETCHED))) {
+            return memory;
         }
     }
 }
 
 // Memory for a block to be prefetched. Other prefetched blocks are not evicted unless they were wrong
 // guesses: when more runs are read than there is memory for, prefetching for some of them is best.
-char *SpillBuffer::AllocateForPrefetch(uint64_t length) {
+std::optional<uint64_t> SpillBuffer::AllocateForPrefetch(uint64_t length) {
     const Blocks &ahead = places_[PREFETCHED];
     const uint64_t unused_reads_max = UNUSED_READS_PER_BLOCK_MAX * ahead.size();
     const bool oldest_is_unused =
         !ahead.empty() && counters_.reads - ahead.front()->prefetched_at > unused_reads_max;
     if (oldest_is_unused) {
         EvictOldest(PREFETCHED);
-    } else if ((ahead.size() + to_prefetch_.size()) * BLOCK_BYTES_MAX > bytes_max_) {
-        return nullptr;
+    } else if ((ahead.size() + to_prefetch_.size()) * BLOCK_BYTES_MAX > memory_.CapacityBytes()) {
+        return std::nullopt;
     }
     for (;;) {
-        char *data = memory_.Take(length);
-        if (data || !(EvictOldest(USED) || EvictOldest(WRITTEN))) {
-            return data;
+        const std::optional<uint64_t> memory = TakeMemory(length);
+        if (memory || !(EvictOldest(USED) || EvictOldest(WRITTEN))) {
+            return memory;
         }
     }
 }
@@ -436,7 +451,7 @@ bool SpillBuffer::EvictOldest(Place place) {
 }
 
 bool SpillBuffer::IsEnabled() const {
-    return bytes_max_ > 0 && fork_generation_ == ForkGeneration();
+    return limits_.bytes_max > 0 && fork_generation_ == ForkGeneration();
 }
 
 void SpillBuffer::Shrink() {
@@ -452,6 +467,14 @@ uint64_t SpillBuffer::HeldBytes() const {
     }
     Lock lock(mutex_);
     return memory_.HeldBytes();
+}
+
+uint64_t SpillBuffer::CapacityBytes() const {
+    if (!IsEnabled()) {
+        return 0;
+    }
+    Lock lock(mutex_);
+    return memory_.CapacityBytes();
 }
 
 SpillCounters SpillBuffer::Counters() const {

@@ -3,6 +3,10 @@
 //! and another thread prefetches the blocks that SpillOrder expects to be read next. Temporary data need not
 //! be durable, so a dirty block that is dropped is never written.
 //!
+//! A third thread gives back what nobody has used for a second. With limits that ask a MemorySupply, there is as much
+//! memory as is free, and that thread gives it back when others need it: clean blocks at once, dirty ones when they
+//! are written.
+//!
 //! Without memory or threads for it, blocks are written and read directly: that costs time, but no query
 //! fails. Threads hand over blocks by moving pointers between lists, so that running out of memory cannot
 //! lose a block.
@@ -34,9 +38,9 @@ namespace rawduck {
 //! a child made by fork() writes and reads throw Error UNSUPPORTED through BlockIo, and Forget does nothing.
 class SpillBuffer {
   public:
-    //! Holds at most `bytes_max` bytes of memory, and what
-    //! SpillOrder holds; 0 writes and reads everything at once.
-    SpillBuffer(BlockIo &io, uint64_t bytes_max);
+    //! Holds at most that much memory, and what SpillOrder holds; without any,
+    //! it writes and reads everything at once.
+    SpillBuffer(BlockIo &io, const SpillLimits &limits);
     //! What is not written is dropped.
     ~SpillBuffer();
     SpillBuffer(const SpillBuffer &) = delete;
@@ -56,9 +60,14 @@ class SpillBuffer {
     void Shrink();
     //! Bytes of memory held.
     uint64_t HeldBytes() const;
+    //! Bytes of memory that it may hold, as far as is known.
+    uint64_t CapacityBytes() const;
     SpillCounters Counters() const;
 
   private:
+    //! DuckDB's default block: what it spills is this long or shorter, apart from single very large values.
+    static constexpr uint64_t BLOCK_BYTES_MAX = 256 * KIB;
+
     enum class State : uint8_t {
         DIRTY, //!< not written yet
         WRITING,
@@ -75,12 +84,12 @@ class SpillBuffer {
     struct Block {
         uint64_t device_offset = 0, length = 0;
         State state = State::DIRTY;
-        bool used = false;          //!< was read, and is not expected to be read again
-        uint32_t holders = 0;       //!< that use `data` outside the mutex
-        uint64_t prefetched_at = 0; //!< counters_.reads when it was prefetched; 0: it was written
-        char *data = nullptr;       //!< of memory_
-        uint64_t memory_bytes = 0;  //!< there; a FAILED block may have become shorter
-        std::exception_ptr error;   //!< of a FAILED one
+        bool used = false;              //!< was read, and is not expected to be read again
+        uint32_t holders = 0;           //!< that use its memory outside the mutex
+        uint64_t prefetched_at = 0;     //!< counters_.reads when it was prefetched; 0: it was written
+        std::optional<uint64_t> memory; //!< its place in memory_
+        uint64_t memory_bytes = 0;      //!< there; a FAILED block may have become shorter
+        std::exception_ptr error;       //!< of a FAILED one
         Place place = IN_TRANSFER;
         bool inserted = false; //!< it is in the map, and in the list of its place
         Blocks::iterator at;
@@ -119,9 +128,11 @@ class SpillBuffer {
     bool IsConsistent() const;
     void Drop(std::shared_ptr<Block> block);
     void Recycle(Block &block);
-    char *AllocateForWrite(uint64_t length);
-    char *AllocateForPrefetch(uint64_t length);
+    std::optional<uint64_t> TakeMemory(uint64_t length);
+    std::optional<uint64_t> AllocateForWrite(uint64_t length);
+    std::optional<uint64_t> AllocateForPrefetch(uint64_t length);
     bool EvictOldest(Place place);
+    bool EvictGrown();
 
     void WriteBehind();
     bool MustWrite() const;
@@ -131,14 +142,18 @@ class SpillBuffer {
     Batch TakePrefetches();
     void ReadBatch(Lock &lock, const Batch &batch);
     std::exception_ptr Transfer(Lock &lock, Opcode opcode, const Batch &batch);
+    void TransferBatch(Opcode opcode, const Batch &batch);
+    void WatchMemory();
+    void AskSupply(Lock &lock);
+    void GiveWay(Lock &lock);
 
     BlockIo &io_;
-    const uint64_t bytes_max_;
+    const SpillLimits limits_;
     const uint64_t fork_generation_;
 
     //! Guards what follows. Not held during I/O or while blocks are copied; no other lock is taken under it.
     mutable std::mutex mutex_;
-    std::condition_variable to_write_, to_read_, done_;
+    std::condition_variable to_write_, to_read_, to_watch_, done_;
     SpillMemory memory_;
     SpillOrder order_;
     BlockMap blocks_; //!< by device offset
@@ -147,8 +162,10 @@ class SpillBuffer {
     SpillCounters counters_;
     uint64_t dirty_bytes_ = 0;
     uint32_t write_waiters_ = 0; //!< threads that wait for a write of what is DIRTY
+    uint64_t excess_bytes_ = 0;  //!< of memory, to be given back
+    bool watcher_rests_ = false;
     bool stop_ = false;
-    std::thread writer_, reader_; //!< started by the first write
+    std::thread writer_, reader_, watcher_; //!< started by the first write
 };
 
 } // namespace rawduck

@@ -1,13 +1,21 @@
-//! The two threads of a SpillBuffer.
+//! The threads of a SpillBuffer.
 #include "common/invariant.hpp"
 #include "volume/spill/spill_buffer.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
 
 namespace rawduck {
 
 namespace {
 //! Dirty blocks are written once they take this share of the memory: until then they may be dropped, or read
-//! and their place overwritten.
+//! and their place overwritten. The rest can be given back at once.
 constexpr uint64_t DIRTY_SHARE = 4;
+//! Memory is given back in pieces, so that nobody waits for the lock for long.
+constexpr uint64_t RELEASE_BYTES = 4 * MIB;
+//! Pages that nobody has used for so long are given back.
+constexpr std::chrono::milliseconds UNUSED_INTERVAL{1000};
 } // namespace
 
 void SpillBuffer::WriteBehind() {
@@ -22,7 +30,8 @@ void SpillBuffer::WriteBehind() {
 }
 
 bool SpillBuffer::MustWrite() const {
-    return dirty_bytes_ > (write_waiters_ > 0 ? 0 : bytes_max_ / DIRTY_SHARE);
+    const bool has_to = write_waiters_ > 0 || excess_bytes_ > 0;
+    return dirty_bytes_ > (has_to ? 0 : memory_.CapacityBytes() / DIRTY_SHARE);
 }
 
 SpillBuffer::Batch SpillBuffer::TakeDirty() {
@@ -59,6 +68,7 @@ void SpillBuffer::WriteBatch(Lock &lock, const Batch &batch) {
         }
     }
     done_.notify_all();
+    GiveWay(lock);
 }
 
 void SpillBuffer::RunPrefetches() {
@@ -112,18 +122,104 @@ std::exception_ptr SpillBuffer::Transfer(Lock &lock, Opcode opcode, const Batch 
     lock.unlock();
     std::exception_ptr error;
     try {
-        Request request;
-        request.opcode = opcode;
-        for (const std::shared_ptr<Block> &block : batch) {
-            request.segments.push_back(
-                Segment{block->device_offset, block->data, block->length, PlacementClass::TEMPORARY});
-        }
-        io_.Execute(request);
+        TransferBatch(opcode, batch);
     } catch (...) {
         error = std::current_exception();
     }
     lock.lock();
     return error;
+}
+
+// What has no address is copied: the device needs one.
+void SpillBuffer::TransferBatch(Opcode opcode, const Batch &batch) {
+    static_assert(Batch::BLOCKS_MAX * BLOCK_BYTES_MAX <= SpillMemory::TRANSFER_BYTES);
+    const bool is_write = opcode == Opcode::WRITE;
+    std::array<char *, Batch::BLOCKS_MAX> data{};
+    Request request;
+    request.opcode = opcode;
+    for (size_t i = 0; i < batch.count; i++) {
+        const Block &block = *batch.blocks[i];
+        if (memory_.IsMapped(*block.memory)) {
+            data[i] = memory_.Address(*block.memory);
+        } else {
+            const auto transfers = is_write ? SpillMemory::Transfers::WRITES : SpillMemory::Transfers::READS;
+            data[i] = memory_.TransferArea(transfers) + i * BLOCK_BYTES_MAX;
+            if (is_write) {
+                memory_.Read(*block.memory, data[i], block.length);
+            }
+        }
+        request.segments.push_back({block.device_offset, data[i], block.length, PlacementClass::TEMPORARY});
+    }
+    io_.Execute(request);
+    for (size_t i = 0; !is_write && i < batch.count; i++) {
+        const Block &block = *batch.blocks[i];
+        if (!memory_.IsMapped(*block.memory) && !memory_.Write(*block.memory, data[i], block.length)) {
+            throw std::bad_alloc();
+        }
+    }
+}
+
+// A thread of its own: the others may wait for the device.
+void SpillBuffer::WatchMemory() {
+    auto next_release = std::chrono::steady_clock::now();
+    Lock lock(mutex_);
+    while (!stop_) {
+        if (memory_.GrownBytes() == 0) {
+            watcher_rests_ = true;
+            to_watch_.wait(lock, [this] { return stop_ || memory_.GrownBytes() > 0; });
+            watcher_rests_ = false;
+            excess_bytes_ = 0;
+        }
+        to_watch_.wait_for(lock, limits_.supply ? limits_.supply->Interval() : UNUSED_INTERVAL,
+                           [this] { return stop_; });
+        if (limits_.supply) {
+            AskSupply(lock);
+        }
+        const auto now = std::chrono::steady_clock::now();
+        if (now >= next_release) {
+            memory_.ReleaseUnused();
+            next_release = now + UNUSED_INTERVAL;
+        }
+    }
+}
+
+void SpillBuffer::AskSupply(Lock &lock) {
+    const uint64_t held_bytes = memory_.GrownBytes();
+    lock.unlock();
+    const uint64_t excess_bytes = limits_.supply->ToGiveBack(held_bytes);
+    lock.lock();
+    excess_bytes_ = excess_bytes;
+    GiveWay(lock);
+    if (MustWrite()) {
+        to_write_.notify_one();
+    }
+}
+
+// What is dirty, or still in use, follows when it is written, or at the next look.
+void SpillBuffer::GiveWay(Lock &lock) {
+    while (excess_bytes_ > 0) {
+        const uint64_t released = memory_.Release(std::min(excess_bytes_, RELEASE_BYTES));
+        if (released == 0 && !EvictGrown()) {
+            return;
+        }
+        counters_.given_way_bytes += released;
+        excess_bytes_ -= std::min(excess_bytes_, released);
+        lock.unlock();
+        lock.lock();
+    }
+}
+
+// Drops the oldest clean block whose memory can be given back. False when there is none.
+bool SpillBuffer::EvictGrown() {
+    for (const Place place : {USED, WRITTEN, PREFETCHED}) {
+        for (const std::shared_ptr<Block> &block : places_[place]) {
+            if (!memory_.IsMapped(*block->memory)) {
+                Drop(block);
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 } // namespace rawduck

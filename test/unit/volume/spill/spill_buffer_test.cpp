@@ -59,7 +59,7 @@ class SpillBufferTest : public ::testing::Test {
         };
         io_ = std::make_unique<BlockIo>(std::make_unique<FakeDevice>(state_), BlockIoOptions(), "fake0",
                                         std::make_shared<IoStats>());
-        spill_ = std::make_unique<SpillBuffer>(*io_, 16 * BLOCK);
+        spill_ = std::make_unique<SpillBuffer>(*io_, SpillLimits::Fixed(16 * BLOCK));
     }
     ~SpillBufferTest() override {
         writer_door_.Open();
@@ -393,7 +393,7 @@ TEST_F(SpillBufferTest, WhereverMemoryRunsOutNothingIsLostAndNobodyWaitsForEver)
 }
 
 TEST_F(SpillBufferTest, WithoutMemoryEverythingGoesToTheTarget) {
-    spill_ = std::make_unique<SpillBuffer>(*io_, 0);
+    spill_ = std::make_unique<SpillBuffer>(*io_, SpillLimits::Fixed(0));
     WriteBlocks(0, 3);
     EXPECT_EQ(Completed(Opcode::WRITE), 3u);
     EXPECT_TRUE(ReadsBack(0));

@@ -1,0 +1,51 @@
+//! How much memory this process may take before somebody else misses it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rawduck {
+
+//! The machine, or a control group that limits the memory of this process.
+struct MemoryLevel {
+    std::string name;         //!< "machine", or the folder of the group
+    uint64_t total_bytes = 0; //!< free or not
+    uint64_t available_bytes =
+        0; //!< can be taken without swapping: free, or quickly reclaimed from the page cache
+    //! Microseconds, since boot, in which some task of the level waited for memory (PSI). None where the kernel
+    //! does not say.
+    std::optional<uint64_t> stalled_us;
+};
+
+//! Finds the control group and its parents (cgroup v1 and v2) anew when the process was moved. Not thread-safe.
+class AvailableMemory {
+  public:
+    //! `root` stands before /proc and /sys: for tests.
+    explicit AvailableMemory(std::string root = "") : root_(std::move(root)) {}
+
+    //! The machine and each group with a limit. Empty where the system does not say what is available. Throws
+    //! std::bad_alloc.
+    std::vector<MemoryLevel> Read();
+
+  private:
+    enum class Version { V1, V2 };
+    struct Group {
+        Version version;
+        std::string folder; //!< with root_
+    };
+
+    bool ReadMachine(MemoryLevel &machine) const;
+    bool ReadGroup(const Group &group, MemoryLevel &level) const;
+    void FindGroups();
+    void AddGroups(Version version, const std::string &mount_root, const std::string &mount_point,
+                   std::string path);
+    std::string Contents(const std::string &path) const;
+
+    const std::string root_;
+    std::string membership_; //!< /proc/self/cgroup when the groups were found
+    std::vector<Group> groups_;
+};
+
+} // namespace rawduck
