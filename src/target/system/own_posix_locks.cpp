@@ -1,6 +1,6 @@
 #include "target/system/own_posix_locks.hpp"
 
-#include "target/system/file_descriptor.hpp"
+#include "common/scope_exit.hpp"
 
 #include <algorithm>
 #include <array>
@@ -63,8 +63,9 @@ class Witness {
     static constexpr nlink_t NO_FILE = ~nlink_t{0};
     //! Not one of the standard streams, which a program may have closed and go on to write to.
     static int Make() {
-        const FileDescriptor memory(memfd_create("rawduck-lock-witness", MFD_CLOEXEC));
-        return memory.IsOpen() ? fcntl(memory.Get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : -1;
+        const int memory = memfd_create("rawduck-lock-witness", MFD_CLOEXEC);
+        const ScopeExit close_it([&] { close(memory); });
+        return fcntl(memory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     }
     static struct stat StatusOf(int fd) {
         struct stat status = {};
@@ -78,11 +79,12 @@ class Witness {
 //! Empty unless one read has all of it: what comes in pieces may miss a lock that moves in between. The kernel
 //! gives out a page at a time.
 std::string ReadList() {
-    const FileDescriptor list(open("/proc/locks", O_RDONLY | O_CLOEXEC));
+    const int list = open("/proc/locks", O_RDONLY | O_CLOEXEC);
+    const ScopeExit close_it([&] { close(list); });
     std::array<char, 64 * 1024> text;
     std::array<char, 1> more;
-    const ssize_t length = list.IsOpen() ? read(list.Get(), text.data(), text.size()) : -1;
-    const bool whole = length > 0 && read(list.Get(), more.data(), more.size()) == 0;
+    const ssize_t length = read(list, text.data(), text.size());
+    const bool whole = length > 0 && read(list, more.data(), more.size()) == 0;
     return whole ? std::string(text.data(), static_cast<size_t>(length)) : "";
 }
 
