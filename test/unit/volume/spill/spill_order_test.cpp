@@ -1,7 +1,5 @@
-#include "volume/spill/spill_memory.hpp"
 #include "volume/spill/spill_order.hpp"
 
-#include <cstring>
 #include <gtest/gtest.h>
 
 namespace rawduck {
@@ -63,51 +61,6 @@ TEST(SpillOrderTest, OfTooManyTheOldestAreForgotten) {
     EXPECT_EQ(order.Size(), 0u);
     order.Written(0, BLOCK);
     EXPECT_EQ(order.Size(), 1u);
-}
-
-TEST(SpillMemoryTest, OneRangeForAllLengths) {
-    SpillMemory memory(4 * BLOCK);
-    EXPECT_EQ(memory.HeldBytes(), 0u);
-    char *half = memory.Take(BLOCK / 2), *two = memory.Take(2 * BLOCK), *one = memory.Take(BLOCK);
-    EXPECT_EQ(two, half + BLOCK / 2);
-    EXPECT_EQ(one, two + 2 * BLOCK);
-    memset(half, 1, 7 * BLOCK / 2);
-    EXPECT_EQ(memory.HeldBytes(), 7 * BLOCK / 2);
-    EXPECT_EQ(memory.Take(BLOCK), nullptr);
-    memory.Give(two, 2 * BLOCK);
-    EXPECT_EQ(memory.HeldBytes(), 7 * BLOCK / 2) << "kept for the next";
-    EXPECT_EQ(memory.Take(BLOCK), two);
-    EXPECT_EQ(memory.Take(2 * BLOCK), nullptr) << "no range is as long";
-    EXPECT_EQ(memory.Take(BLOCK), two + BLOCK);
-}
-
-TEST(SpillMemoryTest, ShrinksWhenNothingIsTaken) {
-    SpillMemory memory(4 * BLOCK);
-    char *first = memory.Take(BLOCK), *second = memory.Take(BLOCK);
-    memory.Give(first, BLOCK);
-    memory.Shrink();
-    EXPECT_EQ(memory.HeldBytes(), 2 * BLOCK);
-    memory.Give(second, BLOCK);
-    EXPECT_EQ(memory.HeldBytes(), 0u);
-    first = memory.Take(BLOCK);
-    EXPECT_EQ(memory.HeldBytes(), BLOCK);
-    memory.Give(first, BLOCK);
-    EXPECT_EQ(memory.HeldBytes(), BLOCK) << "nobody asked for it back";
-}
-
-TEST(SpillMemoryTest, HugePagesAreHeldWhole) {
-    SpillMemory memory(5 * MIB);
-    char *first = memory.Take(BLOCK);
-    EXPECT_EQ(memory.HeldBytes(), 2 * MIB);
-    EXPECT_NE(memory.Take(2 * MIB), nullptr);
-    EXPECT_EQ(memory.HeldBytes(), 4 * MIB);
-    EXPECT_NE(memory.Take(2 * MIB), nullptr);
-    EXPECT_EQ(memory.HeldBytes(), 4 * MIB + BLOCK) << "the last is too short for one";
-    memset(first, 1, 4 * MIB + BLOCK);
-}
-
-TEST(SpillMemoryTest, NoneToGive) {
-    EXPECT_EQ(SpillMemory(0).Take(1), nullptr);
 }
 
 } // namespace
