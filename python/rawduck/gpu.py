@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ Condition = tuple[str, str, Any]
 
 DECIMAL_FORMS = ("arrow", "int64", "float64")
 _WHOLE_BATCH = -1
+_BATCH_ROWS_MAX = 2**31 - 1
 
 
 class _Options(ctypes.Structure):
@@ -250,8 +252,10 @@ def scan(
         raise ValueError(f"decimal={decimal!r}; it is one of {', '.join(DECIMAL_FORMS)}")
     if isinstance(nulls, str) and nulls != "error":
         raise ValueError(f'nulls={nulls!r}; it is "error" or a number')
-    if batch_rows < 1:
-        raise ValueError(f"batch_rows={batch_rows}; a batch has at least one row")
+    if not 1 <= batch_rows <= _BATCH_ROWS_MAX:
+        raise ValueError(f"batch_rows={batch_rows}; a batch has 1 to {_BATCH_ROWS_MAX} rows")
+    if not isinstance(nulls, str) and float(nulls) != nulls and not math.isnan(nulls):
+        raise ValueError(f"nulls={nulls!r}; it is a number that a double holds exactly")
     load(connection)
     options = _Options(
         (device or "").encode(),

@@ -18,8 +18,6 @@ constexpr int SLEEPS_MIN = 2;
 //! What a task may use after its read: copying takes 0.5 ns per byte, decrypting and compressing about 4
 //! each.
 constexpr int64_t TASK_CPU_NS = 5 * 1000 * 1000, TASK_CPU_NS_PER_BYTE = 10;
-//! What it may use to let go of the blocks: of some the memory is given back to the system, about 20 us for 256 KiB.
-constexpr int64_t RELEASE_CPU_NS = 1000 * 1000, RELEASE_BYTES_PER_CPU_NS = 5;
 constexpr uint32_t OTHER_FILE = 0;
 
 //! The last read of each thread: its id and the number of the file. Threads that share a slot overwrite each
@@ -27,18 +25,14 @@ constexpr uint32_t OTHER_FILE = 0;
 //! the process ends.
 constexpr size_t SLOTS = 4096;
 std::array<std::atomic<uint64_t>, SLOTS> last_reads;
-//! When the thread has freed the memory that it read into: its id, and its processor time in microseconds. 0: not yet.
-std::array<std::atomic<uint64_t>, SLOTS> last_frees;
-constexpr unsigned FREE_TIME_BITS = 42; // 50 days; the kernel's ids of threads have 22 bits
-constexpr uint64_t FREE_TIME_MASK = (uint64_t{1} << FREE_TIME_BITS) - 1;
 
 int32_t ThisThread() {
     thread_local const auto id = static_cast<int32_t>(syscall(SYS_gettid));
     return id;
 }
 
-size_t SlotOf(int32_t thread) {
-    return static_cast<uint32_t>(thread) % SLOTS;
+std::atomic<uint64_t> &SlotOf(int32_t thread) {
+    return last_reads[static_cast<uint32_t>(thread) % SLOTS];
 }
 
 uint64_t LastRead(int32_t thread, uint32_t file) {
@@ -46,7 +40,7 @@ uint64_t LastRead(int32_t thread, uint32_t file) {
 }
 
 bool HasReadAnother(int32_t thread, uint32_t file) {
-    const uint64_t last = last_reads[SlotOf(thread)].load();
+    const uint64_t last = SlotOf(thread).load();
     return last >> 32 == LastRead(thread, file) >> 32 && last != LastRead(thread, file);
 }
 
@@ -57,14 +51,6 @@ int64_t CpuNs(int32_t thread) {
     const auto clock = static_cast<clockid_t>(~static_cast<uint32_t>(thread) << 3 | PER_THREAD_SCHEDULED);
     timespec used{};
     return clock_gettime(clock, &used) == 0 ? used.tv_sec * 1000000000LL + used.tv_nsec : -1;
-}
-
-//! Processor time of the thread when it freed what it read into; -1 when it is not known to have done so.
-int64_t FreedCpuNs(int32_t thread) {
-    const uint64_t freed = last_frees[SlotOf(thread)].load();
-    return freed >> FREE_TIME_BITS == static_cast<uint32_t>(thread)
-               ? static_cast<int64_t>(freed & FREE_TIME_MASK) * 1000
-               : -1;
 }
 
 //! The state in /proc/self/task/<thread>/stat follows the name, which is in parentheses and may contain any
@@ -78,8 +64,6 @@ bool IsRunning(int32_t thread) {
 }
 
 } // namespace
-
-thread_local const void *ReaderThreads::read_into = nullptr;
 
 uint32_t ReaderThreads::NextNumber() {
     static std::atomic<uint32_t> last{OTHER_FILE};
@@ -99,7 +83,7 @@ ReaderThreads::Reader &ReaderThreads::ReaderOf(int32_t thread) {
                                       [](const Reader &reader) { return CpuNs(reader.thread) < 0; }),
                        readers_.end());
     }
-    readers_.push_back({thread, 0, 0});
+    readers_.push_back({thread, 0});
     return readers_.back();
 }
 
@@ -108,29 +92,17 @@ void ReaderThreads::Expect() {
     ReaderOf(ThisThread());
 }
 
-void ReaderThreads::Add(const void *memory, uint64_t bytes) {
+void ReaderThreads::Add(uint64_t bytes) {
     const int32_t thread = ThisThread();
-    const auto signed_bytes = static_cast<int64_t>(bytes);
-    const int64_t done_cpu_ns = CpuNs(thread) + TASK_CPU_NS + TASK_CPU_NS_PER_BYTE * signed_bytes;
-    last_frees[SlotOf(thread)] = 0; // first: an earlier one is not of this read
-    last_reads[SlotOf(thread)] = LastRead(thread, number_);
-    read_into = memory;
+    const int64_t done_cpu_ns =
+        CpuNs(thread) + TASK_CPU_NS + TASK_CPU_NS_PER_BYTE * static_cast<int64_t>(bytes);
+    SlotOf(thread) = LastRead(thread, number_);
     std::lock_guard<std::mutex> guard(mutex_);
-    Reader &reader = ReaderOf(thread);
-    reader.done_cpu_ns = done_cpu_ns;
-    reader.release_ns = RELEASE_CPU_NS + signed_bytes / RELEASE_BYTES_PER_CPU_NS;
+    ReaderOf(thread).done_cpu_ns = done_cpu_ns;
 }
 
 void ReaderThreads::AddOtherFile() {
-    last_reads[SlotOf(ThisThread())] = LastRead(ThisThread(), OTHER_FILE);
-}
-
-void ReaderThreads::NoteFreed() {
-    read_into = nullptr;
-    const int32_t thread = ThisThread();
-    const auto cpu_us = static_cast<uint64_t>(CpuNs(thread)) / 1000 + 1;
-    last_frees[SlotOf(thread)] =
-        uint64_t{static_cast<uint32_t>(thread)} << FREE_TIME_BITS | (cpu_us & FREE_TIME_MASK);
+    SlotOf(ThisThread()) = LastRead(ThisThread(), OTHER_FILE);
 }
 
 bool ReaderThreads::HasReleased(Reader &reader) const {
@@ -138,9 +110,7 @@ bool ReaderThreads::HasReleased(Reader &reader) const {
         return true;
     }
     const int64_t cpu_ns = CpuNs(reader.thread);
-    const int64_t freed_cpu_ns = FreedCpuNs(reader.thread);
-    if (cpu_ns < 0 || cpu_ns > reader.done_cpu_ns ||
-        (freed_cpu_ns >= 0 && cpu_ns > freed_cpu_ns + reader.release_ns)) {
+    if (cpu_ns < 0 || cpu_ns > reader.done_cpu_ns) {
         return true;
     }
     reader.sleeps += IsRunning(reader.thread) ? 0 : 1;

@@ -19,8 +19,6 @@ namespace rawduck {
 //!
 //! - It has read again, from any of our files. A task reads once, so that was another task.
 //! - It sleeps, twice: the first time it may be waiting for a lock within the task.
-//! - It has freed the memory that it read into, and since then used more processor time than it takes to let go of
-//!   the blocks. The task has copied what it read then.
 //! - It has used more processor time since the read than the task can need. What is left of the task is to
 //!   copy the data into blocks and, for each of them, to evict (compress and spill) another block.
 //!
@@ -29,16 +27,10 @@ class ReaderThreads {
   public:
     //! Call before the calling thread reads. Throws std::bad_alloc, so that Add does not.
     void Expect();
-    //! Call when the calling thread has read into that memory, or tried to.
-    void Add(const void *memory, uint64_t bytes);
+    //! Call when the calling thread has read, or tried to.
+    void Add(uint64_t bytes);
     //! Call when the calling thread has read from a file whose closing does not wait.
     static void AddOtherFile();
-    //! Call when the calling thread frees memory. Cheap where it has not read into it.
-    static void Freed(const void *memory) {
-        if (memory == read_into) {
-            NoteFreed();
-        }
-    }
     //! Returns when every other thread that has read was observed to have released its blocks, or after
     //! `limit`.
     void WaitUntilReleased(std::chrono::milliseconds limit) const;
@@ -47,16 +39,12 @@ class ReaderThreads {
     struct Reader {
         int32_t thread;
         int64_t done_cpu_ns; //!< the task is over when the thread has used that much
-        int64_t release_ns;  //!< or when it has used so much more since it freed the memory that it read into
         int sleeps = 0;
     };
     Reader &ReaderOf(int32_t thread); //!< mutex_ is held
     bool HasReleased(Reader &reader) const;
 
     static uint32_t NextNumber();
-    static void NoteFreed();
-
-    static thread_local const void *read_into; //!< by the last read; null once it is freed
 
     const uint32_t number_ = NextNumber(); //!< of the file
     mutable std::mutex mutex_;             //!< guards readers_

@@ -83,7 +83,7 @@ void StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes,
     }
     // Also when it fails: what the thread was to read into, it holds all the same.
     const ScopeExit has_read(
-        [&] { storage.prefetch ? storage.readers.Add(buffer, length) : ReaderThreads::AddOtherFile(); });
+        [&] { storage.prefetch ? storage.readers.Add(length) : ReaderThreads::AddOtherFile(); });
     auto bytes = Translated([&] { return storage.File().Read(buffer, length, location); });
     if (bytes != length) {
         throw duckdb::IOException(

@@ -4,7 +4,6 @@
 #include "extension/memory/duckdb_allocator.hpp"
 
 #include "common/memory/buffers/buffer_memory.hpp"
-#include "common/process/reader_threads.hpp"
 
 #include "duckdb/common/allocator.hpp"
 #include "duckdb/main/database.hpp"
@@ -70,7 +69,6 @@ data_ptr_t Allocate(PrivateAllocatorData *data, idx_t size) {
 }
 
 void Free(PrivateAllocatorData *data, data_ptr_t pointer, idx_t size) {
-    ReaderThreads::Freed(pointer);
     if (memory->Owns(pointer)) {
         memory->Free(reinterpret_cast<char *>(pointer));
     } else {

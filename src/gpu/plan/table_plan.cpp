@@ -76,19 +76,37 @@ struct Prunable {
     duckdb::Value constant;
 };
 
+//! Whether SQL compares the two as this type of column does. It compares numbers with DOUBLE as DOUBLE, which are not
+//! as exact, and makes a TIMESTAMP WITH TIME ZONE of what has none by the time zone of the session.
+bool IsComparedAsColumn(const duckdb::LogicalType &column, const duckdb::LogicalType &constant) {
+    const auto is_floating = [](const duckdb::LogicalType &type) {
+        return type == duckdb::LogicalType::FLOAT || type == duckdb::LogicalType::DOUBLE;
+    };
+    const auto has_zone = [](const duckdb::LogicalType &type) {
+        return type == duckdb::LogicalType::TIMESTAMP_TZ;
+    };
+    return (!is_floating(constant) || is_floating(column)) && has_zone(column) == has_zone(constant);
+}
+
 //! What statistics of the column's type decide for sure: a constant that the type cannot hold exactly prunes nothing.
 std::vector<Prunable> PrunableOf(const TableCatalogEntry &table, const std::vector<Condition> &conditions) {
     std::vector<Prunable> prunable;
     for (const Condition &condition : conditions) {
         const TableColumn column = ChooseColumns(table, {condition.column}).front();
+        if (!IsComparedAsColumn(column.type, condition.constant.type())) {
+            continue;
+        }
         duckdb::string error;
         const auto constant = condition.constant.DefaultTryCastAs(column.type, &error);
-        if (!constant) {
+        if (!constant && condition.constant.type().id() == duckdb::LogicalTypeId::VARCHAR) {
             throw duckdb::InvalidInputException("column %s cannot be compared with %s: %s", column.name,
                                                 condition.constant.ToSQLString(), error);
         }
+        if (!constant || constant->IsNull()) {
+            continue;
+        }
         const auto back = constant->DefaultTryCastAs(condition.constant.type());
-        if (!constant->IsNull() && back && *back == condition.constant) {
+        if (back && *back == condition.constant) {
             prunable.push_back({column.storage_index, condition.comparison, *constant});
         }
     }
@@ -143,8 +161,9 @@ TablePlan PlanTable(ClientContext &context, const std::string &name, const std::
     auto &transaction = duckdb::DuckTransaction::Get(context, table.GetAttached());
     plan.table = table.shared_from_this();
     plan.database = table.GetAttached().shared_from_this();
-    // In this order, as DuckDB's own scans do: what a checkpoint replaces is replaced before or after.
-    plan.lock = transaction.SharedLockTable(*table.GetDataTableInfo());
+    // What a checkpoint replaces is replaced before or after. Not longer: a checkpoint waits for this lock, and nothing
+    // interrupts it. What is held of the row groups and blocks stays as it is.
+    const auto lock = transaction.SharedLockTable(*table.GetDataTableInfo());
     plan.tree = table.GetRowGroupCollection()->GetRowGroups();
     plan.blocks = &table.GetRowGroupCollection()->GetBlockManager();
     plan.block_bytes = plan.blocks->GetBlockAllocSize();

@@ -1,9 +1,9 @@
 //! Where the rows of a stock DuckDB table lie, as one transaction sees them: row groups, the segments of each column,
 //! which rows are visible, and for each column of a row group whether our kernels decode it or DuckDB scans it, and why.
 //!
-//! All of it is asked of the running engine, in the caller's transaction. A plan is a lease, too: while it lives, no
-//! checkpoint rewrites the table, and no block that it names is given to anything else, even when the table is
-//! dropped. (DuckDB does not reuse a block while somebody holds its BlockHandle.)
+//! All of it is asked of the running engine, in the caller's transaction. A plan is a lease, too: while it lives, what
+//! it has of row groups stays, and no block that it names is given to anything else, even when a checkpoint rewrites
+//! the table or the table is dropped. (DuckDB does not reuse a block while somebody holds its BlockHandle.)
 #pragma once
 
 #include "gpu/plan/planned_column.hpp"
@@ -18,7 +18,6 @@
 namespace duckdb {
 class AttachedDatabase;
 class BlockManager;
-class CheckpointLock;
 class ClientContext;
 class DataTable;
 class DuckTransaction;
@@ -61,7 +60,6 @@ struct TablePlan {
     duckdb::shared_ptr<duckdb::AttachedDatabase> database;
     duckdb::shared_ptr<duckdb::DataTable> table;
     duckdb::BlockManager *blocks = nullptr;
-    duckdb::shared_ptr<duckdb::CheckpointLock> lock;
     duckdb::shared_ptr<duckdb::RowGroupSegmentTree> tree;
     std::vector<PlannedRowGroup> row_groups;
 };

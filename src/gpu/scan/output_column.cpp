@@ -115,6 +115,13 @@ template <class T> bool Store(double value, std::array<uint8_t, 8> &bytes) {
             return false;
         }
     }
+    if constexpr (std::is_same_v<T, float>) {
+        // What is not a number, or infinite, is the same in both.
+        if (std::isfinite(value) && (std::abs(value) > std::numeric_limits<float>::max() ||
+                                     static_cast<double>(static_cast<float>(value)) != value)) {
+            return false;
+        }
+    }
     const T stored = static_cast<T>(value);
     std::memcpy(bytes.data(), &stored, sizeof(stored));
     return true;

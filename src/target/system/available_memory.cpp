@@ -46,13 +46,24 @@ std::vector<MemoryLevel> AvailableMemory::Read() {
     levels.push_back(machine);
     std::string membership = Contents("/proc/self/cgroup");
     if (membership != membership_) {
+        // Where there are no descriptors left, the machine alone would seem to be all.
+        std::string mounts = Contents("/proc/self/mountinfo");
+        if (membership.empty() || mounts.empty()) {
+            return {};
+        }
         membership_ = std::move(membership);
-        FindGroups();
+        FindGroups(mounts);
     }
-    for (const Group &group : groups_) {
+    for (Group &group : groups_) {
         MemoryLevel level;
-        if (ReadGroup(group, level) && level.total_bytes < machine.total_bytes) {
-            levels.push_back(std::move(level));
+        if (ReadGroup(group, level)) {
+            group.has_limit = true;
+            if (level.total_bytes < machine.total_bytes) {
+                levels.push_back(std::move(level));
+            }
+        } else if (group.has_limit) {
+            membership_.clear(); // the next call finds out whether it is still there
+            return {};
         }
     }
     return levels;
@@ -100,9 +111,9 @@ bool AvailableMemory::ReadGroup(const Group &group, MemoryLevel &level) const {
     return true;
 }
 
-void AvailableMemory::FindGroups() {
+void AvailableMemory::FindGroups(const std::string &mountinfo) {
     groups_.clear();
-    std::istringstream mounts(Contents("/proc/self/mountinfo"));
+    std::istringstream mounts(mountinfo);
     for (std::string line; std::getline(mounts, line);) {
         const size_t separator = line.find(" - ");
         if (separator == std::string::npos) {
@@ -147,7 +158,7 @@ void AvailableMemory::AddGroups(Version version, const std::string &mount_root,
         std::string folder = root_;
         folder += mount_point;
         folder += path;
-        groups_.push_back({version, std::move(folder)});
+        groups_.push_back({version, std::move(folder), false});
         if (path.empty()) {
             return;
         }

@@ -25,8 +25,8 @@ class AvailableMemory {
     //! `root` stands before /proc and /sys: for tests.
     explicit AvailableMemory(std::string root = "") : root_(std::move(root)) {}
 
-    //! The machine and each group with a limit. Empty where the system does not say what is available. Throws
-    //! std::bad_alloc.
+    //! The machine and each group with a limit. Empty where the system does not say what is available, or does not
+    //! say it of all of them, as where there are no descriptors to ask through. Throws std::bad_alloc.
     std::vector<MemoryLevel> Read();
 
   private:
@@ -34,11 +34,12 @@ class AvailableMemory {
     struct Group {
         Version version;
         std::string folder; //!< with root_
+        bool has_limit;     //!< as of the last look
     };
 
     bool ReadMachine(MemoryLevel &machine) const;
     bool ReadGroup(const Group &group, MemoryLevel &level) const;
-    void FindGroups();
+    void FindGroups(const std::string &mountinfo);
     void AddGroups(Version version, const std::string &mount_root, const std::string &mount_point,
                    std::string path);
     std::string Contents(const std::string &path) const;

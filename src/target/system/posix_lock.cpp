@@ -5,8 +5,9 @@
 #include "target/system/own_posix_locks.hpp"
 #include "target/system/sysfs.hpp"
 
-#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <fcntl.h>
 #include <fstream>
 #include <mutex>
@@ -83,6 +84,21 @@ Held AskDescriptors(const struct stat &status) {
     return held;
 }
 
+bool SetGuard(int fd, short type) noexcept {
+    struct flock lock = {};
+    lock.l_type = type;
+    lock.l_whence = SEEK_SET;
+    return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+void Keep(int fd, std::vector<int> &kept) noexcept {
+    try {
+        kept.push_back(fd);
+    } catch (const std::bad_alloc &) {
+        // It stays open until the process ends, which keeps the lock.
+    }
+}
+
 bool MustStayOpen(int fd) noexcept {
     try {
         Held held = AskKernel(fd);
@@ -97,13 +113,45 @@ bool MustStayOpen(int fd) noexcept {
     }
 }
 
-//! Returns whether the descriptor was closed.
-bool TryClose(int fd) noexcept {
-    const bool closed = !MustStayOpen(fd);
-    if (closed) {
-        close(fd);
+constexpr int GUARD_ATTEMPTS = 100;
+
+//! Another descriptor of a regular file, for a lock that stands in the way of one for writing: stock DuckDB gets none
+//! between the question and the close. -1: none could be had. The mutex of those that are kept is held until it is
+//! closed, so no child made by fork() has a copy of it.
+int OpenGuard(int fd) noexcept {
+    struct stat status;
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+        return -1;
     }
-    return closed;
+    std::array<char, 32> path{};
+    std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
+    return open(path.data(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+//! Returns whether the descriptor was closed. Adds to `kept` what must stay open besides it.
+bool TryClose(int fd, std::vector<int> &kept) noexcept {
+    if (MustStayOpen(fd)) {
+        return false;
+    }
+    const int guard = OpenGuard(fd);
+    if (guard < 0) {
+        close(fd);
+        return true;
+    }
+    // Whoever has a lock for writing keeps the guard from its own: stock DuckDB, which may give it back and take it
+    // again meanwhile; or somebody else, who keeps stock DuckDB from it, too.
+    bool is_guarded = false;
+    for (int i = 0; i < GUARD_ATTEMPTS && !is_guarded; i++) {
+        is_guarded = SetGuard(guard, F_RDLCK);
+        if (MustStayOpen(guard)) {
+            SetGuard(guard, F_UNLCK);
+            Keep(guard, kept);
+            return false;
+        }
+    }
+    close(fd);
+    close(guard);
+    return true;
 }
 
 } // namespace
@@ -136,13 +184,13 @@ void CloseKeepingPosixLocks(int fd) noexcept {
     KeptDescriptors &kept = Kept();
     std::lock_guard<std::mutex> guard(kept.mutex);
     auto &all = kept.descriptors;
-    all.erase(std::remove_if(all.begin(), all.end(), TryClose), all.end());
-    if (!TryClose(fd)) {
-        try {
-            all.push_back(fd);
-        } catch (const std::bad_alloc &) {
-            // It stays open until the process ends, which keeps the lock.
+    for (size_t i = all.size(); i-- > 0;) {
+        if (TryClose(all[i], all)) {
+            all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
         }
+    }
+    if (!TryClose(fd, all)) {
+        Keep(fd, all);
     }
     errno = error_number;
 }

@@ -4,6 +4,7 @@
 #include "io/block_io.hpp"
 #include "io/device/device_options.hpp"
 #include "volume/space/deallocate_mode.hpp"
+#include "volume/spill/spill_memory.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -31,7 +32,7 @@ struct MountOptions {
     BlockIoOptions io;
     uint32_t max_transfer_bytes = 0; //!< 0: the default
     //! Memory between temporary files and the target; none: what is free.
-    std::optional<uint64_t> spill_buffer_bytes;
+    std::optional<uint64_t> spill_buffer_bytes = SpillLimits::MAPPED_BYTES_MAX;
     bool polling = false; //!< see DeviceOptions
     DeallocateMode deallocate = DeallocateMode::AUTO;
     std::chrono::milliseconds deallocate_delay{1000}; //!< how long freed space is collected

@@ -35,6 +35,17 @@ MemoryFiles::MemoryFiles(size_t files) {
     }
 }
 
+// A child has the same files as its parent, which still needs them.
+MemoryFiles::~MemoryFiles() {
+    if (fork_generation_ != ForkGeneration()) {
+        return;
+    }
+    for (const FileDescriptor &file : files_) {
+        while (ftruncate(file.Get(), 0) != 0 && errno == EINTR) {
+        }
+    }
+}
+
 // The front of the range, as far as it lies in one file.
 MemoryFiles::Piece MemoryFiles::PieceAt(uint64_t offset, uint64_t length) const {
     const uint64_t stripe = offset / STRIPE_BYTES, within = offset % STRIPE_BYTES;

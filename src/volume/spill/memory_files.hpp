@@ -3,6 +3,7 @@
 //! in the address space, and a child made by fork() copies nothing.
 #pragma once
 
+#include "common/process/fork_generation.hpp"
 #include "common/units.hpp"
 #include "target/system/file_descriptor.hpp"
 
@@ -16,6 +17,10 @@ class MemoryFiles {
   public:
     //! Throws std::bad_alloc where the system refuses them. Empty: they take no memory.
     explicit MemoryFiles(size_t files);
+    //! Gives all of it back, which children made by fork() have open, too.
+    ~MemoryFiles();
+    MemoryFiles(const MemoryFiles &) = delete;
+    MemoryFiles &operator=(const MemoryFiles &) = delete;
 
     //! False when the system has no memory for it, or does not let the process write files of that length
     //! (RLIMIT_FSIZE); the contents of the range are undefined then.
@@ -33,6 +38,7 @@ class MemoryFiles {
     };
     Piece PieceAt(uint64_t offset, uint64_t length) const;
 
+    const uint64_t fork_generation_ = ForkGeneration();
     std::vector<FileDescriptor> files_;
 };
 

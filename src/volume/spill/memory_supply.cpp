@@ -103,6 +103,9 @@ void MemorySupply::Look(Clock::time_point now) {
     } catch (const std::bad_alloc &) {
         pressed_ = true; // there can be no better sign
     }
+    // The system has become silent: what is held could be what others miss.
+    pressed_ = pressed_ || (levels.empty() && has_said_);
+    has_said_ = has_said_ || !levels.empty();
     for (const MemoryLevel &level : levels) {
         const uint64_t reserve = ReserveBytes(level.total_bytes);
         room = std::min(room, level.available_bytes - std::min(level.available_bytes, reserve));

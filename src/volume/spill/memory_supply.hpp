@@ -57,10 +57,10 @@ class MemorySupply {
     std::mutex mutex_; //!< guards what follows; no other lock is taken while it is held
     const Source source_;
     Clock::time_point looked_at_;
-    bool has_looked_ = false;
-    uint64_t taken_ = 0;                  //!< since then
-    uint64_t missing_ = 0;                //!< of the reserve, and nobody was told to give it back
-    bool pressed_ = false;                //!< tasks wait for memory, and little is left
+    bool has_looked_ = false, has_said_ = false; //!< said: what is available
+    uint64_t taken_ = 0;                         //!< since then
+    uint64_t missing_ = 0;                       //!< of the reserve, and nobody was told to give it back
+    bool pressed_ = false;                //!< tasks wait for memory and little is left, or nothing is known
     std::map<std::string, Stall> stalls_; //!< by level
     std::atomic<uint64_t> room_{0};
 };

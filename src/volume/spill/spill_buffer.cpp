@@ -72,7 +72,8 @@ bool SpillBuffer::TryBuffer(const Segment &segment) {
     {
         Lock lock(mutex_);
         ClearRange(lock, segment.device_offset, segment.length);
-        if (segment.length > BLOCK_BYTES_MAX || !StartThreads() || !(block = MakeBlock(segment))) {
+        if (segment.length > BLOCK_BYTES_MAX || !StartThreads() || IsTooDirty() ||
+            !(block = MakeBlock(segment))) {
             return false;
         }
     }
@@ -110,6 +111,11 @@ std::shared_ptr<SpillBuffer::Block> SpillBuffer::MakeBlock(const Segment &segmen
     } catch (const std::bad_alloc &) {
         return nullptr;
     }
+}
+
+//! Whoever spills faster than the device writes, waits for the device: what is dirty cannot be given back.
+bool SpillBuffer::IsTooDirty() const {
+    return limits_.supply && dirty_bytes_ > DirtyBytesMax() + SpillLimits::MAPPED_BYTES_MAX;
 }
 
 // False where the system has no more threads: then nothing is kept, because nobody would write it.

@@ -136,6 +136,10 @@ class SpillBuffer {
 
     void WriteBehind();
     bool MustWrite() const;
+    bool IsTooDirty() const;
+    //! Dirty blocks are written once they take a quarter of the memory: until then they may be dropped, or read and
+    //! their place overwritten. The rest can be given back at once.
+    uint64_t DirtyBytesMax() const { return memory_.CapacityBytes() / 4; }
     Batch TakeDirty();
     void WriteBatch(Lock &lock, const Batch &batch);
     void RunPrefetches();

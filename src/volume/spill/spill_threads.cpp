@@ -9,9 +9,6 @@
 namespace rawduck {
 
 namespace {
-//! Dirty blocks are written once they take this share of the memory: until then they may be dropped, or read
-//! and their place overwritten. The rest can be given back at once.
-constexpr uint64_t DIRTY_SHARE = 4;
 //! Memory is given back in pieces, so that nobody waits for the lock for long.
 constexpr uint64_t RELEASE_BYTES = 4 * MIB;
 //! Pages that nobody has used for so long are given back.
@@ -31,7 +28,7 @@ void SpillBuffer::WriteBehind() {
 
 bool SpillBuffer::MustWrite() const {
     const bool has_to = write_waiters_ > 0 || excess_bytes_ > 0;
-    return dirty_bytes_ > (has_to ? 0 : memory_.CapacityBytes() / DIRTY_SHARE);
+    return dirty_bytes_ > (has_to ? 0 : DirtyBytesMax());
 }
 
 SpillBuffer::Batch SpillBuffer::TakeDirty() {

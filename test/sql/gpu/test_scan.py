@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import duckdb
 import pytest
 import rawduck
@@ -166,6 +168,45 @@ def test_a_constant_that_the_column_cannot_hold_prunes_nothing_wrong(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("expression", "operator", "constant"),
+    [
+        ("TIMESTAMPTZ '2020-01-01 00:00:00+00' + INTERVAL (8 * g) HOUR", "=", datetime(2020, 1, 1, 17)),
+        ("TIMESTAMP '2020-01-01' + INTERVAL (8 * g) HOUR", "<", datetime(2020, 1, 1, 8, tzinfo=UTC)),
+        ("TIMESTAMPTZ '2020-01-01 00:00:00+00' + INTERVAL (8 * g) HOUR", ">", "2020-01-01 17:00:00"),
+        ("9007199254740991 + g", "<=", 9007199254740992.0),
+        ("(100000000000000000 + g)::DECIMAL(18, 0)", "=", 1e17),
+        ("g::UTINYINT", "<", 300),
+        ("g::UTINYINT", ">=", -1),
+        ("g", "<", float("inf")),
+        ("g", "<=", float("nan")),
+        ("g", "<", 10**30),
+        ("g::DECIMAL(9, 2)", "<", 16777217),
+        ("DATE '2020-01-01' + g::INTEGER", ">=", datetime(2020, 1, 2, tzinfo=UTC)),
+        ("g::DOUBLE", ">=", 2),
+        ("g", "=", "2"),
+    ],
+)
+def test_no_row_that_sql_finds_is_pruned(con, expression, operator, constant):
+    con.execute("SET TimeZone = 'Asia/Tokyo'")
+    with con.cursor() as own:
+        own.execute("SET TimeZone = 'Asia/Tokyo'; ATTACH ':memory:' AS m; BEGIN")
+        own.execute(f"""CREATE TABLE m.t AS
+            SELECT {expression} AS x, g FROM (SELECT i // 122880 AS g FROM range(4 * 122880) r(i))""")
+        found = own.execute(f"SELECT DISTINCT g FROM m.t WHERE x {operator} ?", [constant]).fetchall()
+        own.execute("COMMIT; BEGIN")
+        columns = scanned(own, "m.t", ["x", "g"], where=[("x", operator, constant)])
+        own.execute("ROLLBACK")
+    assert {g for (g,) in found} <= set(columns[1] if columns else [])
+
+
+def test_a_null_that_a_float_cannot_hold_is_refused(con):
+    con.execute("CREATE TABLE t AS SELECT NULL::FLOAT AS x")
+    for value in (1e300, 2**24 + 1):
+        with pytest.raises(duckdb.Error, match="cannot hold"):
+            gpu.scan(con, "t", nulls=value)
+
+
+@pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ({"table": "missing"}, duckdb.Error, "missing"),
@@ -174,10 +215,12 @@ def test_a_constant_that_the_column_cannot_hold_prunes_nothing_wrong(tmp_path):
         ({"where": [("x", "~", 1)]}, duckdb.Error, "not by"),
         ({"where": [("x", "<", "word")]}, duckdb.Error, "cannot be compared"),
         ({"where": [("x", "<", None)]}, ValueError, "true for no row"),
-        ({"batch_rows": 0}, ValueError, "at least one row"),
+        ({"batch_rows": 0}, ValueError, "1 to 2147483647 rows"),
+        ({"batch_rows": 2**64 + 150}, ValueError, "1 to 2147483647 rows"),
         ({"decimal": "text"}, ValueError, "arrow, int64, float64"),
         ({"nulls": "zero"}, ValueError, "error"),
         ({"nulls": 0.5}, duckdb.Error, "cannot hold the value 0.5"),
+        ({"nulls": 2**53 + 1}, ValueError, "that a double holds"),
         ({"device": "cuda"}, RawduckError, 'no device "cuda".*emulated'),
     ],
 )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
+import sys
+import textwrap
 
 import duckdb
 import pytest
@@ -19,6 +22,29 @@ STEPS = 40
 @pytest.fixture(autouse=True)
 def emulated(monkeypatch):
     monkeypatch.setenv("RAWDUCK_GPU", "emulated")
+
+
+def test_a_checkpoint_does_not_wait_for_an_open_scan(tmp_path):
+    """Neither a commit's, nor an explicit one, nor one behind a transaction that a scan has outlived."""
+    code = """
+    con = rawduck.connect(sys.argv[1], config={"checkpoint_threshold": "100KB"})
+    con.execute("CREATE TABLE t AS SELECT i FROM range(300000) r(i); CHECKPOINT")
+    con.execute("CREATE TABLE result (x DOUBLE, s VARCHAR)")
+    rows = 0
+    for batch in gpu.scan(con, "t", batch_rows=100000):
+        con.execute("INSERT INTO result SELECT hash(i)::DOUBLE, 'y' || hash(i) FROM range(20000) r(i)")
+        con.execute("INSERT INTO t SELECT i FROM range(1000) r(i)")
+        rows += len(batch)
+    con.execute("BEGIN")
+    left_open = gpu.scan(con, "t", batch_rows=1000)
+    first = next(left_open)
+    con.execute("COMMIT; INSERT INTO t SELECT i FROM range(200000) r(i); CHECKPOINT; FORCE CHECKPOINT")
+    print(rows, len(first), con.execute("SELECT count(*) FROM t").fetchone()[0])
+    """
+    before = "import os, sys; os.environ['RAWDUCK_GPU'] = 'emulated'; import rawduck; from rawduck import gpu"
+    command = [sys.executable, "-c", before + "\n" + textwrap.dedent(code), str(tmp_path / "t.duckdb")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["300000", "1000", "503000"], done.stderr
 
 
 class History:

@@ -14,7 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::hours NO_LIMIT{1};
 constexpr uint64_t BYTES = 4 * 1024 * 1024;
-char memory[1]; //!< where threads read to
 
 Clock::duration WaitFor(ReaderThreads &readers, std::chrono::milliseconds limit) {
     const auto begin = Clock::now();
@@ -85,7 +84,7 @@ TEST(ReaderThreadsTest, WhoIsExpectedIsAddedWithoutMemory) {
     ReaderThreads readers, others;
     readers.Expect();
     const OutOfMemoryAfter first(0);
-    EXPECT_NO_THROW(readers.Add(memory, BYTES));
+    EXPECT_NO_THROW(readers.Add(BYTES));
     EXPECT_FALSE(first.Failed());
     EXPECT_THROW(others.Expect(), std::bad_alloc);
 }
@@ -93,8 +92,8 @@ TEST(ReaderThreadsTest, WhoIsExpectedIsAddedWithoutMemory) {
 TEST(ReaderThreadsTest, AThreadThatHasReadAnotherFileHasReleased) {
     ReaderThreads readers, others;
     auto both = [&] {
-        readers.Add(memory, BYTES);
-        others.Add(memory, BYTES);
+        readers.Add(BYTES);
+        others.Add(BYTES);
     };
     const BusyThread busy(both, [] {});
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
@@ -102,56 +101,27 @@ TEST(ReaderThreadsTest, AThreadThatHasReadAnotherFileHasReleased) {
 
 TEST(ReaderThreadsTest, AFileThatNobodyWaitsForIsAnotherFile) {
     ReaderThreads readers;
-    const BusyThread busy([&] { readers.Add(memory, BYTES); }, [] { ReaderThreads::AddOtherFile(); });
+    const BusyThread busy([&] { readers.Add(BYTES); }, [] { ReaderThreads::AddOtherFile(); });
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
 }
 
 TEST(ReaderThreadsTest, AThreadThatRunsIsWaitedForUntilItMustHaveReleased) {
     ReaderThreads readers;
-    BusyThread busy([&] { readers.Add(memory, BYTES); }, [] {});
-    EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
-    EXPECT_GE(busy.UsedNs(), 10 * static_cast<int64_t>(BYTES));
-}
-
-TEST(ReaderThreadsTest, AThreadThatHasFreedWhatItReadIsNotWaitedForUntilItsTaskMustBeOver) {
-    constexpr uint64_t MANY_BYTES = 1024 * 1024 * 1024;
-    ReaderThreads readers;
-    BusyThread busy(
-        [&] {
-            readers.Add(memory, MANY_BYTES);
-            ReaderThreads::Freed(memory);
-        },
-        [] {});
-    EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
-    EXPECT_LT(busy.UsedNs(), 10 * static_cast<int64_t>(MANY_BYTES));
-    EXPECT_GE(busy.UsedNs(), static_cast<int64_t>(MANY_BYTES) / 5) << "it still had to let go of blocks";
-}
-
-TEST(ReaderThreadsTest, WhatIsFreedBeforeAReadOrIsAnotherMemorySaysNothing) {
-    char other[1];
-    ReaderThreads readers;
-    BusyThread busy(
-        [&] {
-            readers.Add(other, BYTES);
-            ReaderThreads::Freed(other);
-            readers.Add(memory, BYTES);
-            ReaderThreads::Freed(other);
-        },
-        [] {});
+    BusyThread busy([&] { readers.Add(BYTES); }, [] {});
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
     EXPECT_GE(busy.UsedNs(), 10 * static_cast<int64_t>(BYTES));
 }
 
 TEST(ReaderThreadsTest, AThreadThatHasEndedHasReleased) {
     ReaderThreads readers;
-    std::thread([&] { readers.Add(memory, BYTES); }).join();
+    std::thread([&] { readers.Add(BYTES); }).join();
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
 }
 
 TEST(ReaderThreadsTest, TheCallingThreadIsNotWaitedFor) {
     ReaderThreads readers;
-    readers.Add(memory, BYTES);
-    readers.Add(memory, BYTES);
+    readers.Add(BYTES);
+    readers.Add(BYTES);
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
 }
 

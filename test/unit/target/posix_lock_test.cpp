@@ -140,6 +140,37 @@ TEST(PosixLock, ADescriptorIsClosedWithoutMemory) {
     const FileDescriptor closed(std::move(fd));
 }
 
+// Stock DuckDB locks a file while another thread closes it.
+TEST(PosixLock, IsNotLostAmidAClose) {
+    const TemporaryFile file(4096);
+    EXPECT_TRUE(InChild([&] {
+        std::atomic<bool> stop{false};
+        std::thread closing([&] {
+            while (!stop) {
+                CloseKeepingPosixLocks(open(file.Path().c_str(), O_RDONLY | O_CLOEXEC));
+            }
+        });
+        const int stock = open(file.Path().c_str(), O_RDWR | O_CLOEXEC),
+                  beside = open(file.Path().c_str(), O_RDWR | O_CLOEXEC);
+        int locked = 0, lost = 0;
+        for (int i = 0; i < 20000; i++) {
+            if (!Lock(stock, F_SETLK, F_WRLCK)) {
+                continue; // our lock is in the way for a moment
+            }
+            locked++;
+            std::this_thread::yield();
+            struct flock lock = {};
+            lock.l_type = F_WRLCK;
+            lock.l_whence = SEEK_SET;
+            lost += fcntl(beside, F_OFD_GETLK, &lock) == 0 && lock.l_pid == getpid() ? 0 : 1;
+            Lock(stock, F_SETLK, F_UNLCK);
+        }
+        stop = true;
+        closing.join();
+        return locked > 1000 && lost == 0;
+    }));
+}
+
 // A fork amid a close of another thread: the child must not wait for a mutex that nobody gives back.
 TEST(PosixLock, AChildOfAForkMayClose) {
     const TemporaryFile file(4096);
