@@ -1,7 +1,6 @@
 #include "io/queue/bounce_pool.hpp"
 
 #include "common/invariant.hpp"
-#include "common/memory/buffers/buffer_memory.hpp"
 #include "common/units.hpp"
 
 #include <algorithm>
@@ -15,20 +14,6 @@ char *BounceMemory::Take(uint64_t chunk_bytes, bool beyond_limit) {
     if (!beyond_limit && charged_ + chunk_bytes > bytes_) {
         return nullptr;
     }
-    BufferMemory *const blocks = chunk_bytes == BlockArena::BLOCK_BYTES ? BufferMemory::OfProcess() : nullptr;
-    char *chunk = blocks ? blocks->Allocate(chunk_bytes) : nullptr;
-    if (chunk) {
-        among_blocks_ += chunk_bytes;
-    } else {
-        chunk = TakeFromSlab(chunk_bytes);
-    }
-    if (chunk) {
-        (beyond_limit ? beyond_limit_ : charged_) += chunk_bytes;
-    }
-    return chunk;
-}
-
-char *BounceMemory::TakeFromSlab(uint64_t chunk_bytes) {
     if (idle_.empty()) {
         try {
             const uint64_t slab_bytes = std::max(SLAB_BYTES, chunk_bytes);
@@ -44,23 +29,18 @@ char *BounceMemory::TakeFromSlab(uint64_t chunk_bytes) {
     }
     char *chunk = idle_.back();
     idle_.pop_back();
+    (beyond_limit ? beyond_limit_ : charged_) += chunk_bytes;
     return chunk;
 }
 
 void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit) {
     std::lock_guard<std::mutex> guard(mutex_);
     uint64_t &taken = beyond_limit ? beyond_limit_ : charged_;
-    RAWDUCK_INVARIANT(taken >= chunk_bytes, "a chunk that is given back was taken");
+    RAWDUCK_INVARIANT(taken >= chunk_bytes && idle_.size() < idle_.capacity(),
+                      "a chunk that is given back was taken, and has its place");
     taken -= chunk_bytes;
-    BufferMemory *const blocks = among_blocks_ > 0 ? BufferMemory::OfProcess() : nullptr;
-    if (blocks && blocks->Owns(chunk)) {
-        among_blocks_ -= chunk_bytes;
-        blocks->Free(chunk);
-    } else {
-        RAWDUCK_INVARIANT(idle_.size() < idle_.capacity(), "a chunk of a slab has its place");
-        idle_.push_back(chunk);
-    }
-    if (beyond_limit_ + charged_ == among_blocks_) {
+    idle_.push_back(chunk);
+    if (beyond_limit_ + charged_ == 0) {
         idle_.clear();
         slabs_.clear();
     }
@@ -68,7 +48,7 @@ void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit) {
 
 uint64_t BounceMemory::Held() const {
     std::lock_guard<std::mutex> guard(mutex_);
-    return among_blocks_ + slabs_.size() * SLAB_BYTES;
+    return slabs_.size() * SLAB_BYTES;
 }
 
 BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t max_chunks,

@@ -11,8 +11,7 @@
 
 namespace rawduck {
 
-//! The chunks of all pools of one target, all of one size. Those of 256 KiB are from the memory of DuckDB's blocks
-//! (common/memory/buffers), where the next target finds them again. Thread-safe.
+//! The chunks of all pools of one target, all of one size. Thread-safe.
 class BounceMemory {
   public:
     //! `bytes`: the limit for all pools together. The first chunk of each pool is not counted: without it,
@@ -27,15 +26,13 @@ class BounceMemory {
     uint64_t Held() const;
 
   private:
-    char *TakeFromSlab(uint64_t chunk_bytes);
     static constexpr uint64_t SLAB_BYTES = HugeMemory::HUGE_PAGE_BYTES;
 
     const uint64_t bytes_;
     mutable std::mutex mutex_;                //!< guards what follows; no other lock is taken under it
     uint64_t charged_ = 0, beyond_limit_ = 0; //!< bytes that are taken
-    uint64_t among_blocks_ = 0;               //!< of those that are taken, bytes in the memory of blocks
-    std::vector<HugeMemory> slabs_;           //!< for other sizes, and where there is no such memory
-    std::vector<char *> idle_;                //!< in slabs
+    std::vector<HugeMemory> slabs_;
+    std::vector<char *> idle_;
 };
 
 //! Not thread-safe.
