@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import duckdb
 
@@ -30,13 +31,41 @@ class Client:
             self.con.execute(f"SET threads = {threads}")
         self.settings, self.threads = settings, threads
 
+    def errors_of_column(self, query: Query, column: str) -> list[str]:
+        """What reading all of a column fails with, in those tables of the query that have it."""
+        self.con.execute("SET rados_offload = 'never'")
+        errors = []
+        for name in self._tables(query):
+            try:
+                self.con.execute(f'SELECT max(hash("{column}")) FROM memory.main.{name}').fetchall()
+            except duckdb.BinderException:
+                continue  # no such column
+            except duckdb.Error as error:
+                errors.append(f"{type(error).__name__}: {error}")
+        return errors
+
+    def _tables(self, query: Query) -> set[str]:
+        return set(re.findall(r"\w+", query.sql())).intersection(TABLES)
+
     def copy_tables(self, query: Query) -> None:
         """Makes tables of DuckDB's own for the mode "copied". Other tables may not be readable."""
         self.con.execute("SET rados_offload = 'never'")
         self.con.execute("CREATE SCHEMA IF NOT EXISTS copied")
-        named = set(re.findall(r"\w+", query.sql()))
-        for name in named.intersection(TABLES):
+        for name in self._tables(query):
             self.con.execute(f"CREATE OR REPLACE TABLE memory.copied.{name} AS FROM memory.main.{name}")
+
+    def fails_in_another_order(self, query: Query, text: str) -> bool:
+        """Whether the query on the copies of its tables fails with this text in some order of their rows."""
+        for name in self._tables(query):
+            copied = f"memory.copied.{name}"
+            columns = self.con.execute(f"SELECT column_name FROM (DESCRIBE {copied})").fetchall()
+            for (column,), order in product(columns, ("ASC", "DESC")):
+                self.con.execute(
+                    f'CREATE OR REPLACE TABLE {copied} AS FROM memory.main.{name} ORDER BY "{column}" {order}'
+                )
+                if text in self.run(query, "copied").error:
+                    return True
+        return False
 
     def run(self, query: Query, mode: str) -> Outcome:
         """`mode`: of rados_offload, "stock" for the files, or "copied"."""
