@@ -27,7 +27,7 @@ if(NOT EXISTS "${RAWDUCK_DUCKDB_DIR}/src/include/duckdb.hpp")
 endif()
 
 file(GLOB_RECURSE RAWDUCK_EXTENSION_SOURCES CONFIGURE_DEPENDS src/extension/*.cpp
-     src/gpu/exports/*.cpp src/gpu/plan/*.cpp src/gpu/scan/*.cpp src/gpu/sql/*.cpp)
+     src/gpu/exports/*.cpp src/gpu/plan/*.cpp src/gpu/query/*.cpp src/gpu/scan/*.cpp src/gpu/sql/*.cpp)
 # The entry object of the host form.
 list(FILTER RAWDUCK_EXTENSION_SOURCES EXCLUDE REGEX "/loader\\.cpp$")
 set(RAWDUCK_OUTPUT_DIR "${CMAKE_BINARY_DIR}/extension")

@@ -1,4 +1,6 @@
-"""Tables as batches of columns for GPU libraries: compressed blocks are read and decoded by kernels.
+"""Tables, and results of queries, as batches of columns for GPU libraries.
+
+`scan` reads compressed blocks of a table and decodes them by kernels. `query` lets DuckDB compute any SELECT.
 
 >>> import rawduck, rawduck.gpu as gpu
 >>> connection = rawduck.connect("nvme:///dev/nvme1n1/sales.duckdb")
@@ -14,7 +16,7 @@ import ctypes
 import json
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,6 +25,7 @@ import duckdb
 
 from rawduck.connection import extension_path, load
 from rawduck.errors import RawduckError
+from rawduck.paths import quote
 from rawduck.render import Rows, rows
 
 #: A column, one of = < <= > >=, and what to compare it with.
@@ -30,6 +33,7 @@ Condition = tuple[str, str, Any]
 
 DECIMAL_FORMS = ("arrow", "int64", "float64")
 _WHOLE_BATCH = -1
+_NOT_YET = 2
 _BATCH_ROWS_MAX = 2**31 - 1
 
 
@@ -55,6 +59,7 @@ def _library() -> ctypes.CDLL:
     declarations = {
         "error": (ctypes.c_char_p, []),
         "announce": (ctypes.c_uint64, [ctypes.POINTER(_Options)]),
+        "begin": (number, [ctypes.c_uint64]),
         "next": (number, [ctypes.c_uint64, ctypes.POINTER(pointer)]),
         "close": (None, [ctypes.c_uint64]),
         "free_batch": (None, [pointer]),
@@ -87,15 +92,36 @@ def _capsule(name: str, *arguments: int) -> Any:
 
 
 def _failure() -> RawduckError:
-    return RawduckError(_message(_library().rawduck_gpu_error().decode()))
+    return RawduckError(_error()[1])
 
 
-def _message(text: str) -> str:
-    """Of an exception of DuckDB, which comes as JSON."""
+def _query_failure() -> Exception:
+    """DuckDB's errors as DuckDB's own Python package has them: those are about the query."""
+    kind, message = _error()
+    if kind is None:
+        return RawduckError(message)
+    wanted = f"{kind.replace(' ', '')}exception".lower()
+    return next((getattr(duckdb, n) for n in dir(duckdb) if n.lower() == wanted), duckdb.Error)(
+        f"{kind} Error: {message}"
+    )
+
+
+def _error() -> tuple[str | None, str]:
+    """Kind and message of an exception of DuckDB, which comes as JSON; no kind for others."""
+    text = _library().rawduck_gpu_error().decode("utf-8", "replace")
     try:
-        return json.loads(text)["exception_message"]
+        found = json.loads(text)
+        return found["exception_type"], found["exception_message"]
     except (ValueError, KeyError, TypeError):
-        return text
+        return None, text
+
+
+class _Handle(ctypes.c_void_p):
+    """Of a batch, given back with the last reference, wherever an interrupt strikes."""
+
+    def __del__(self) -> None:
+        if self.value is not None:
+            _library().rawduck_gpu_free_batch(self)
 
 
 class Column:
@@ -145,17 +171,18 @@ class Column:
 
 
 class Batch:
-    """Rows of a table, column by column. Its memory is freed when it and all that took it are gone."""
+    """Rows of a table or of a query, column by column. Its memory is freed when it and all that took it are
+    gone."""
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: _Handle) -> None:
         self._handle = handle
-        library = _library()
-        weakref.finalize(self, library.rawduck_gpu_free_batch, handle)
-        description = json.loads(library.rawduck_gpu_describe(handle).decode("utf-8", "surrogateescape"))
+        description = json.loads(_library().rawduck_gpu_describe(handle).decode("utf-8", "surrogateescape"))
         self._columns = description["columns"]
         self._rows: int = description["rows"]
         #: What was read, copied to the device and decoded, in bytes; how long it took; and for each column of
         #: each row group that was read for this batch, whether it was decoded ("gpu") or scanned by DuckDB.
+        #: Of a query the route is "query", and `peak_waiting_bytes` says how much host memory at most it has
+        #: had for rows that were computed and not taken.
         self.report: dict[str, Any] = description["report"]
 
     def __len__(self) -> int:
@@ -180,7 +207,7 @@ class Batch:
 
 @dataclass
 class _Source:
-    """A scan that is announced or open, and the connection that was made for it."""
+    """A scan or query that is announced or open, and the connection that was made for it."""
 
     ticket: int
     own: duckdb.DuckDBPyConnection | None = None
@@ -192,35 +219,49 @@ class _Source:
             self.own = None
 
 
-class Scan(Iterator[Batch]):
-    """The batches of a scan, in the order of the table's rows. Closed at the end, by `close`, at the end of a
-    `with`, or with its last reference."""
+class Batches(Iterator[Batch]):
+    """The batches of a scan or query, in the order of their rows. Closed at the end, by `close`, at the end
+    of a `with`, or with its last reference; also by an error or Ctrl-C while it waits for a batch."""
 
-    def __init__(self, source: _Source) -> None:
-        self._source = source
+    def __init__(self, source: _Source, failure: Callable[[], Exception]) -> None:
+        self._source, self._failure = source, failure
         self._finalizer = weakref.finalize(self, source.close)
 
-    def __enter__(self) -> Scan:
+    def __enter__(self) -> Batches:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Gives back what the scan holds: blocks, and a transaction of its own. Batches stay valid."""
+        """Gives back what the scan holds: blocks, and a transaction of its own. Ends the query. Batches stay
+        valid."""
         self._finalizer()
 
     def __next__(self) -> Batch:
         if not self._finalizer.alive:
             raise StopIteration
-        handle = ctypes.c_void_p()
-        result = _library().rawduck_gpu_next(self._source.ticket, ctypes.byref(handle))
-        if result > 0:
-            assert handle.value is not None
-            return Batch(handle.value)
-        failure = _failure() if result < 0 else None
-        self.close()
-        raise failure or StopIteration
+        handle = _Handle()
+        try:
+            batch = self._next(handle)
+        except BaseException as error:
+            is_closed = not self._finalizer.alive  # by another thread, which has seen the end
+            self.close()
+            if is_closed and isinstance(error, Exception):
+                raise StopIteration from None
+            raise
+        if batch is None:
+            self.close()
+            raise StopIteration
+        return batch
+
+    def _next(self, handle: _Handle) -> Batch | None:
+        next_batch = _library().rawduck_gpu_next
+        while (result := next_batch(self._source.ticket, ctypes.byref(handle))) == _NOT_YET:
+            pass  # Ctrl-C is raised here: no signal is handled inside a call
+        if result < 0:
+            raise self._failure()
+        return Batch(handle) if result > 0 else None
 
 
 def scan(
@@ -233,7 +274,7 @@ def scan(
     nulls: str | float = "error",
     decimal: str = "arrow",
     device: str | None = None,
-) -> Scan:
+) -> Batches:
     """The rows of a table in batches, exactly as `SELECT` gives them in the same transaction.
 
     In a transaction of the connection: as that sees the table, its own changes included. It must be open
@@ -248,6 +289,60 @@ def scan(
     `decimal`: "arrow"; "float64"; or "int64", the number without its point.
     `device`: "emulated". Without it, what RAWDUCK_GPU in the environment says.
     """
+    if isinstance(columns, str):
+        raise ValueError(f"columns={columns!r} is one string; pass a list of names: columns=[{columns!r}]")
+    if columns is not None and len(columns) == 0:
+        raise ValueError("columns=[] names no column; leave it out to scan all of them")
+    source = _announce(connection, batch_rows, nulls, decimal, device)
+    try:
+        _open(source, connection, table, columns, where)
+    except BaseException:
+        source.close()
+        raise
+    return Batches(source, _failure)
+
+
+def query(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
+    *,
+    batch_rows: int = 1_000_000,
+    nulls: str | float = "error",
+    decimal: str = "arrow",
+    device: str | None = None,
+) -> Batches:
+    """The result of a SELECT in batches. DuckDB computes it, in its threads.
+
+    It runs on the connection itself: with its settings, temporary tables and registered objects, in its
+    transaction where it has one. Until the last batch, or until it is closed, DuckDB refuses other statements
+    there: `connection.cursor()` makes a connection for them. Rows come in the order of the query.
+
+    `params`: values of ? and $1 as a list, of $name as a dictionary, as `connection.execute` takes them.
+    The other arguments are those of `scan`. Errors of the query are DuckDB's own.
+    """
+    names = [f"{quote(name)}: ?" for name in params] if isinstance(params, Mapping) else None
+    values = list(params.values() if isinstance(params, Mapping) else params or ())
+    packed = f"{{{', '.join(names)}}}" if names is not None else f"row({', '.join('?' * len(values))})"
+    source = _announce(connection, batch_rows, nulls, decimal, device)
+    try:
+        opening = f"FROM gpu_open_query(?, ?, parameters := {packed if values else 'NULL'})"
+        rows(connection, opening, [str(source.ticket), query, *values])
+        if _library().rawduck_gpu_begin(source.ticket) < 0:
+            raise _query_failure()
+    except BaseException:
+        source.close()
+        raise
+    return Batches(source, _query_failure)
+
+
+def _announce(
+    connection: duckdb.DuckDBPyConnection,
+    batch_rows: int,
+    nulls: str | float,
+    decimal: str,
+    device: str | None,
+) -> _Source:
     if decimal not in DECIMAL_FORMS:
         raise ValueError(f"decimal={decimal!r}; it is one of {', '.join(DECIMAL_FORMS)}")
     if isinstance(nulls, str) and nulls != "error":
@@ -267,13 +362,7 @@ def scan(
     ticket = _library().rawduck_gpu_announce(ctypes.byref(options))
     if ticket == 0:
         raise _failure()
-    source = _Source(ticket)
-    try:
-        _open(source, connection, table, columns, where)
-    except BaseException:
-        source.close()
-        raise
-    return Scan(source)
+    return _Source(ticket)
 
 
 def _open(

@@ -23,4 +23,5 @@ rawduck_duckdb_cpp_init(duckdb::ExtensionLoader &loader) {
     rawduck::RegisterFunctions(loader);
     rawduck::gpu::RegisterSegmentsFunction(loader);
     rawduck::gpu::RegisterOpenFunction(loader);
+    rawduck::gpu::RegisterQueryFunction(loader);
 }

@@ -40,6 +40,7 @@ LAYERS = [
     "extension/file_systems",
     "gpu/plan",
     "gpu/scan",
+    "gpu/query",
     "gpu/exports",
     "extension/sql",
     "gpu/sql",

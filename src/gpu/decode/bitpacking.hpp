@@ -74,7 +74,7 @@ template <class V> struct BitPacking : NoScratch {
         const Bytes bytes(task);
         const RowRange rows = GroupRows(task, index, GROUP_ROWS);
         const Output<V> output(task);
-        Group group;
+        Group group = {};
         if (!Read(bytes, task.segment_rows, rows, group)) {
             Fail(task, MALFORMED);
             return;

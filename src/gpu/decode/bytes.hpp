@@ -2,6 +2,7 @@
 //! The bytes of a segment. Nothing outside them is read, whatever offset is asked for: bytes behind the end are 0.
 //! Decoders check offsets nonetheless, because what is not there is an error.
 #include "gpu/decode/task.hpp"
+#include "gpu/decode/utf8.hpp"
 
 namespace rawduck::gpu {
 
@@ -98,6 +99,14 @@ GPU_FUNCTION void CopyString(const SegmentTask &task, u32 index, const Bytes &by
     u8 *target = task.chars + task.offsets[index];
     for (u64 i = 0; i < length && i < room; i++) {
         target[i] = bytes.Byte(start + i);
+    }
+}
+
+//! Wanted string `index`, once it is written.
+GPU_FUNCTION void CheckText(const SegmentTask &task, u32 index) {
+    const u64 start = task.offsets[index];
+    if (task.is_text && !IsUtf8(task.chars + start, task.offsets[index + 1] - start)) {
+        Fail(task, NOT_TEXT);
     }
 }
 

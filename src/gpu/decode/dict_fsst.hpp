@@ -86,7 +86,7 @@ struct DictFsst {
     static GPU_FUNCTION void Prepare(const SegmentTask &task, u32, Shared &shared) {
         const Bytes bytes(task);
         Prepared &prepared = *reinterpret_cast<Prepared *>(task.scratch);
-        Layout layout;
+        Layout layout = {};
         const bool is_read = ReadLayout(task, layout);
         bool is_whole = is_read && (layout.mode == DICTIONARY_ONLY || ReadSymbols(bytes, layout, prepared));
         is_whole = is_whole && ReadStarts(bytes, layout, Starts(task), shared);
@@ -244,7 +244,7 @@ struct DictFsst {
         const Bytes bytes(task);
         const Prepared &prepared = *reinterpret_cast<const Prepared *>(task.scratch);
         const RowRange rows = Wanted(task, GroupRows(task, group, GROUP_ROWS));
-        Layout layout;
+        Layout layout = {};
         const bool is_whole = prepared.is_whole && ReadLayout(task, layout);
         if (is_whole && layout.mode != DICTIONARY_ONLY) {
             LoadSymbols(prepared, shared);
@@ -268,7 +268,7 @@ struct DictFsst {
         const Bytes bytes(task);
         const Prepared &prepared = *reinterpret_cast<const Prepared *>(task.scratch);
         const RowRange rows = Wanted(task, GroupRows(task, group, GROUP_ROWS));
-        Layout layout;
+        Layout layout = {};
         if (!prepared.is_whole || !ReadLayout(task, layout)) {
             return; // said in phase PREPARE
         }
@@ -288,6 +288,7 @@ struct DictFsst {
             } else {
                 Decompress(task, index, bytes, start, length, shared);
             }
+            CheckText(task, index);
         }
     }
 };

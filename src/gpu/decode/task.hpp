@@ -11,10 +11,34 @@ enum class Codec : u32 { CONSTANT, UNCOMPRESSED, BITPACKING, RLE, ALP, ALPRD, DI
 //! BOOL is a byte, 0 or 1; DuckDB fills rows that are NULL with 0x80, which becomes 0.
 enum class Kind : u32 { INT8, INT16, INT32, INT64, INT128, FLOAT32, FLOAT64, STRING, VALIDITY, BOOL };
 
+//! Bytes of a value; 0 for strings.
+GPU_FUNCTION u32 WidthOf(Kind kind) {
+    switch (kind) {
+    case Kind::INT8:
+    case Kind::BOOL:
+    case Kind::VALIDITY:
+        return 1;
+    case Kind::INT16:
+        return 2;
+    case Kind::INT32:
+    case Kind::FLOAT32:
+        return 4;
+    case Kind::INT64:
+    case Kind::FLOAT64:
+        return 8;
+    case Kind::INT128:
+        return 16;
+    case Kind::STRING:
+        break;
+    }
+    return 0;
+}
+
 //! Bits of an error word.
 enum Error : u32 {
     MALFORMED = 1,       //!< the bytes are not what DuckDB writes
     OVERFLOW_STRING = 2, //!< a string lies in another block, which is not among the bytes
+    NOT_TEXT = 4,        //!< a string of a task with is_text is not UTF-8
 };
 
 //! Each phase is complete before the next. A task takes part in those for which GroupCount is not 0.
@@ -42,6 +66,7 @@ struct SegmentTask {
     u32 *lengths;     //!< STRING: the bytes of each string, row_count of them, 0 for NULL
     const u64 *offsets; //!< STRING, in phase BYTES: where each string starts in chars, row_count + 1 of them
     u8 *chars;          //!< STRING, in phase BYTES: offsets[row_count] bytes
+    u32 is_text;        //!< STRING: 1 where only UTF-8 is allowed
     u8 *scratch;        //!< ScratchBytes(task) bytes, kept between the phases
     u32 *error; //!< 0 before; kernels set bits of Error. The output is undefined where it is not 0 afterwards
 };

@@ -115,6 +115,7 @@ struct UncompressedStrings : NoScratch {
             const u32 row = rows.begin + i, index = row - task.first_row;
             const String string = Find(bytes, task.segment_rows, end, row);
             CopyString(task, index, bytes, string.start, string.length);
+            CheckText(task, index);
         }
     }
 };

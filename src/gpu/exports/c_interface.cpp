@@ -145,11 +145,23 @@ RAWDUCK_EXPORT uint64_t rawduck_gpu_announce(const rawduck_gpu_options *options)
     });
 }
 
+RAWDUCK_EXPORT int32_t rawduck_gpu_begin(uint64_t ticket) {
+    return Guarded(int32_t{-1}, [&] {
+        OpenedScan(ticket)->Begin();
+        return int32_t{0};
+    });
+}
+
 RAWDUCK_EXPORT int32_t rawduck_gpu_next(uint64_t ticket, void **batch) {
     return Guarded(int32_t{-1}, [&] {
-        const std::shared_ptr<const Batch> next = OpenedScan(ticket)->Next();
-        if (!next) {
+        std::shared_ptr<Batch> next;
+        switch (OpenedScan(ticket)->Next(next)) {
+        case BatchSource::Step::END:
             return int32_t{0};
+        case BatchSource::Step::NOT_YET:
+            return int32_t{2};
+        case BatchSource::Step::BATCH:
+            break;
         }
         *batch = new BatchHandle{next, DescribeBatch(*next)};
         return int32_t{1};

@@ -21,9 +21,12 @@ struct rawduck_gpu_options {
 //! Of the last failure in this thread; valid until the next call in it.
 const char *rawduck_gpu_error();
 
-//! Returns a ticket for gpu_open_scan, or 0.
+//! Returns a ticket for gpu_open_scan or gpu_open_query, or 0.
 uint64_t rawduck_gpu_announce(const rawduck_gpu_options *options);
-//! 1: `*batch` is the next one, to be given back by rawduck_gpu_free_batch. 0: the end. -1: failed.
+//! Once for what is opened, before the first batch. -1: failed.
+int32_t rawduck_gpu_begin(uint64_t ticket);
+//! 1: `*batch` is the next one, to be given back by rawduck_gpu_free_batch. 0: the end. 2: not yet, call again (a query
+//! returns every 50 ms, so that a caller can look for signals). -1: failed.
 int32_t rawduck_gpu_next(uint64_t ticket, void **batch);
 void rawduck_gpu_close(uint64_t ticket);
 void rawduck_gpu_free_batch(void *batch);

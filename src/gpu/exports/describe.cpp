@@ -33,6 +33,10 @@ std::string DescribeColumns(const Batch &batch) {
     return text;
 }
 
+const char *RouteOf(const BatchReport &report, const RouteTaken &taken) {
+    return report.is_query ? "query" : taken.reason.empty() ? "gpu" : "duckdb";
+}
+
 std::string DescribeRoutes(const Batch &batch) {
     std::string text;
     for (const RouteTaken &taken : batch.report.routes) {
@@ -40,7 +44,7 @@ std::string DescribeRoutes(const Batch &batch) {
                 (taken.row_group < 0 ? "null" : std::to_string(taken.row_group)) +
                 ",\"column\":" + Quoted((*batch.layout)[taken.column].name) +
                 ",\"rows\":" + std::to_string(taken.rows) +
-                ",\"route\":" + (taken.reason.empty() ? "\"gpu\"" : "\"duckdb\"") +
+                ",\"route\":" + Quoted(RouteOf(batch.report, taken)) +
                 ",\"reason\":" + (taken.reason.empty() ? "null" : Quoted(taken.reason)) + "}";
     }
     return text;
@@ -56,6 +60,7 @@ std::string DescribeBatch(const Batch &batch) {
            ",\"bytes_copied\":" + std::to_string(report.counters.bytes_copied) +
            ",\"bytes_decoded\":" + std::to_string(report.counters.bytes_decoded) +
            ",\"pruned_row_groups\":" + std::to_string(report.pruned_row_groups) +
+           ",\"peak_waiting_bytes\":" + std::to_string(report.peak_waiting_bytes) +
            ",\"milliseconds\":" + std::to_string(report.milliseconds) + ",\"routes\":[" +
            DescribeRoutes(batch) + "]}}";
 }

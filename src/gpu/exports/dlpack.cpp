@@ -24,7 +24,7 @@ void RequireNumbers(const Batch &batch, size_t index) {
         throw rawduck::Error(
             ErrorCode::UNSUPPORTED,
             "column " + output.name + " has " + std::to_string(batch.columns[index].null_count) +
-                " NULLs in this batch, and DLPack has none; scan with nulls=<a number to stand for "
+                " NULLs in this batch, and DLPack has none; pass nulls=<a number to stand for "
                 "them>, or take the column by Arrow");
     }
 }

@@ -51,6 +51,8 @@ struct BatchReport {
     std::vector<RouteTaken>
         routes; //!< of what was read for this batch; the next one may begin with the rest of it
     uint64_t pruned_row_groups = 0;
+    bool is_query = false;           //!< rows of a query, not of a table
+    uint64_t peak_waiting_bytes = 0; //!< of a query: the most that it had computed and nobody had taken
     double milliseconds = 0;
 };
 

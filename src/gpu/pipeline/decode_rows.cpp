@@ -75,10 +75,11 @@ class Launcher {
         const auto bad = std::find_if(words.begin(), words.end(), [](u32 word) { return word != 0; });
         if (bad != words.end()) {
             const Piece &piece = pieces_[static_cast<size_t>(bad - words.begin())];
-            throw rawduck::Error(ErrorCode::CORRUPT,
-                                 "block " + std::to_string(piece.block) +
-                                     " of the database holds a segment that cannot be decoded, though its "
-                                     "checksum fits; please report it, and read the table by SQL");
+            throw rawduck::Error(
+                ErrorCode::CORRUPT,
+                "block " + std::to_string(piece.block) + " of the database holds a " +
+                    (*bad == NOT_TEXT ? "string that is not UTF-8" : "segment that cannot be decoded") +
+                    ", though its checksum fits; please report it, and read the table by SQL");
         }
     }
 
@@ -151,6 +152,7 @@ void AddTasks(const ColumnJob &column, size_t index, const Decoded &decoded, con
         if (column.kind == Kind::STRING) {
             task.lengths = reinterpret_cast<u32 *>(decoded.lengths.Data()) + row;
             task.valid = column.validity.empty() ? decoded.rows.valid.Data() + row : nullptr;
+            task.is_text = column.is_text ? 1 : 0;
         } else {
             task.values = decoded.rows.values.Data() + row * column.width;
         }

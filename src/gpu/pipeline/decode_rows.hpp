@@ -22,6 +22,7 @@ struct SegmentJob {
 struct ColumnJob {
     Kind kind;
     uint64_t width = 0;           //!< of a value; 0 for strings
+    bool is_text = false;         //!< strings that have to be UTF-8
     std::vector<SegmentJob> data; //!< together all rows, in their order
     //! Which are not NULL, likewise; empty: the codec of the data has that inside.
     std::vector<SegmentJob> validity;

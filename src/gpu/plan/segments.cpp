@@ -181,28 +181,6 @@ std::optional<Kind> KindOf(const duckdb::LogicalType &type) {
     }
 }
 
-uint64_t WidthOf(Kind kind) {
-    switch (kind) {
-    case Kind::INT8:
-    case Kind::BOOL:
-    case Kind::VALIDITY:
-        return 1;
-    case Kind::INT16:
-        return 2;
-    case Kind::INT32:
-    case Kind::FLOAT32:
-        return 4;
-    case Kind::INT64:
-    case Kind::FLOAT64:
-        return 8;
-    case Kind::INT128:
-        return 16;
-    case Kind::STRING:
-        break;
-    }
-    return 0;
-}
-
 PlannedColumn PlanColumn(duckdb::ColumnData &column, const TableColumn &as, uint64_t rows) {
     PlannedColumn planned;
     auto *standard = dynamic_cast<duckdb::StandardColumnData *>(&column);
@@ -210,8 +188,10 @@ PlannedColumn PlanColumn(duckdb::ColumnData &column, const TableColumn &as, uint
         planned.reason = "type " + as.type.ToString();
         return planned;
     }
-    if (column.block_manager.GetBlockHeaderSize() != PLAIN_HEADER_BYTES ||
-        column.GetStorageManager().IsEncrypted()) {
+    if (column.block_manager.InMemory()) {
+        planned.reason = "database in memory";
+    } else if (column.block_manager.GetBlockHeaderSize() != PLAIN_HEADER_BYTES ||
+               column.GetStorageManager().IsEncrypted()) {
         planned.reason = "encrypted database";
     } else if (standard->HasUpdates() || standard->GetValidityData().HasUpdates()) {
         planned.reason = "updates that no checkpoint has merged";

@@ -11,8 +11,6 @@ namespace rawduck::gpu {
 
 //! How values of a type are stored; unset for nested types, and for those that have no fixed layout.
 std::optional<Kind> KindOf(const duckdb::LogicalType &type);
-//! Bytes of a value; 0 for strings.
-uint64_t WidthOf(Kind kind);
 
 //! `rows`: of the row group, as the plan counted them.
 PlannedColumn PlanColumn(duckdb::ColumnData &column, const TableColumn &as, uint64_t rows);

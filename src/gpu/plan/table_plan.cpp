@@ -45,10 +45,19 @@ TableCatalogEntry &FindTable(ClientContext &context, const std::string &name) {
 
 TableColumn DescribeColumn(const duckdb::ColumnDefinition &column) {
     if (column.Generated()) {
-        throw duckdb::InvalidInputException("column %s is generated: it is computed, not stored",
-                                            column.Name().GetIdentifierName());
+        return {column.Name().GetIdentifierName(), column.Type(), 0, std::nullopt};
     }
     return {column.Name().GetIdentifierName(), column.Type(), column.StorageOid(), KindOf(column.Type())};
+}
+
+std::vector<TableColumn> GeneratedColumns(const TableCatalogEntry &table) {
+    std::vector<TableColumn> columns;
+    for (auto &column : table.GetColumns().Logical()) {
+        if (column.Generated()) {
+            columns.push_back(DescribeColumn(column));
+        }
+    }
+    return columns;
 }
 
 std::vector<TableColumn> ChooseColumns(const TableCatalogEntry &table,
@@ -64,7 +73,11 @@ std::vector<TableColumn> ChooseColumns(const TableCatalogEntry &table,
         if (!table.ColumnExists(Identifier(name))) {
             throw duckdb::BinderException("table %s has no column %s", table.name.GetIdentifierName(), name);
         }
-        columns.push_back(DescribeColumn(table.GetColumn(Identifier(name))));
+        const auto &column = table.GetColumn(Identifier(name));
+        if (column.Generated()) {
+            ThrowGenerated(name);
+        }
+        columns.push_back(DescribeColumn(column));
     }
     return columns;
 }
@@ -148,6 +161,12 @@ void FindVisibleRows(duckdb::RowGroup &row_group, duckdb::DuckTransaction &trans
 
 } // namespace
 
+void ThrowGenerated(const std::string &column) {
+    throw duckdb::InvalidInputException("column %s is generated: it is computed, not stored; name the other "
+                                        "columns, or take it by gpu.query",
+                                        column);
+}
+
 TablePlan PlanTable(ClientContext &context, const std::string &name, const std::vector<std::string> &columns,
                     const std::vector<Condition> &conditions) {
     auto &entry = FindTable(context, name);
@@ -155,6 +174,9 @@ TablePlan PlanTable(ClientContext &context, const std::string &name, const std::
     plan.name = duckdb::QualifiedName(entry.ParentCatalog().GetName(), entry.ParentSchema().name, entry.name)
                     .ToString();
     plan.columns = ChooseColumns(entry, columns);
+    if (columns.empty()) {
+        plan.generated = GeneratedColumns(entry);
+    }
     const std::vector<Prunable> prunable = PrunableOf(entry, conditions);
 
     auto &table = entry.GetStorage();

@@ -53,8 +53,9 @@ struct Condition {
 struct TablePlan {
     std::string name; //!< with its catalog and schema, quoted
     std::vector<TableColumn> columns;
-    uint64_t local_rows = 0;  //!< added by this transaction, not committed, before its own deletes
-    uint64_t block_bytes = 0; //!< of a block in the file, its header included
+    std::vector<TableColumn> generated; //!< columns that are computed, not stored; where none were named
+    uint64_t local_rows = 0;            //!< added by this transaction, not committed, before its own deletes
+    uint64_t block_bytes = 0;           //!< of a block in the file, its header included
 
     // Released in the opposite order: handles of blocks and row groups first, the database last.
     duckdb::shared_ptr<duckdb::AttachedDatabase> database;
@@ -63,6 +64,9 @@ struct TablePlan {
     duckdb::shared_ptr<duckdb::RowGroupSegmentTree> tree;
     std::vector<PlannedRowGroup> row_groups;
 };
+
+//! What is said of a generated column where the columns of a scan are meant.
+[[noreturn]] void ThrowGenerated(const std::string &column);
 
 //! Plans a scan of a table in the transaction that is active in the context. `columns`: by name, all of them when
 //! empty. Throws DuckDB's exceptions: no such table or column, not a table of DuckDB's own storage, a generated column,

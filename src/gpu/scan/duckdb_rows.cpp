@@ -1,10 +1,9 @@
 #include "gpu/scan/duckdb_rows.hpp"
 
-#include "gpu/plan/segments.hpp"
+#include "gpu/scan/host_column.hpp"
 
 #include "duckdb/common/file_buffer.hpp"
 #include "duckdb/common/types/data_chunk.hpp"
-#include "duckdb/common/vector/unified_vector_format.hpp"
 #include "duckdb/main/attached_database.hpp"
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/storage/block_allocator.hpp"
@@ -24,75 +23,16 @@
 namespace rawduck::gpu {
 namespace {
 
-using duckdb::string_t;
-
-//! A column in host memory, growing by vectors.
-class HostColumn {
-  public:
-    explicit HostColumn(uint64_t width) : width_(width) {}
-
-    void Append(const duckdb::Vector &vector, uint64_t count) {
-        duckdb::UnifiedVectorFormat format;
-        vector.ToUnifiedFormat(format);
-        for (uint64_t i = 0; i < count; i++) {
-            const auto index = format.sel->get_index(i);
-            const bool is_valid = format.validity.RowIsValid(index);
-            has_nulls_ |= !is_valid;
-            valid_.push_back(is_valid ? 1 : 0);
-            if (width_ == 0) {
-                AppendText(is_valid ? reinterpret_cast<const string_t *>(format.data) + index : nullptr);
-            } else {
-                values_.resize(values_.size() + width_); // zeros
-                if (is_valid) {
-                    std::memcpy(&values_[values_.size() - width_], format.data + index * width_, width_);
-                }
-            }
-        }
-    }
-
-    ColumnRows ToDevice(Device &device) const {
-        ColumnRows rows;
-        rows.rows = valid_.size();
-        rows.width = width_;
-        const auto copied = [&](const void *from, uint64_t bytes) {
-            Memory memory = device.Allocate(bytes);
-            device.CopyIn(memory.Data(), from, bytes);
-            return memory;
-        };
-        rows.valid = has_nulls_ ? copied(valid_.data(), valid_.size()) : Memory();
-        rows.values = copied(values_.data(), values_.size());
-        if (width_ == 0) {
-            rows.offsets = copied(offsets_.data(), offsets_.size() * sizeof(uint64_t));
-            rows.chars = rows.values;
-            rows.values = {};
-        }
-        return rows;
-    }
-
-  private:
-    void AppendText(const string_t *text) {
-        if (text) {
-            values_.insert(values_.end(), text->GetData(), text->GetData() + text->GetSize());
-        }
-        offsets_.push_back(values_.size());
-    }
-
-    uint64_t width_;
-    bool has_nulls_ = false;
-    std::vector<uint8_t> values_; //!< of strings: the characters
-    std::vector<uint8_t> valid_;
-    std::vector<uint64_t> offsets_ = {0};
-};
-
 //! Collects what `next` puts into a chunk until it is empty.
 std::vector<ColumnRows> Collect(duckdb::ClientContext &context, const TablePlan &plan,
                                 const std::vector<size_t> &columns, Device &device,
                                 const std::function<void(duckdb::DataChunk &)> &next) {
     duckdb::vector<duckdb::LogicalType> types;
     std::vector<HostColumn> collected;
+    const auto use = std::make_shared<HostMemoryUse>();
     for (const size_t column : columns) {
         types.push_back(plan.columns[column].type);
-        collected.emplace_back(WidthOf(*plan.columns[column].kind));
+        collected.emplace_back(plan.columns[column], use);
     }
     duckdb::DataChunk chunk;
     chunk.Initialize(context, types);

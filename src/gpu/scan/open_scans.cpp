@@ -10,7 +10,7 @@ namespace {
 
 struct Entry {
     ScanOptions options;
-    std::shared_ptr<Scan> scan; //!< null: announced
+    std::shared_ptr<BatchSource> scan; //!< null: announced
 };
 
 struct OpenScans {
@@ -26,8 +26,9 @@ OpenScans &All() {
 }
 
 [[noreturn]] void ThrowUnknown(uint64_t ticket) {
-    throw rawduck::Error(ErrorCode::INVALID, "there is no such scan (ticket " + std::to_string(ticket) +
-                                                 "); gpu.scan in Python opens, reads and closes scans");
+    throw rawduck::Error(ErrorCode::INVALID,
+                         "there is no such scan (ticket " + std::to_string(ticket) +
+                             "); gpu.scan and gpu.query in Python open, read and close them");
 }
 
 } // namespace
@@ -49,7 +50,7 @@ ScanOptions OptionsOf(uint64_t ticket) {
     return found->second.options;
 }
 
-void SetOpened(uint64_t ticket, std::shared_ptr<Scan> scan) {
+void SetOpened(uint64_t ticket, std::shared_ptr<BatchSource> scan) {
     OpenScans &all = All();
     const std::lock_guard<std::mutex> lock(all.mutex);
     const auto found = all.entries.find(ticket);
@@ -59,7 +60,7 @@ void SetOpened(uint64_t ticket, std::shared_ptr<Scan> scan) {
     found->second.scan = std::move(scan);
 }
 
-std::shared_ptr<Scan> OpenedScan(uint64_t ticket) {
+std::shared_ptr<BatchSource> OpenedScan(uint64_t ticket) {
     OpenScans &all = All();
     const std::lock_guard<std::mutex> lock(all.mutex);
     const auto found = all.entries.find(ticket);
@@ -71,7 +72,7 @@ std::shared_ptr<Scan> OpenedScan(uint64_t ticket) {
 
 void CloseScan(uint64_t ticket) {
     OpenScans &all = All();
-    std::shared_ptr<Scan> closed; // destroyed behind the lock
+    std::shared_ptr<BatchSource> closed; // destroyed behind the lock
     const std::lock_guard<std::mutex> lock(all.mutex);
     const auto found = all.entries.find(ticket);
     if (found != all.entries.end()) {

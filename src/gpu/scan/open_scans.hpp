@@ -1,8 +1,8 @@
-//! The scans of this process. Python announces one, with its options; a SQL function opens it in the transaction of
+//! The scans and queries of this process. Python announces one, with its options; a SQL function opens it in the transaction of
 //! whoever calls it; then Python takes its batches.
 #pragma once
 
-#include "gpu/scan/scan.hpp"
+#include "gpu/scan/batch_source.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -14,9 +14,9 @@ namespace rawduck::gpu {
 uint64_t AnnounceScan(const ScanOptions &options);
 //! Of a scan that is announced and not open yet. Throws Error (INVALID) for any other ticket.
 ScanOptions OptionsOf(uint64_t ticket);
-void SetOpened(uint64_t ticket, std::shared_ptr<Scan> scan);
+void SetOpened(uint64_t ticket, std::shared_ptr<BatchSource> scan);
 //! Throws Error (INVALID) where the scan is closed, or was never opened.
-std::shared_ptr<Scan> OpenedScan(uint64_t ticket);
+std::shared_ptr<BatchSource> OpenedScan(uint64_t ticket);
 //! Gives back what it holds, as soon as nobody is taking a batch. Safe to call again.
 void CloseScan(uint64_t ticket);
 

@@ -3,6 +3,7 @@
 #include "gpu/plan/segments.hpp"
 
 #include "duckdb/common/exception.hpp"
+#include "duckdb/common/types/value.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -104,7 +105,7 @@ void DescribeDecimal(const duckdb::LogicalType &type, DecimalForm form, OutputCo
     }
     output.arrow_format = "d:" + std::to_string(digits) + "," + std::to_string(scale) +
                           (output.width == 16 ? "" : "," + std::to_string(8 * output.width));
-    output.why_no_number = "DLPack has no decimals; scan with decimal=\"float64\" or decimal=\"int64\"";
+    output.why_no_number = "DLPack has no decimals; take it with decimal=\"float64\" or decimal=\"int64\"";
 }
 
 template <class T> bool Store(double value, std::array<uint8_t, 8> &bytes) {
@@ -150,15 +151,14 @@ bool StoreNumber(double value, NumberType type, std::array<uint8_t, 8> &bytes) {
 
 } // namespace
 
-OutputColumn DescribeOutput(const TableColumn &column, const OutputOptions &options) {
+OutputColumn DescribeOutput(const TableColumn &column, const OutputOptions &options, const char *what_to_do) {
     OutputColumn output;
     output.name = column.name;
     const auto type = column.type.id();
     const Form form = FormOf(type);
     if (!column.kind || (!form.arrow_format && type != LogicalTypeId::DECIMAL)) {
-        throw duckdb::InvalidInputException("column %s is %s, which gpu.scan cannot give; name the other "
-                                            "columns, or cast it in a table of its own",
-                                            column.name, column.type.ToString());
+        throw duckdb::InvalidInputException("column %s is %s, which has no place in a batch; %s", column.name,
+                                            column.type.ToString(), what_to_do);
     }
     output.stored_width = output.width = WidthOf(*column.kind);
     if (type == LogicalTypeId::DECIMAL) {
@@ -173,8 +173,9 @@ OutputColumn DescribeOutput(const TableColumn &column, const OutputOptions &opti
         output.null_value.emplace();
         if (!StoreNumber(*options.null_value, output.number, *output.null_value)) {
             throw duckdb::InvalidInputException(
-                "column %s is %s, which cannot hold the value %s given for NULL", column.name,
-                column.type.ToString(), std::to_string(*options.null_value));
+                "column %s is %s, which cannot hold the value %s given for NULL; give one that every column "
+                "can hold, or take this one on its own",
+                column.name, column.type.ToString(), duckdb::Value::DOUBLE(*options.null_value).ToString());
         }
     }
     return output;

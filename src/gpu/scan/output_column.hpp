@@ -16,7 +16,7 @@ struct OutputOptions {
     std::optional<double> null_value; //!< for DLPack, which has no NULL; unset: such columns are refused
 };
 
-//! Throws InvalidInputException for a type that has no place in a batch, or that cannot hold the value for NULL.
-OutputColumn DescribeOutput(const TableColumn &column, const OutputOptions &options);
+//! Throws InvalidInputException for a type that has no place in a batch, and says what to do about it, or that cannot hold the value for NULL.
+OutputColumn DescribeOutput(const TableColumn &column, const OutputOptions &options, const char *what_to_do);
 
 } // namespace rawduck::gpu

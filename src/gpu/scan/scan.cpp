@@ -24,7 +24,7 @@ std::shared_ptr<const std::vector<OutputColumn>> LayoutOf(const TablePlan &plan,
                                                           const OutputOptions &options) {
     auto layout = std::make_shared<std::vector<OutputColumn>>();
     for (const TableColumn &column : plan.columns) {
-        layout->push_back(DescribeOutput(column, options));
+        layout->push_back(DescribeOutput(column, options, "name the other columns, or cast it in gpu.query"));
     }
     return layout;
 }
@@ -33,6 +33,7 @@ ColumnJob JobOf(const PlannedColumn &planned, const TableColumn &column) {
     ColumnJob job;
     job.kind = *column.kind;
     job.width = WidthOf(job.kind);
+    job.is_text = column.type.id() == duckdb::LogicalTypeId::VARCHAR;
     for (const PlannedSegment &segment : planned.segments) {
         if (segment.covers_nulls) {
             continue;
@@ -156,7 +157,7 @@ void Scan::TakeRowGroup(const PlannedRowGroup &group, BatchReport &report) {
     builder_.Add(std::move(rows));
 }
 
-std::shared_ptr<Batch> Scan::Next() {
+BatchSource::Step Scan::Next(std::shared_ptr<Batch> &batch) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto begin = std::chrono::steady_clock::now();
     BatchReport report;
@@ -176,15 +177,15 @@ std::shared_ptr<Batch> Scan::Next() {
         local_rows_.reset();
     }
     if (builder_.QueuedCount() == 0) {
-        return nullptr;
+        return Step::END;
     }
-    auto batch = builder_.Build(batch_rows_);
+    batch = builder_.Build(batch_rows_);
     report.pruned_row_groups = pruned_;
     pruned_ = 0;
     report.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     batch->report = std::move(report);
-    return batch;
+    return Step::BATCH;
 }
 
 } // namespace rawduck::gpu

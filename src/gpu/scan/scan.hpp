@@ -5,9 +5,8 @@
 //! written to rows of the database meanwhile. Rows that the transaction itself had added are copied at the beginning.
 #pragma once
 
-#include "gpu/pipeline/batch.hpp"
 #include "gpu/plan/table_plan.hpp"
-#include "gpu/scan/output_column.hpp"
+#include "gpu/scan/batch_source.hpp"
 
 #include <functional>
 #include <memory>
@@ -15,23 +14,12 @@
 
 namespace rawduck::gpu {
 
-struct ScanOptions {
-    std::string device;      //!< as OpenDevice takes it
-    uint64_t batch_rows = 0; //!< at least 1
-    OutputOptions output;
-};
-
-//! Thread-safe: one call at a time makes progress.
-class Scan {
+class Scan final : public BatchSource {
   public:
     //! Plans in the context's active transaction. Called by a function that runs in it, with the context's lock held.
     Scan(duckdb::ClientContext &context, TablePlan plan, const ScanOptions &options);
 
-    //! Null at the end. Called from outside of the context; takes its lock while DuckDB scans. Throws DuckDB's
-    //! exceptions and Error; the scan is of no use afterwards.
-    std::shared_ptr<Batch> Next();
-
-    const std::vector<OutputColumn> &Layout() const { return *layout_; }
+    Step Next(std::shared_ptr<Batch> &batch) override;
 
   private:
     void TakeRowGroup(const PlannedRowGroup &group, BatchReport &report);

@@ -9,5 +9,6 @@ namespace rawduck::gpu {
 
 void RegisterSegmentsFunction(duckdb::ExtensionLoader &loader); //!< gpu_segments
 void RegisterOpenFunction(duckdb::ExtensionLoader &loader);     //!< gpu_open_scan
+void RegisterQueryFunction(duckdb::ExtensionLoader &loader);    //!< gpu_open_query
 
 } // namespace rawduck::gpu

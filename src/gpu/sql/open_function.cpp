@@ -2,6 +2,7 @@
 //! calls it. A connection without one of its own is told the table's full name instead, and asks again on another
 //! connection, in a transaction that lives as long as the scan.
 #include "gpu/scan/open_scans.hpp"
+#include "gpu/scan/scan.hpp"
 #include "gpu/sql/functions.hpp"
 
 #include "extension/sql/row_function.hpp"
@@ -70,6 +71,9 @@ Rows OpenRows(duckdb::ClientContext &context, const Arguments &arguments) {
     const ScanOptions options = OptionsOf(ticket);
     TablePlan plan = PlanTable(context, arguments.Text(1, "table"), Texts(arguments.Named("columns")),
                                ConditionsOf(context, Texts(arguments.Named("conditions"))));
+    if (!plan.generated.empty()) {
+        ThrowGenerated(plan.generated.front().name);
+    }
     const bool is_opened = !context.transaction.IsAutoCommit();
     if (!is_opened && plan.table->IsTemporary()) {
         throw duckdb::InvalidInputException(

@@ -34,9 +34,10 @@ duckdb::vector<Value> RowOf(const PlannedRowGroup &group, const TableColumn &col
             ReasonOf(planned)};
 }
 
-//! For what has no segments that a plan names: nested columns, rows of this transaction.
+//! For what has no segments that a plan names: nested and generated columns, rows of this transaction.
 duckdb::vector<Value> RowWithoutSegments(Value group, const TableColumn &column, uint64_t rows,
-                                         uint64_t visible_rows, const std::string &reason) {
+                                         uint64_t visible_rows, const std::string &reason,
+                                         const char *route = "duckdb") {
     return {std::move(group),
             Value(column.name),
             Value(column.type.ToString()),
@@ -50,7 +51,7 @@ duckdb::vector<Value> RowWithoutSegments(Value group, const TableColumn &column,
             Value(LogicalType::BIGINT),
             Value(LogicalType::UBIGINT),
             Value(LogicalType::UBIGINT),
-            Value("duckdb"),
+            Value(route),
             Value(reason)};
 }
 
@@ -75,6 +76,10 @@ Rows SegmentRows(duckdb::ClientContext &context, const Arguments &arguments) {
                                               plan.local_rows, "rows of this transaction"));
         }
     }
+    for (const TableColumn &column : plan.generated) {
+        rows.push_back(RowWithoutSegments(Value(LogicalType::UBIGINT), column, 0, 0,
+                                          "generated: computed, not stored", "query"));
+    }
     return rows;
 }
 
@@ -93,7 +98,8 @@ void RegisterSegmentsFunction(duckdb::ExtensionLoader &loader) {
          "group in the same transaction",
          "SELECT column_name, route, reason, sum(bytes) FROM gpu_segments('lineitem') GROUP BY ALL",
          signature,
-         {{"row_group", LogicalType::UBIGINT, "Its number; NULL: rows of this transaction, not committed"},
+         {{"row_group", LogicalType::UBIGINT,
+           "Its number; NULL: rows of this transaction, not committed, or a generated column"},
           {"column_name", LogicalType::VARCHAR, "The column"},
           {"column_type", LogicalType::VARCHAR, "Its type"},
           {"part", LogicalType::VARCHAR, "data, or validity: which values are NULL"},
@@ -106,7 +112,9 @@ void RegisterSegmentsFunction(duckdb::ExtensionLoader &loader) {
           {"block", LogicalType::BIGINT, "In the database file; NULL: none, as for constants"},
           {"block_offset", LogicalType::UBIGINT, "Bytes in the block, behind its header"},
           {"bytes", LogicalType::UBIGINT, "Of the segment, compressed"},
-          {"route", LogicalType::VARCHAR, "gpu or duckdb; the same for a whole column of a row group"},
+          {"route", LogicalType::VARCHAR,
+           "gpu or duckdb; the same for a whole column of a row group. query: a generated column, which "
+           "gpu.query gives"},
           {"reason", LogicalType::VARCHAR, "Why DuckDB scans it; NULL: it does not"}},
          SegmentRows});
 }

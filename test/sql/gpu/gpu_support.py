@@ -15,6 +15,45 @@ from rawduck import gpu
 
 EXACT = decimal.Context(prec=50)
 
+ROWS = 7_000
+
+#: A value of each type from a number i; what DuckDB stores differs with the pattern of the numbers.
+TYPES = {
+    "BOOLEAN": "(i % 3 = 0)",
+    "TINYINT": "((i % 200) - 100)::TINYINT",
+    "UTINYINT": "(i % 256)::UTINYINT",
+    "SMALLINT": "((i % 60000) - 30000)::SMALLINT",
+    "USMALLINT": "(i % 65536)::USMALLINT",
+    "INTEGER": "(i - 1000)::INTEGER",
+    "UINTEGER": "(i + 4000000000 - i % 7)::UINTEGER",
+    "BIGINT": "(i * 1000003 - 5000000000)",
+    "UBIGINT": "(18446744073709000000::UBIGINT + i)",
+    "HUGEINT": "(i::HUGEINT * 10000000000000000000 - 7)",
+    "DECIMAL(4,1)": "((i % 9999) / 10)::DECIMAL(4,1)",
+    "DECIMAL(9,2)": "(i / 100)::DECIMAL(9,2)",
+    "DECIMAL(18,3)": "(i * 12345.678)::DECIMAL(18,3)",
+    "DECIMAL(38,10)": "(i::DECIMAL(38,10) * 1234567890)",
+    "FLOAT": "(i / 7)::FLOAT",
+    "DOUBLE": "round(i / 7, 2)",
+    "DOUBLE (any)": "sin(i) * exp(i % 300)",
+    "DATE": "(DATE '1900-01-01' + (i % 50000)::INTEGER)",
+    "TIME": "(TIME '00:00:00' + INTERVAL (i % 86400) SECOND)",
+    "TIMESTAMP": "(TIMESTAMP '2020-01-01 00:00:00.123456' + INTERVAL (i) SECOND)",
+    "TIMESTAMP_S": "(TIMESTAMP '1960-01-01' + INTERVAL (i) MINUTE)::TIMESTAMP_S",
+    "TIMESTAMP_MS": "(TIMESTAMP '1960-01-01' + INTERVAL (i) MINUTE)::TIMESTAMP_MS",
+    "VARCHAR": "('value ' || (i % 1000))",
+    "VARCHAR (long)": "repeat(md5(i::VARCHAR), (i % 9)::INTEGER)",
+    "BLOB": "('\\x00\\xFF'::BLOB || encode((i % 50)::VARCHAR))",
+    "UUID": "(md5(i::VARCHAR))::UUID",
+}
+NULLS = {
+    "none": "false",
+    "few": "hash(i) % 1000 = 0",
+    "half": "hash(i) % 2 = 0",
+    "runs": "(i // 5000) % 2 = 0",
+    "all": "true",
+}
+
 
 def values_of(column: gpu.Column) -> list[Any]:
     """A column of a batch as Python values, by Arrow."""
@@ -46,6 +85,11 @@ def columns_of(batches: Iterable[gpu.Batch]) -> list[list]:
         for column, part in zip(columns, parts, strict=True):
             column += part
     return [comparable(column) for column in columns]
+
+
+def queried(connection, query, params=None, **options) -> list[list]:
+    with gpu.query(connection, query, params, **options) as batches:
+        return columns_of(batches)
 
 
 def scanned(connection, table="t", columns=None, **options) -> list[list]:

@@ -147,7 +147,26 @@ def test_encrypted_databases_are_scanned_by_duckdb(tmp_path):
 
 def test_tables_in_memory_are_scanned_by_duckdb(con):
     con.execute("CREATE TABLE t AS SELECT i FROM range(10) r(i)")
-    assert routes(con)["i"] == [(0, "duckdb", "rows that no checkpoint has written")]
+    assert routes(con)["i"] == [(0, "duckdb", "database in memory")]
+
+
+def test_compressed_databases_in_memory_are_scanned_by_duckdb(con):
+    """Their constants have no blocks, and could be decoded; the others have blocks that no file holds."""
+    con.execute("ATTACH ':memory:' AS m (COMPRESS)")
+    con.execute("CREATE TABLE m.t AS SELECT 7 AS same, i FROM range(10) r(i)")
+    con.execute("CHECKPOINT m")
+    assert routes(con, "m.t") == {
+        "i": [(0, "duckdb", "database in memory")],
+        "same": [(0, "duckdb", "database in memory")],
+    }
+
+
+def test_generated_columns_are_named(con):
+    con.execute("CREATE TABLE t (i INTEGER, twice INTEGER GENERATED ALWAYS AS (i * 2))")
+    con.execute("INSERT INTO t (i) VALUES (4)")
+    found = routes(con)
+    assert list(found) == ["i", "twice"]
+    assert found["twice"] == [(None, "query", "generated: computed, not stored")]
 
 
 def test_an_empty_table_has_no_segments(con):

@@ -2,53 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, datetime
 
 import duckdb
+import numpy
 import pytest
 import rawduck
-from gpu_support import scanned, selected
+from gpu_support import NULLS, ROWS, TYPES, scanned, selected
 from rawduck import gpu
 from rawduck.errors import RawduckError
-
-ROWS = 7_000
-
-#: A value of each type from a number i; what DuckDB stores differs with the pattern of the numbers.
-TYPES = {
-    "BOOLEAN": "(i % 3 = 0)",
-    "TINYINT": "((i % 200) - 100)::TINYINT",
-    "UTINYINT": "(i % 256)::UTINYINT",
-    "SMALLINT": "((i % 60000) - 30000)::SMALLINT",
-    "USMALLINT": "(i % 65536)::USMALLINT",
-    "INTEGER": "(i - 1000)::INTEGER",
-    "UINTEGER": "(i + 4000000000 - i % 7)::UINTEGER",
-    "BIGINT": "(i * 1000003 - 5000000000)",
-    "UBIGINT": "(18446744073709000000::UBIGINT + i)",
-    "HUGEINT": "(i::HUGEINT * 10000000000000000000 - 7)",
-    "DECIMAL(4,1)": "((i % 9999) / 10)::DECIMAL(4,1)",
-    "DECIMAL(9,2)": "(i / 100)::DECIMAL(9,2)",
-    "DECIMAL(18,3)": "(i * 12345.678)::DECIMAL(18,3)",
-    "DECIMAL(38,10)": "(i::DECIMAL(38,10) * 1234567890)",
-    "FLOAT": "(i / 7)::FLOAT",
-    "DOUBLE": "round(i / 7, 2)",
-    "DOUBLE (any)": "sin(i) * exp(i % 300)",
-    "DATE": "(DATE '1900-01-01' + (i % 50000)::INTEGER)",
-    "TIME": "(TIME '00:00:00' + INTERVAL (i % 86400) SECOND)",
-    "TIMESTAMP": "(TIMESTAMP '2020-01-01 00:00:00.123456' + INTERVAL (i) SECOND)",
-    "TIMESTAMP_S": "(TIMESTAMP '1960-01-01' + INTERVAL (i) MINUTE)::TIMESTAMP_S",
-    "TIMESTAMP_MS": "(TIMESTAMP '1960-01-01' + INTERVAL (i) MINUTE)::TIMESTAMP_MS",
-    "VARCHAR": "('value ' || (i % 1000))",
-    "VARCHAR (long)": "repeat(md5(i::VARCHAR), (i % 9)::INTEGER)",
-    "BLOB": "('\\x00\\xFF'::BLOB || encode((i % 50)::VARCHAR))",
-    "UUID": "(md5(i::VARCHAR))::UUID",
-}
-NULLS = {
-    "none": "false",
-    "few": "hash(i) % 1000 = 0",
-    "half": "hash(i) % 2 = 0",
-    "runs": "(i // 5000) % 2 = 0",
-    "all": "true",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -211,7 +174,12 @@ def test_a_null_that_a_float_cannot_hold_is_refused(con):
     [
         ({"table": "missing"}, duckdb.Error, "missing"),
         ({"columns": ["nothing"]}, duckdb.Error, "no column nothing"),
-        ({"columns": ["list"]}, duckdb.Error, "list is INTEGER.., which gpu.scan cannot give"),
+        ({"columns": ["list"]}, duckdb.Error, "list is INTEGER.., which has no place in a batch; name the"),
+        ({"columns": []}, ValueError, "names no column"),
+        ({"columns": "in"}, ValueError, r"one string.*columns=\['in'\]"),
+        ({"columns": ["twice"]}, duckdb.Error, "twice is generated.*gpu.query"),
+        ({"columns": None}, duckdb.Error, "twice is generated.*gpu.query"),
+        ({"columns": ["flag"], "nulls": -1}, duckdb.Error, "flag is BOOLEAN, which cannot hold the value -1"),
         ({"where": [("x", "~", 1)]}, duckdb.Error, "not by"),
         ({"where": [("x", "<", "word")]}, duckdb.Error, "cannot be compared"),
         ({"where": [("x", "<", None)]}, ValueError, "true for no row"),
@@ -225,7 +193,8 @@ def test_a_null_that_a_float_cannot_hold_is_refused(con):
     ],
 )
 def test_what_cannot_be_scanned_is_refused(con, arguments, error, message):
-    con.execute("CREATE TABLE t AS SELECT 1 AS x, [1] AS list")
+    con.execute("CREATE TABLE t (x INTEGER, list INTEGER[], flag BOOLEAN, twice INTEGER AS (x * 2))")
+    con.execute("INSERT INTO t (x) VALUES (1)")
     with pytest.raises(error, match=message):
         gpu.scan(con, **{"table": "t", "columns": ["x"], **arguments})
 
@@ -251,3 +220,32 @@ def test_damaged_blocks_are_refused(tmp_path):
         pytest.raises(RawduckError, match=r"(?i)checksum"),
     ):
         scanned(connection)
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "dict_fsst"])
+@pytest.mark.parametrize("type_name", ["VARCHAR", "BLOB"])
+def test_text_that_is_not_utf8_is_refused(tmp_path, codec, type_name):
+    """Damage whose checksum fits. The same bytes are a BLOB as any other."""
+    path = tmp_path / "t.db"
+    with rawduck.connect(path) as connection:
+        connection.execute(f"SET force_compression = '{codec}'")
+        connection.execute(f"CREATE TABLE t AS SELECT ('needle ' || i)::{type_name} AS x FROM range(3) r(i)")
+        connection.execute("CHECKPOINT")
+        query = "SELECT block, block_offset FROM gpu_segments('t') WHERE part = 'data' AND route = 'gpu'"
+        block, offset = connection.execute(query).fetchone()
+    with open(path, "r+b") as file:
+        start = 12288 + block * 262144
+        file.seek(start)
+        content = bytearray(file.read(262144))
+        place = content.index(b"needle", 8 + offset)
+        content[place + 2] = 0xFF
+        words = numpy.frombuffer(content, "<u8")[1:] * numpy.uint64(0xBF58476D1CE4E5B9)
+        content[:8] = struct.pack("<Q", 5381 ^ int(numpy.bitwise_xor.reduce(words)))
+        file.seek(start)
+        file.write(content)
+    with rawduck.connect(path, read_only=True) as connection:
+        if type_name == "VARCHAR":
+            with pytest.raises(RawduckError, match=f"block {block} .*not UTF-8"):
+                scanned(connection)
+        else:
+            assert any(b"\xff" in value for value in scanned(connection)[0])

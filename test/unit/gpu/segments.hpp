@@ -56,25 +56,6 @@ struct Decoded {
     }
 };
 
-inline u32 WidthOf(Kind kind) {
-    switch (kind) {
-    case Kind::INT16:
-        return 2;
-    case Kind::INT32:
-    case Kind::FLOAT32:
-        return 4;
-    case Kind::INT64:
-    case Kind::FLOAT64:
-        return 8;
-    case Kind::INT128:
-        return 16;
-    case Kind::STRING:
-        return 0;
-    default:
-        return 1;
-    }
-}
-
 inline void RunPhase(const SegmentTask &task, Phase phase) {
     std::vector<GroupItem> items;
     for (u32 group = 0; group < GroupCount(task, phase); group++) {
@@ -94,7 +75,7 @@ inline bool Offsets(const std::vector<u32> &lengths, std::vector<u64> &offsets) 
 
 //! Rows [first_row, first_row + row_count) of a segment; the whole of it where row_count is 0.
 inline Decoded Decode(Codec codec, Kind kind, const std::vector<u8> &segment, u32 segment_rows,
-                      u32 first_row = 0, u32 row_count = 0) {
+                      u32 first_row = 0, u32 row_count = 0, bool is_text = false) {
     row_count = row_count == 0 ? segment_rows : row_count;
     const std::unique_ptr<u8[]> bytes(new u8[segment.size()]); // not a byte more
     std::copy(segment.begin(), segment.end(), bytes.get());
@@ -108,6 +89,7 @@ inline Decoded Decode(Codec codec, Kind kind, const std::vector<u8> &segment, u3
     task.segment_rows = segment_rows;
     task.first_row = first_row;
     task.row_count = row_count;
+    task.is_text = is_text ? 1 : 0;
     task.values = decoded.values.data();
     task.error = &decoded.error;
     EXPECT_EQ(ScratchBytes(task) % 8, 0u);

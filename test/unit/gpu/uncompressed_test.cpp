@@ -93,6 +93,13 @@ TEST(UncompressedStrings, AreDecoded) {
     }
 }
 
+TEST(UncompressedStrings, TextIsUtf8) {
+    const std::vector<u8> segment = StringSegment({"abc", "gr\xc3\xb6\xc3\x9f", "bad \xff", "z"});
+    EXPECT_EQ(Decode(Codec::UNCOMPRESSED, Kind::STRING, segment, 4, 0, 4, true).error, NOT_TEXT);
+    EXPECT_EQ(Decode(Codec::UNCOMPRESSED, Kind::STRING, segment, 4, 0, 2, true).error, 0u);
+    EXPECT_EQ(Decode(Codec::UNCOMPRESSED, Kind::STRING, segment, 4).error, 0u) << "BLOB may be anything";
+}
+
 TEST(UncompressedStrings, OfOtherBlocksAreSaid) {
     std::vector<u8> segment = StringSegment({"abc", "twelve bytes", "", "z"});
     const auto set = [&](u32 row, i32 number) { std::memcpy(segment.data() + 8 + 4 * row, &number, 4); };
