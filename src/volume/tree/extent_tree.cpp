@@ -1,0 +1,188 @@
+#include "volume/tree/extent_tree.hpp"
+
+#include "common/invariant.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rawduck {
+
+namespace {
+
+//! Big-endian, so that keys are ordered as numbers.
+class Key {
+  public:
+    explicit Key(uint64_t file_unit) {
+        for (int byte = 7; byte >= 0; byte--) {
+            bytes_[byte] = static_cast<char>(file_unit);
+            file_unit >>= 8;
+        }
+    }
+    operator std::string_view() const { return {bytes_, sizeof bytes_}; }
+
+  private:
+    char bytes_[8];
+};
+
+struct Place {
+    uint64_t start, units;
+};
+static_assert(sizeof(Place) == 16, "layout is part of the format");
+
+bool IsExtent(std::string_view key, std::string_view value) {
+    return key.size() == sizeof(uint64_t) && value.size() == sizeof(Place);
+}
+
+Extent ExtentOf(std::string_view key, std::string_view value) {
+    RAWDUCK_INVARIANT(IsExtent(key, value), "the tree of a file holds extents");
+    Extent extent;
+    for (const char byte : key) {
+        extent.file_unit = extent.file_unit << 8 | static_cast<uint8_t>(byte);
+    }
+    Place place{};
+    memcpy(&place, value.data(), sizeof place);
+    extent.start = place.start;
+    extent.units = place.units;
+    return extent;
+}
+
+uint64_t EndOf(const Extent &extent) {
+    return extent.file_unit + extent.units;
+}
+
+bool Continues(const Extent &first, const Extent &second) {
+    return EndOf(first) == second.file_unit && first.start + first.units == second.start;
+}
+
+//! The part of an extent from a unit of the file on.
+Extent From(const Extent &extent, uint64_t file_unit) {
+    const uint64_t into = file_unit - extent.file_unit;
+    return Extent{file_unit, extent.start + into, extent.units - into};
+}
+
+} // namespace
+
+void ExtentTree::Put(const Extent &extent) {
+    const Place place{extent.start, extent.units};
+    tree_.Put(Key(extent.file_unit), {reinterpret_cast<const char *>(&place), sizeof place});
+}
+
+void ExtentTree::Erase(uint64_t file_unit) {
+    tree_.Erase(Key(file_unit));
+}
+
+//! The last that begins before the unit.
+std::optional<Extent> ExtentTree::FindBefore(uint64_t file_unit) const {
+    const auto entry = file_unit > 0 ? tree_.FindAtOrBefore(Key(file_unit - 1)) : std::nullopt;
+    return entry ? std::optional<Extent>(ExtentOf(entry->key, entry->value)) : std::nullopt;
+}
+
+uint64_t ExtentTree::Units() const {
+    const auto last = FindBefore(UINT64_MAX);
+    return last ? EndOf(*last) : 0;
+}
+
+std::vector<Extent> ExtentTree::Slice(uint64_t from, uint64_t to) const {
+    std::vector<Extent> pieces;
+    if (from >= to) {
+        return pieces;
+    }
+    const auto first = FindBefore(from + 1);
+    tree_.Scan(Key(first ? first->file_unit : from), [&](std::string_view key, std::string_view value) {
+        Extent piece = ExtentOf(key, value);
+        if (piece.file_unit >= to) {
+            return false;
+        }
+        if (EndOf(piece) > from) {
+            piece = From(piece, std::max(piece.file_unit, from));
+            piece.units = std::min(EndOf(piece), to) - piece.file_unit;
+            pieces.push_back(piece);
+        }
+        return EndOf(piece) < to;
+    });
+    return pieces;
+}
+
+void ExtentTree::Append(const Extent &extent) {
+    RAWDUCK_INVARIANT(extent.units > 0 && extent.file_unit <= Units(), "extents cover a file without a gap");
+    ClearRange(extent.file_unit, EndOf(extent));
+    Put(extent);
+    JoinWithNeighbours(extent);
+}
+
+void ExtentTree::Remap(const Extent &moved) {
+    RAWDUCK_INVARIANT(moved.units > 0 && EndOf(moved) <= Units(), "only what is covered can lie elsewhere");
+    ClearRange(moved.file_unit, EndOf(moved));
+    Put(moved);
+    JoinWithNeighbours(moved);
+}
+
+// No extent reaches into the range afterwards but one that begins with it. The part behind the range is put first:
+// cut off before it is there, it would be lost if the rest fails.
+void ExtentTree::ClearRange(uint64_t begin, uint64_t end) {
+    const auto last = FindBefore(end);
+    if (last && EndOf(*last) > end) {
+        Put(From(*last, end));
+    }
+    const auto before = FindBefore(begin);
+    if (before && EndOf(*before) > begin) {
+        Put(Extent{before->file_unit, before->start, begin - before->file_unit});
+    }
+    for (auto inside = FindBefore(end); inside && inside->file_unit > begin; inside = FindBefore(end)) {
+        Erase(inside->file_unit);
+    }
+}
+
+// What takes in its neighbour is put before the neighbour is erased: made again, ClearRange cuts it.
+void ExtentTree::JoinWithNeighbours(Extent extent) {
+    const auto next = FindBefore(EndOf(extent) + 1);
+    if (next && Continues(extent, *next)) {
+        extent.units += next->units;
+        Put(extent);
+        Erase(next->file_unit);
+    }
+    auto before = FindBefore(extent.file_unit);
+    if (before && Continues(*before, extent)) {
+        before->units += extent.units;
+        Put(*before);
+        Erase(extent.file_unit);
+    }
+}
+
+void ExtentTree::Truncate(uint64_t units) {
+    for (auto last = FindBefore(UINT64_MAX); last && EndOf(*last) > units; last = FindBefore(UINT64_MAX)) {
+        if (last->file_unit < units) {
+            Put(Extent{last->file_unit, last->start, units - last->file_unit});
+        } else {
+            Erase(last->file_unit);
+        }
+    }
+}
+
+std::vector<std::string>
+ExtentTree::FindProblems(const std::function<void(const PagePointer &)> &visit_page) const {
+    std::vector<std::string> problems = tree_.FindProblems(visit_page);
+    if (!problems.empty()) {
+        return problems; // what cannot be read cannot be scanned
+    }
+    Extent last;
+    tree_.Scan("", [&](std::string_view key, std::string_view value) {
+        if (!IsExtent(key, value)) {
+            problems.emplace_back("the tree of a file's extents holds something else");
+            return false;
+        }
+        const Extent extent = ExtentOf(key, value);
+        if (extent.file_unit != EndOf(last) || extent.units == 0) {
+            problems.push_back("file unit " + std::to_string(EndOf(last)) + " is covered " +
+                               (extent.file_unit > EndOf(last) ? "by nothing" : "twice"));
+        } else if (last.units > 0 && Continues(last, extent)) {
+            problems.push_back("the extent at file unit " + std::to_string(extent.file_unit) +
+                               " continues the one before");
+        }
+        last = extent;
+        return problems.empty();
+    });
+    return problems;
+}
+
+} // namespace rawduck
