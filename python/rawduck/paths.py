@@ -7,6 +7,7 @@ import os
 VOLUME_SCHEME = "nvme://"
 DIRECT_SCHEME = "direct://"
 MEMORY_PREFIX = "memory:"
+VFIO_PREFIX = "vfio:"
 
 
 def quote(text: str) -> str:
@@ -30,7 +31,7 @@ def has_scheme(path: str) -> bool:
 def absolute_target(target: str) -> str:
     """A target as typed at a shell: relative paths are allowed there, and so is the nvme:// prefix."""
     target = target[len(VOLUME_SCHEME) :] if is_volume_path(target) else target
-    return target if target.startswith(MEMORY_PREFIX) else os.path.abspath(target)
+    return target if target.startswith((MEMORY_PREFIX, VFIO_PREFIX)) else os.path.abspath(target)
 
 
 def volume_path(target: str, file: str) -> str:

@@ -8,6 +8,7 @@
 #include "io/engine/io_uring_cmd.hpp"
 #include "io/engine/nvme_ioctl.hpp"
 #include "io/engine/posix.hpp"
+#include "io/engine/vfio/vfio.hpp"
 #include "io/engine/xnvme/xnvme.hpp"
 #include "target/inspect.hpp"
 #include "target/nvme/nvme_node.hpp"
@@ -188,18 +189,22 @@ void RequireKnownEngine(const std::string &engine, const std::string &subject) {
     }
     throw Error(ErrorCode::INVALID,
                 subject + ": engine '" + engine + "' is unknown; known engines: " + known +
-                    ", xnvme:<interface> (targets memory: and simulated: have their own)");
+                    ", xnvme:<interface> (targets memory:, simulated: and vfio: have their own)");
 }
 
 std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options) {
     const std::string &engine = options.engine;
     const bool own_engine = (target.kind == TargetKind::MEMORY && engine == "memory") ||
+                            (target.kind == TargetKind::VFIO_FUNCTION && engine == "vfio") ||
                             (target.kind == TargetKind::SIMULATED && engine == "simulated");
     if (!own_engine) {
         RequireKnownEngine(engine, target.name);
     }
     if (target.kind == TargetKind::MEMORY) {
         return OpenMemoryDevice(target, options);
+    }
+    if (target.kind == TargetKind::VFIO_FUNCTION) {
+        return OpenVfioDevice(target, options);
     }
     if (target.kind == TargetKind::SIMULATED) {
         return OpenSimulatedDevice(FindSimulatedTarget(target.path), target, options);

@@ -104,12 +104,6 @@ void RefuseZoned(const Target &target, const std::string &directory) {
     }
 }
 
-//! QEMU's emulated controller (seen in 10.0) accepts the bit and writes no differently: its driver
-//! blklogwrites shows such writes without FUA, and a host that loses power loses them.
-bool HonoursForceUnitAccess(const std::string &model) {
-    return model != "QEMU NVMe Ctrl";
-}
-
 //! What Identify says counts for more than sysfs.
 void UseIdentify(const Target &target, const std::string &directory, const NvmeInfo &nvme, TargetInfo &info) {
     RequireUsable(nvme, target.name);
@@ -231,10 +225,11 @@ TargetInfo InfoFromSysfs(const std::string &sysfs_directory) {
 }
 
 TargetInfo InspectTarget(const Target &target) {
-    if (IsInProcess(target.kind)) {
-        throw Error(ErrorCode::INVALID,
-                    target.name +
-                        ": a target in this process has no geometry of its own; its engine describes it");
+    if (!HasNode(target.kind)) {
+        throw Error(
+            ErrorCode::INVALID,
+            target.name +
+                ": a target without a device node has no geometry of its own; its engine describes it");
     }
     if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
         return InspectGeneric(target);

@@ -39,7 +39,7 @@ struct TargetInfo {
 };
 
 //! Geometry of a file or device. Throws Error when it cannot be opened for reading, its LBA size is not 512
-//! or 4096, or RequireUsable refuses the NVMe namespace. Targets in this process are described by their
+//! or 4096, or RequireUsable refuses the NVMe namespace. Targets without a node are described by their
 //! engine instead and are refused with INVALID.
 TargetInfo InspectTarget(const Target &target);
 

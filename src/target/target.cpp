@@ -5,6 +5,7 @@
 #include "target/system/open_error.hpp"
 #include "target/system/sysfs.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +20,10 @@ struct InProcessPrefix {
 };
 constexpr InProcessPrefix IN_PROCESS_PREFIXES[] = {{"memory:", TargetKind::MEMORY},
                                                    {"simulated:", TargetKind::SIMULATED}};
+
+constexpr const char *VFIO_PREFIX = "vfio:";
+constexpr size_t PCI_ADDRESS_LENGTH = 12; // "0000:01:00.0"
+constexpr uint64_t NAMESPACE_MAX = UINT32_MAX - 1;
 
 //! Null for a target of the operating system.
 const InProcessPrefix *FindInProcessPrefix(const std::string &name) {
@@ -71,6 +76,41 @@ Target ResolveInProcess(const std::string &name, const InProcessPrefix &prefix) 
     return target;
 }
 
+//! As the kernel writes it, so that one function has one name.
+bool IsPciAddress(const std::string &text) {
+    constexpr const char *FORM = "xxxx:xx:xx.x";
+    bool matches = text.size() == PCI_ADDRESS_LENGTH;
+    for (size_t i = 0; matches && i < PCI_ADDRESS_LENGTH; i++) {
+        const bool digit = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
+        matches = FORM[i] == 'x' ? digit : text[i] == FORM[i];
+    }
+    return matches;
+}
+
+//! 0 when it is none.
+uint32_t NamespaceNumber(const std::string &text) {
+    const bool digits = !text.empty() && text.size() <= 10 && text[0] != '0' &&
+                        std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const uint64_t number = digits ? std::strtoull(text.c_str(), nullptr, 10) : 0;
+    return number <= NAMESPACE_MAX ? static_cast<uint32_t>(number) : 0;
+}
+
+Target ResolveVfio(const std::string &name) {
+    const std::string rest = name.substr(strlen(VFIO_PREFIX));
+    Target target;
+    target.kind = TargetKind::VFIO_FUNCTION;
+    target.name = target.identity = target.node_identity = name;
+    target.path = rest.substr(0, PCI_ADDRESS_LENGTH);
+    const bool names_namespace = rest.size() > PCI_ADDRESS_LENGTH && rest[PCI_ADDRESS_LENGTH] == 'n';
+    target.namespace_id = names_namespace ? NamespaceNumber(rest.substr(PCI_ADDRESS_LENGTH + 1)) : 0;
+    if (!IsPciAddress(target.path) || target.namespace_id == 0) {
+        throw Error(ErrorCode::INVALID,
+                    name + ": this is not a namespace of a PCI function; write it as in vfio:0000:01:00.0n1 "
+                           "(`rawduck vfio list` prints those of this machine)");
+    }
+    return target;
+}
+
 //! The block device is where locks, mounts and contents are looked at, whichever node carries the commands.
 void FindBlockDevice(Target &target, dev_t generic) {
     target.block_path = NvmeBlockPath(generic);
@@ -107,12 +147,23 @@ bool IsInProcess(TargetKind kind) {
     return kind == TargetKind::MEMORY || kind == TargetKind::SIMULATED;
 }
 
+bool HasNoPath(const std::string &target_name) {
+    return IsInProcess(target_name) || target_name.rfind(VFIO_PREFIX, 0) == 0;
+}
+
+bool HasNode(TargetKind kind) {
+    return !IsInProcess(kind) && kind != TargetKind::VFIO_FUNCTION;
+}
+
 Target ResolveTarget(const std::string &name) {
     if (name.find('\0') != std::string::npos) {
         throw Error(ErrorCode::INVALID, "the name of a target must not contain a NUL byte");
     }
     if (const InProcessPrefix *prefix = FindInProcessPrefix(name)) {
         return ResolveInProcess(name, *prefix);
+    }
+    if (HasNoPath(name)) {
+        return ResolveVfio(name);
     }
     if (name.empty() || name[0] != '/') {
         throw Error(

@@ -1,5 +1,5 @@
-//! A target is what a volume lies on: a regular file, a block device, an NVMe namespace, or process memory.
-//! This file turns a user's text into one.
+//! A target is what a volume lies on: a regular file, a block device, an NVMe namespace, which the kernel or this
+//! process drives, or process memory. This file turns a user's text into one.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,25 @@ namespace rawduck {
 
 //! MEMORY and SIMULATED targets live in this process: the operating system knows nothing of them, there is
 //! nothing to lock and nothing to destroy.
-enum class TargetKind { REGULAR_FILE, BLOCK_DEVICE, NVME_CHARACTER_DEVICE, MEMORY, SIMULATED };
+//! A VFIO_FUNCTION is a namespace of an NVMe controller that the kernel has handed to processes (vfio-pci): it
+//! has no node either, and whoever opens it has it alone.
+enum class TargetKind { REGULAR_FILE, BLOCK_DEVICE, NVME_CHARACTER_DEVICE, VFIO_FUNCTION, MEMORY, SIMULATED };
 
 //! By the name, "memory:..." or "simulated:...".
 bool IsInProcess(const std::string &target_name);
 //! By the kind.
 bool IsInProcess(TargetKind kind);
+//! By the name: it is no path, "memory:...", "simulated:..." or "vfio:...".
+bool HasNoPath(const std::string &target_name);
+//! Whether the operating system has a file or a device node for it, which can be locked and asked.
+bool HasNode(TargetKind kind);
 
 struct Target {
     TargetKind kind = TargetKind::REGULAR_FILE;
     //! As the user wrote it; what messages name.
     std::string name;
     //! What is opened: the canonical path (symbolic links
-    //! resolved), or the name behind "memory:" or "simulated:".
+    //! resolved), or the name behind "memory:" or "simulated:", or the address of a PCI function.
     std::string path;
     //! Equal for two spellings of one target: device number, or file system and inode, or the name of an
     //! in-process target. That
@@ -32,9 +38,12 @@ struct Target {
     std::string node_identity;
     //! Of an NVMe character device: the namespace's block device.
     std::string block_path;
+    //! Of a VFIO function: the namespace. 0: another kind.
+    uint32_t namespace_id = 0;
 };
 
-//! "memory:<name>", "simulated:<name>" or an absolute path to an existing file or device. Throws Error:
+//! "memory:<name>", "simulated:<name>", "vfio:0000:01:00.0n1" (PCI function and namespace; not looked for
+//! here) or an absolute path to an existing file or device. Throws Error:
 //! NOT_FOUND, INVALID (directory, FIFO, relative path, controller instead of namespace), PERMISSION.
 Target ResolveTarget(const std::string &name);
 

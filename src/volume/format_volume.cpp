@@ -7,6 +7,7 @@
 #include "target/inspect.hpp"
 #include "target/lock/target_lock.hpp"
 #include "target/occupants/claim_check.hpp"
+#include "target/occupants/contents.hpp"
 #include "target/occupants/occupants.hpp"
 #include "volume/format/superblock.hpp"
 #include "volume/registry.hpp"
@@ -19,6 +20,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -29,6 +31,8 @@ namespace {
 
 //! Length of one write of zeros.
 constexpr uint64_t ZEROS_BYTES = 4 * MIB;
+//! At each end of a target that is examined through its engine.
+constexpr uint64_t EXAMINED_BYTES = 4 * MIB;
 
 //! A regular file that is made, or made longer, for a volume. Undone unless Keep is called.
 class PreparedFile {
@@ -101,10 +105,10 @@ class PreparedFile {
     off_t old_size_ = 0;
 };
 
-void RefuseOccupied(const Target &target, bool force) {
+void RefuseOccupied(const Target &target, const std::vector<Occupant> &occupants, bool force) {
     std::string reasons;
     bool forceable = true;
-    for (const Occupant &occupant : FindOccupants(target, ClaimCheck::SKIP)) { // we have the claim
+    for (const Occupant &occupant : occupants) {
         reasons += (reasons.empty() ? "" : "; ") + occupant.what;
         forceable = forceable && occupant.forceable;
     }
@@ -116,6 +120,32 @@ void RefuseOccupied(const Target &target, bool force) {
                     (forceable ? ". Formatting destroys what is there; if that is what you want, "
                                  "say --force (force := true in SQL)"
                                : ". Release it first; --force does not override this"));
+}
+
+//! What lies on a target that has no node, and so none to be examined through. Signatures lie at its beginning
+//! and at its end: these are copied into a file as long as the target, in memory, whose rest reads as zeros.
+std::vector<Occupant> OccupantsThrough(const Target &target, BlockIo &io) {
+    const uint64_t capacity = io.Caps().capacity_bytes;
+    const uint64_t length = std::min(EXAMINED_BYTES, AlignDown(capacity, io.Caps().lba_size));
+    const FileDescriptor copy(memfd_create("rawduck-contents", MFD_CLOEXEC));
+    bool copied = copy.IsOpen() && ftruncate(copy.Get(), static_cast<off_t>(capacity)) == 0;
+    AlignedBuffer buffer(length);
+    for (const uint64_t offset : {uint64_t(0), capacity - length}) {
+        io.Read(offset, buffer.Data(), length);
+        const ssize_t written =
+            copied ? pwrite(copy.Get(), buffer.Data(), length, static_cast<off_t>(offset)) : -1;
+        copied = written == static_cast<ssize_t>(length);
+    }
+    if (!copied) {
+        throw Error(ErrorCode::IO,
+                    target.name +
+                        ": no memory for a copy of what it holds, to examine that: " + ErrnoText(errno));
+    }
+    std::vector<Occupant> occupants;
+    for (std::string &content : FindContents(target, copy.Get())) {
+        occupants.push_back({std::move(content), true});
+    }
+    return occupants;
 }
 
 void WriteAllocationUnit(BlockIo &io, uint64_t unit, const void *content) {
@@ -191,7 +221,7 @@ bool MustBeCreated(const std::string &target_name, const FormatOptions &options)
 uint32_t ChooseLbaSize(const Target &target, const FormatOptions &options, uint32_t device_lba) {
     uint32_t lba_size = options.lba_size;
     if (lba_size == 0) {
-        const bool is_device = !IsInProcess(target.kind) && target.kind != TargetKind::REGULAR_FILE;
+        const bool is_device = HasNode(target.kind) && target.kind != TargetKind::REGULAR_FILE;
         const uint32_t physical = is_device ? InspectTarget(target).physical_block_size : 0;
         lba_size = DefaultLbaSize(target.kind, device_lba, physical);
     }
@@ -325,7 +355,7 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
     if (file) {
         file->Locked(lock.DescriptorOf(target));
     }
-    RefuseOccupied(target, options.force);
+    RefuseOccupied(target, FindOccupants(target, ClaimCheck::SKIP), options.force); // we have the claim
     const uint64_t size_bytes = AlignDown(options.size_bytes, ALLOCATION_UNIT_BYTES);
     if (is_file && size_bytes != 0) {
         const TargetInfo info = InspectTarget(target);
@@ -342,6 +372,9 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
     device.lock = &lock;
     BlockIo io(OpenDevice(target, device), BlockIoOptions(), target.name, std::make_shared<IoStats>());
     RequireWritable(target, io.Caps().read_only);
+    if (target.kind == TargetKind::VFIO_FUNCTION) {
+        RefuseOccupied(target, OccupantsThrough(target, io), options.force);
+    }
     const uint32_t lba_size = ChooseLbaSize(target, options, io.Caps().lba_size);
     const uint64_t capacity_bytes = is_file && size_bytes != 0 ? size_bytes : io.Caps().capacity_bytes;
     const Superblock sb = MakeSuperblock(capacity_bytes, lba_size, MakeUuid(), options.label, NowUs());

@@ -34,23 +34,6 @@ struct Result {
     u32 error = 0;
 };
 
-u32 WidthOf(Kind kind) {
-    switch (kind) {
-    case Kind::INT16:
-        return 2;
-    case Kind::INT32:
-    case Kind::FLOAT32:
-        return 4;
-    case Kind::INT64:
-    case Kind::FLOAT64:
-        return 8;
-    case Kind::INT128:
-        return 16;
-    default:
-        return 1;
-    }
-}
-
 void Run(const SegmentTask &task, Phase phase) {
     for (u32 group = 0; group < GroupCount(task, phase); group++) {
         const GroupItem item = {0, group};

@@ -9,7 +9,9 @@ import typer
 Target = Annotated[
     str,
     typer.Argument(
-        metavar="TARGET", help="A block device, a regular file, or memory:<name>.", show_default=False
+        metavar="TARGET",
+        help="A block device, a regular file, vfio:<PCI function>n<namespace>, or memory:<name>.",
+        show_default=False,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

@@ -26,6 +26,9 @@ struct Command {
     int64_t result = 0;
     //! Of a failed command, when the device told one (target/nvme/nvme_status.hpp); 0 otherwise.
     uint16_t nvme_status = 0;
+    //! Of a failed command: why, where the engine knows more than a code. A clause that lives as long as the
+    //! device; null otherwise.
+    const char *cause = nullptr;
     //! For the submitter; engines do not touch them.
     void *owner = nullptr;
     uint64_t started_ns = 0;
@@ -33,7 +36,7 @@ struct Command {
 
 //! What this device through this engine can do. Fixed while the device is open.
 struct Capabilities {
-    std::string engine;            //!< one of EngineNames, "xnvme:<interface>", "memory", "simulated"
+    std::string engine;            //!< one of EngineNames, "xnvme:<interface>", "vfio", "memory", "simulated"
     std::string engine_reason;     //!< why this engine: asked for, or why `auto` chose it
     uint64_t capacity_bytes = 0;   //!< 0 for a file that grows (direct://)
     uint32_t lba_size = 4096;      //!< bytes
@@ -47,6 +50,9 @@ struct Capabilities {
     bool fua = false;
     bool deallocate = false;
     bool read_only = false;
+    //! Commands transfer to and from memory only that the queue reaches (Queue::Reaches); data elsewhere is
+    //! copied.
+    bool registered_memory = false;
     //! What writes may carry as Command::placement; empty when nothing, and then a clause that says why.
     std::vector<PlacementId> placements;
     std::string placement_obstacle = "this engine has no flexible data placement";
@@ -79,6 +85,8 @@ class Queue {
     //! write to its memory.
     virtual uint32_t Reap(Command **completed, uint32_t max, bool wait) = 0;
     virtual uint32_t Depth() const = 0;
+    //! See Capabilities::registered_memory. Thread-safe.
+    virtual bool Reaches(const void *, uint64_t) const { return true; }
 };
 
 //! An opened target. Thread-safe. Queues must be destroyed before their device.
@@ -96,6 +104,11 @@ class Device {
     virtual void Flush() = 0;
     //! Tells the device that the range holds nothing of value. Best effort: false where it is not supported.
     virtual bool Deallocate(uint64_t device_offset, uint64_t length) = 0;
+    //! Lets commands transfer to and from this memory (Capabilities::registered_memory), both multiples of
+    //! PAGE_BYTES, which stays mapped until it is forgotten. False when the device can reach no more.
+    virtual bool Register(void *, uint64_t) { return true; }
+    //! Of memory that was registered: no command uses it any more.
+    virtual void Forget(void *) {}
     //! Of many ranges, in as few commands as the device takes.
     virtual bool DeallocateRanges(const std::vector<DeviceRange> &ranges) {
         bool taken = true;

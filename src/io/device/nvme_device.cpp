@@ -5,7 +5,6 @@
 #include "io/device/command_size.hpp"
 #include "io/device/nvme_fdp.hpp"
 #include "io/device/synchronous_queue.hpp"
-#include "target/inspect.hpp"
 #include "target/lock/open_for_io.hpp"
 #include "target/nvme/nvme_status.hpp"
 #include "target/open_target.hpp"
@@ -14,7 +13,6 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <set>
-#include <sys/ioctl.h>
 
 namespace rawduck {
 namespace {
@@ -101,6 +99,11 @@ NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : nam
     }
     caps_.read_only = options.read_only || info.read_only;
     Open(target, options);
+    Describe(info, options);
+}
+
+void NvmeDevice::Describe(const TargetInfo &info, const DeviceOptions &options) {
+    caps_.read_only = caps_.read_only || options.read_only || info.read_only;
     namespace_id_ = info.nvme->namespace_id;
     polling_queues_ = info.polling_queues;
     caps_.capacity_bytes = info.capacity_bytes;
@@ -126,7 +129,8 @@ void NvmeDevice::FindPlacements(const NvmeInfo &nvme) {
     }
     try {
         std::set<uint16_t> seen;
-        for (const PlacementHandle &handle : AskPlacementHandles(fd_.Get(), nvme, name_)) {
+        const NvmeRun run = [this](NvmeQueueKind, nvme_passthru_cmd64 &command) { return Run(command); };
+        for (const PlacementHandle &handle : AskPlacementHandles(run, nvme, name_)) {
             if (handle.placement != PlacementId::NONE && seen.insert(handle.reclaim_unit_handle).second) {
                 caps_.placements.push_back(handle.placement);
             }
@@ -146,8 +150,7 @@ void NvmeDevice::Open(const Target &target, const DeviceOptions &options) {
 }
 
 int NvmeDevice::Run(nvme_passthru_cmd64 command) const {
-    const int result = ioctl(fd_.Get(), NVME_IOCTL_IO64_CMD, &command);
-    return result < 0 ? -errno : result;
+    return RunThroughNode(fd_.Get())(NvmeQueueKind::IO, command);
 }
 
 std::unique_ptr<Queue> NvmeDevice::CreateSynchronousQueue() {

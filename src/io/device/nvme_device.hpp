@@ -1,11 +1,11 @@
-//! What the passthrough engines io_uring_cmd, nvme_ioctl and xNVMe's share: an NVMe namespace that takes
+//! What the engines io_uring_cmd, nvme_ioctl, vfio and xNVMe's for namespaces share: an NVMe namespace that takes
 //! commands without the kernel's block layer in between.
 #pragma once
 
 #include "common/memory/aligned_buffer.hpp"
 #include "io/device/device.hpp"
 #include "io/device/device_options.hpp"
-#include "target/nvme/nvme_identify.hpp"
+#include "target/inspect.hpp"
 #include "target/system/file_descriptor.hpp"
 #include "target/target.hpp"
 
@@ -50,6 +50,10 @@ class NvmeDevice : public Device {
   protected:
     //! `target` is the node that takes the commands. Throws Error PERMISSION, UNSUPPORTED.
     NvmeDevice(const Target &target, const DeviceOptions &options);
+    //! Of a namespace without a node: the engine calls Describe.
+    explicit NvmeDevice(std::string name) : name_(std::move(name)) {}
+    //! Fills in what follows but for the descriptor. `info.nvme` is there.
+    void Describe(const TargetInfo &info, const DeviceOptions &options);
 
     //! Runs one command on the calling thread. 0, a positive NVMe status or a negative errno.
     virtual int Run(nvme_passthru_cmd64 command) const;

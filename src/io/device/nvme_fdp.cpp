@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
-#include <linux/nvme_ioctl.h>
-#include <sys/ioctl.h>
 
 namespace rawduck {
 namespace {
@@ -34,12 +32,12 @@ uint32_t WordCount(size_t bytes) {
 
 void RequireSuccess(int result, const std::string &target_name, const std::string &what) {
     const std::string tried = target_name + ": cannot ask the device for " + what + ": ";
-    if (result < 0 && (errno == EACCES || errno == EPERM)) {
-        throw Error(ErrorCode::PERMISSION, tried + ErrnoText(errno) + "; run as root");
+    if (result == -EACCES || result == -EPERM) {
+        throw Error(ErrorCode::PERMISSION, tried + ErrnoText(-result) + "; run as root");
     }
     if (result != 0) {
-        throw Error(ErrorCode::IO,
-                    tried + (result < 0 ? ErrnoText(errno) : NvmeStatusText(static_cast<uint16_t>(result))));
+        throw Error(ErrorCode::IO, tried + (result < 0 ? ErrnoText(-result)
+                                                       : NvmeStatusText(static_cast<uint16_t>(result))));
     }
 }
 
@@ -65,7 +63,7 @@ FdpStatistics ParseFdpStatistics(const uint8_t *log_page) {
             ReadLittleEndian128(log_page + 32)};
 }
 
-std::vector<PlacementHandle> AskPlacementHandles(int fd, const NvmeInfo &nvme,
+std::vector<PlacementHandle> AskPlacementHandles(const NvmeRun &run, const NvmeInfo &nvme,
                                                  const std::string &target_name) {
     uint32_t asked = USUAL_HANDLES;
     for (;;) {
@@ -78,7 +76,7 @@ std::vector<PlacementHandle> AskPlacementHandles(int fd, const NvmeInfo &nvme,
         command.data_len = static_cast<uint32_t>(buffer.Size());
         command.cdw10 = HANDLE_STATUS;
         command.cdw11 = WordCount(buffer.Size());
-        RequireSuccess(ioctl(fd, NVME_IOCTL_IO64_CMD, &command), target_name,
+        RequireSuccess(run(NvmeQueueKind::IO, command), target_name,
                        "its reclaim unit handles (NVMe I/O Management Receive)");
         uint32_t count = 0;
         auto handles = ParsePlacementHandles(reinterpret_cast<const uint8_t *>(buffer.Data()), buffer.Size(),
@@ -90,15 +88,15 @@ std::vector<PlacementHandle> AskPlacementHandles(int fd, const NvmeInfo &nvme,
     }
 }
 
-FdpStatistics AskFdpStatistics(int fd, const NvmeInfo &nvme, const std::string &target_name) {
+FdpStatistics AskFdpStatistics(const NvmeRun &run, const NvmeInfo &nvme, const std::string &target_name) {
     uint8_t log_page[STATISTICS_BYTES] = {};
-    nvme_admin_cmd command = {};
+    nvme_passthru_cmd64 command = {};
     command.opcode = ADMIN_GET_LOG_PAGE;
     command.addr = reinterpret_cast<uintptr_t>(log_page);
     command.data_len = STATISTICS_BYTES;
     command.cdw10 = WordCount(STATISTICS_BYTES) << 16 | LOG_FDP_STATISTICS;
     command.cdw11 = uint32_t(nvme.endurance_group) << 16;
-    RequireSuccess(ioctl(fd, NVME_IOCTL_ADMIN_CMD, &command), target_name,
+    RequireSuccess(run(NvmeQueueKind::ADMIN, command), target_name,
                    "its placement statistics (NVMe Get Log Page)");
     return ParseFdpStatistics(log_page);
 }
@@ -110,6 +108,12 @@ FdpState InspectFdp(const Target &target) {
     if (target.kind == TargetKind::MEMORY || target.kind == TargetKind::REGULAR_FILE) {
         refuse("only NVMe namespaces can have it");
     }
+    if (target.kind == TargetKind::VFIO_FUNCTION) {
+        refuse(
+            "its statistics are asked for through the kernel, which does not have the controller now; give "
+            "it back to see them (rawduck vfio unbind " +
+            target.path + ")");
+    }
     const TargetInfo info = InspectTarget(target);
     if (!info.nvme) {
         refuse("it is not an NVMe namespace, or this user may not ask it (run as root)");
@@ -119,8 +123,9 @@ FdpState InspectFdp(const Target &target) {
                "devices` shows where it is)");
     }
     const FileDescriptor fd = OpenTarget(target, O_RDONLY | O_NONBLOCK);
-    return {AskPlacementHandles(fd.Get(), *info.nvme, target.name),
-            AskFdpStatistics(fd.Get(), *info.nvme, target.name)};
+    const NvmeRun run = RunThroughNode(fd.Get());
+    return {AskPlacementHandles(run, *info.nvme, target.name),
+            AskFdpStatistics(run, *info.nvme, target.name)};
 }
 
 } // namespace rawduck

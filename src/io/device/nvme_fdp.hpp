@@ -34,11 +34,11 @@ std::vector<PlacementHandle> ParsePlacementHandles(const uint8_t *data, size_t l
                                                    uint32_t &count);
 FdpStatistics ParseFdpStatistics(const uint8_t *log_page);
 
-//! Asks an open namespace on which FDP is enabled. Throws Error PERMISSION or IO.
-std::vector<PlacementHandle> AskPlacementHandles(int fd, const NvmeInfo &nvme,
+//! Asks a namespace on which FDP is enabled. Throws Error PERMISSION or IO.
+std::vector<PlacementHandle> AskPlacementHandles(const NvmeRun &run, const NvmeInfo &nvme,
                                                  const std::string &target_name);
 //! Needs root. Throws Error PERMISSION or IO.
-FdpStatistics AskFdpStatistics(int fd, const NvmeInfo &nvme, const std::string &target_name);
+FdpStatistics AskFdpStatistics(const NvmeRun &run, const NvmeInfo &nvme, const std::string &target_name);
 
 struct FdpState {
     std::vector<PlacementHandle> handles;

@@ -14,23 +14,32 @@ char *BounceMemory::Take(uint64_t chunk_bytes, bool beyond_limit) {
     if (!beyond_limit && charged_ + chunk_bytes > bytes_) {
         return nullptr;
     }
-    if (idle_.empty()) {
-        try {
-            const uint64_t slab_bytes = std::max(SLAB_BYTES, chunk_bytes);
-            const uint64_t chunks = slab_bytes / chunk_bytes;
-            idle_.reserve((slabs_.size() + 1) * chunks);
-            slabs_.emplace_back(slab_bytes);
-            for (uint64_t i = chunks; i > 0; i--) {
-                idle_.push_back(slabs_.back().Data() + (i - 1) * chunk_bytes);
-            }
-        } catch (const std::bad_alloc &) {
-            return nullptr;
-        }
+    if (idle_.empty() && !AddSlab(chunk_bytes)) {
+        return nullptr;
     }
     char *chunk = idle_.back();
     idle_.pop_back();
     (beyond_limit ? beyond_limit_ : charged_) += chunk_bytes;
     return chunk;
+}
+
+bool BounceMemory::AddSlab(uint64_t chunk_bytes) {
+    try {
+        const uint64_t slab_bytes = std::max(SLAB_BYTES, chunk_bytes);
+        const uint64_t chunks = slab_bytes / chunk_bytes;
+        idle_.reserve((slabs_.size() + 1) * chunks);
+        slabs_.emplace_back(slab_bytes);
+        if (device_ && !device_->Register(slabs_.back().Data(), slab_bytes)) {
+            slabs_.pop_back();
+            return false;
+        }
+        for (uint64_t i = chunks; i > 0; i--) {
+            idle_.push_back(slabs_.back().Data() + (i - 1) * chunk_bytes);
+        }
+        return true;
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
 }
 
 void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit) {
@@ -42,6 +51,11 @@ void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit) {
     idle_.push_back(chunk);
     if (beyond_limit_ + charged_ == 0) {
         idle_.clear();
+        for (const HugeMemory &slab : slabs_) {
+            if (device_) {
+                device_->Forget(slab.Data());
+            }
+        }
         slabs_.clear();
     }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/memory/huge_memory.hpp"
+#include "io/device/device.hpp"
 
 #include <cstdint>
 #include <mutex>
@@ -15,8 +16,8 @@ namespace rawduck {
 class BounceMemory {
   public:
     //! `bytes`: the limit for all pools together. The first chunk of each pool is not counted: without it,
-    //! its thread could make no progress.
-    explicit BounceMemory(uint64_t bytes) : bytes_(bytes) {}
+    //! its thread could make no progress. `device`: is told of the memory; null: of no device that wants to be.
+    explicit BounceMemory(uint64_t bytes, Device *device = nullptr) : bytes_(bytes), device_(device) {}
 
     //! A chunk of that many bytes, a multiple of 4096 and the same in every call, at a multiple of it if that
     //! is a power of two. Null when there may be no more, or the system is out of memory.
@@ -28,8 +29,12 @@ class BounceMemory {
   private:
     static constexpr uint64_t SLAB_BYTES = HugeMemory::HUGE_PAGE_BYTES;
 
+    bool AddSlab(uint64_t chunk_bytes);
+
     const uint64_t bytes_;
-    mutable std::mutex mutex_;                //!< guards what follows; no other lock is taken under it
+    Device *const device_;
+    mutable std::mutex
+        mutex_; //!< guards what follows; an engine may take its own under it (Device::Register)
     uint64_t charged_ = 0, beyond_limit_ = 0; //!< bytes that are taken
     std::vector<HugeMemory> slabs_;
     std::vector<char *> idle_;

@@ -42,7 +42,7 @@ class QueueSupply {
 
     Device &device_;
     const uint32_t depth_;
-    BounceMemory bounce_memory_{BOUNCE_BYTES_MAX};
+    BounceMemory bounce_memory_{BOUNCE_BYTES_MAX, &device_};
     std::atomic<int32_t> owned_{0};
     std::atomic<int32_t> pauses_[2] = {{0}, {0}}; //!< by QueueUse: calls of TryMake until it tries again
     mutable std::mutex mutex_;                    //!< guards shortage_; no other lock is taken under it

@@ -30,6 +30,8 @@ const char *Advice(int error_number) {
     case EDQUOT:
         return "; make room in the file system that holds the file, or in the pool that the device is made "
                "of";
+    case ENOMEM:
+        return "; free some memory, or, with engine vfio, raise the limit of locked memory (ulimit -l 65536)";
     case ETIMEDOUT:
         return "; the device did not answer in time: look into the kernel log (dmesg)";
     case EINVAL:
@@ -132,6 +134,11 @@ CommandSlot *RequestRun::NextSlot() {
     return queue_.idle.empty() ? nullptr : NextPiece();
 }
 
+bool RequestRun::MustBounce(const char *data, uint64_t length) const {
+    return !IsAligned(reinterpret_cast<uintptr_t>(data), caps_.memory_alignment) ||
+           (caps_.registered_memory && !queue_.queue->Reaches(data, length));
+}
+
 //! Cuts the next piece off the segments: at most one command
 //! long, within one segment, bounced when it must be.
 CommandSlot *RequestRun::NextPiece() {
@@ -145,7 +152,8 @@ CommandSlot *RequestRun::NextPiece() {
     const Segment &segment = work_.segments[segment_];
     CommandSlot &slot = *queue_.idle.back();
     slot.user = segment.data + segment_offset_;
-    const bool bounced = !IsAligned(reinterpret_cast<uintptr_t>(slot.user), caps_.memory_alignment);
+    const bool bounced =
+        MustBounce(slot.user, std::min<uint64_t>(caps_.max_transfer_bytes, segment.length - segment_offset_));
     slot.chunk = bounced ? queue_.bounce.Acquire() : nullptr;
     const uint64_t limit = bounced ? queue_.bounce.ChunkBytes() : caps_.max_transfer_bytes;
     slot.length = static_cast<uint32_t>(std::min(limit, segment.length - segment_offset_));
@@ -185,6 +193,7 @@ bool RequestRun::Submit(CommandSlot &slot) {
     slot.depth = in_flight_ + 1;
     slot.command.result = 0;
     slot.command.nvme_status = 0;
+    slot.command.cause = nullptr;
     slot.command.started_ns = MonotonicNs();
     try {
         if (!queue_.queue->Submit(slot.command)) {
@@ -295,6 +304,7 @@ void RequestRun::Fail(Failure::Kind kind, const CommandSlot &slot, int error_num
         failure_.kind = kind;
         failure_.error_number = error_number;
         failure_.nvme_status = slot.command.nvme_status;
+        failure_.cause = slot.command.cause;
         failure_.device_offset = slot.command.device_offset;
         failure_.length = slot.command.length;
     }
@@ -324,7 +334,8 @@ void RequestRun::Throw() const {
                    " attempts; does the file or device end in the middle of a unit?";
         break;
     default:
-        message += failure_.nvme_status != 0
+        message += failure_.cause ? failure_.cause
+                   : failure_.nvme_status != 0
                        ? NvmeStatusText(failure_.nvme_status)
                        : ErrnoText(failure_.error_number) + Advice(failure_.error_number);
     }

@@ -34,6 +34,7 @@ class RequestRun {
         enum class Kind { NONE, SYSTEM, END_OF_DEVICE, NO_PROGRESS, QUEUE } kind = Kind::NONE;
         int error_number = 0;
         uint16_t nvme_status = 0;
+        const char *cause = nullptr;
         uint64_t device_offset = 0;
         uint64_t length = 0;
         std::exception_ptr thrown; //!< of the queue
@@ -43,6 +44,7 @@ class RequestRun {
     bool IsWithinPiece(const CommandSlot &slot) const;
     bool IsAlignedForDevice(const Command &command) const;
     bool Failed() const { return failure_.kind != Failure::Kind::NONE; }
+    bool MustBounce(const char *data, uint64_t length) const;
     void Fill();
     CommandSlot *NextSlot();
     CommandSlot *NextPiece();

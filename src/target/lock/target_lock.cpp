@@ -76,7 +76,7 @@ std::string HolderClause(const LockHolder &holder) {
 
 TargetLock::TargetLock(const Target &target, Mode mode)
     : name_(target.name), wanted_(mode), fork_generation_(ForkGeneration()) {
-    if (IsInProcess(target.kind)) {
+    if (!HasNode(target.kind)) {
         mode_ = mode;
         return;
     }

@@ -21,6 +21,7 @@
 //!    writer looks for all of these.
 //!  - Stock DuckDB locks with POSIX record locks. Locks of open file descriptions conflict with them in both
 //!    directions, and are not lost when another descriptor of the file is closed.
+//!  - A VFIO function has no node. Its group's can be opened once: the engine does, and nobody else reads either.
 //! Not seen: a reader through one node of a block device when a writer comes later through another one, and
 //! the two have a /sys each (containers with a network of their own). Before such a reader writes, it looks
 //! whether it is outdated (VolumeState::BecomeWriter).
@@ -38,8 +39,8 @@
 
 namespace rawduck {
 
-//! Not thread-safe, but I/O may go on through the descriptors while the mode changes. Targets in this process
-//! always succeed, and have no descriptors.
+//! Not thread-safe, but I/O may go on through the descriptors while the mode changes. Targets without a
+//! node always succeed, and have no descriptors.
 class TargetLock {
   public:
     enum class Mode { SHARED, EXCLUSIVE };

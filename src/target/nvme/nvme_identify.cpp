@@ -13,7 +13,8 @@ namespace rawduck {
 namespace {
 
 constexpr uint8_t ADMIN_IDENTIFY = 0x06, ADMIN_GET_FEATURES = 0x0A;
-constexpr uint32_t IDENTIFY_NAMESPACE = 0x00, IDENTIFY_CONTROLLER = 0x01, IDENTIFY_DESCRIPTORS = 0x03;
+constexpr uint32_t IDENTIFY_NAMESPACE = 0x00, IDENTIFY_CONTROLLER = 0x01, IDENTIFY_DESCRIPTORS = 0x03,
+                   IDENTIFY_CONTROLLER_OF_COMMAND_SET = 0x06;
 constexpr uint32_t FEATURE_FDP = 0x1D;
 constexpr uint32_t IDENTIFY_BYTES = 4096;
 //! Of MDTS: CAP.MPSMIN is not visible from here, and 4 KiB is the least that it can be.
@@ -30,22 +31,21 @@ std::string PaddedText(const uint8_t *bytes, size_t length) {
 }
 
 //! 0, a negative errno, or a positive NVMe status.
-int Identify(int fd, uint32_t namespace_id, uint32_t what, AlignedBuffer &buffer) {
+int Identify(const NvmeRun &run, uint32_t namespace_id, uint32_t what, AlignedBuffer &buffer) {
     buffer.Resize(IDENTIFY_BYTES);
     memset(buffer.Data(), 0, IDENTIFY_BYTES);
-    nvme_admin_cmd command = {};
+    nvme_passthru_cmd64 command = {};
     command.opcode = ADMIN_IDENTIFY;
     command.nsid = namespace_id;
     command.addr = reinterpret_cast<uintptr_t>(buffer.Data());
     command.data_len = IDENTIFY_BYTES;
     command.cdw10 = what;
-    const int result = ioctl(fd, NVME_IOCTL_ADMIN_CMD, &command);
-    return result < 0 ? -errno : result;
+    return run(NvmeQueueKind::ADMIN, command);
 }
 
-void RequireIdentify(int fd, uint32_t namespace_id, uint32_t what, AlignedBuffer &buffer,
+void RequireIdentify(const NvmeRun &run, uint32_t namespace_id, uint32_t what, AlignedBuffer &buffer,
                      const std::string &target_name) {
-    const int result = Identify(fd, namespace_id, what, buffer);
+    const int result = Identify(run, namespace_id, what, buffer);
     const std::string tried = target_name + ": cannot ask the device what it is (NVMe Identify): ";
     if (result == -EACCES || result == -EPERM) {
         throw Error(ErrorCode::PERMISSION,
@@ -58,11 +58,11 @@ void RequireIdentify(int fd, uint32_t namespace_id, uint32_t what, AlignedBuffer
 }
 
 //! The command set of the namespace; 0 (NVM) where the device knows no others, or this user may not ask.
-uint8_t AskCommandSet(int fd, uint32_t namespace_id) {
+uint8_t AskCommandSet(const NvmeRun &run, uint32_t namespace_id) {
     constexpr uint8_t TYPE_COMMAND_SET = 4;
     constexpr size_t HEADER_BYTES = 4;
     AlignedBuffer buffer;
-    if (Identify(fd, namespace_id, IDENTIFY_DESCRIPTORS, buffer) != 0) {
+    if (Identify(run, namespace_id, IDENTIFY_DESCRIPTORS, buffer) != 0) {
         return 0;
     }
     const auto *bytes = reinterpret_cast<const uint8_t *>(buffer.Data());
@@ -76,12 +76,12 @@ uint8_t AskCommandSet(int fd, uint32_t namespace_id) {
 }
 
 //! False, too, when this user may not ask.
-bool AskFdp(int fd, uint16_t endurance_group) {
-    nvme_admin_cmd command = {};
+bool AskFdp(const NvmeRun &run, uint16_t endurance_group) {
+    nvme_passthru_cmd64 command = {};
     command.opcode = ADMIN_GET_FEATURES;
     command.cdw10 = FEATURE_FDP;
     command.cdw11 = endurance_group;
-    return ioctl(fd, NVME_IOCTL_ADMIN_CMD, &command) == 0 && (command.result & 1) != 0;
+    return run(NvmeQueueKind::ADMIN, command) == 0 && (command.result & 1) != 0;
 }
 
 } // namespace
@@ -112,23 +112,45 @@ void ParseIdentify(const uint8_t *controller, const uint8_t *name_space, NvmeInf
 }
 
 NvmeInfo IdentifyNvme(int fd, const std::string &target_name) {
-    NvmeInfo info;
     const int namespace_id = ioctl(fd, NVME_IOCTL_ID);
     if (namespace_id <= 0) {
         throw Error(ErrorCode::IO, target_name + ": it does not tell its NVMe namespace: " +
                                        ErrnoText(namespace_id < 0 ? errno : ENODEV));
     }
-    info.namespace_id = static_cast<uint32_t>(namespace_id);
+    return IdentifyNvme(RunThroughNode(fd), static_cast<uint32_t>(namespace_id), target_name);
+}
+
+NvmeInfo IdentifyNvme(const NvmeRun &run, uint32_t namespace_id, const std::string &target_name) {
+    NvmeInfo info;
+    info.namespace_id = namespace_id;
     AlignedBuffer controller, name_space;
-    RequireIdentify(fd, 0, IDENTIFY_CONTROLLER, controller, target_name);
-    RequireIdentify(fd, info.namespace_id, IDENTIFY_NAMESPACE, name_space, target_name);
+    RequireIdentify(run, 0, IDENTIFY_CONTROLLER, controller, target_name);
+    RequireIdentify(run, namespace_id, IDENTIFY_NAMESPACE, name_space, target_name);
     const auto *controller_bytes = reinterpret_cast<const uint8_t *>(controller.Data());
     const auto *namespace_bytes = reinterpret_cast<const uint8_t *>(name_space.Data());
     ParseIdentify(controller_bytes, namespace_bytes, info);
-    info.command_set = AskCommandSet(fd, info.namespace_id);
+    info.command_set = AskCommandSet(run, namespace_id);
     const bool knows_fdp = (ReadLittleEndian(controller_bytes + 96, 4) & 1 << 19) != 0;
-    info.fdp = knows_fdp && AskFdp(fd, info.endurance_group);
+    info.fdp = knows_fdp && AskFdp(run, info.endurance_group);
     return info;
+}
+
+DeallocateLimits AskDeallocateLimits(const NvmeRun &run) {
+    DeallocateLimits limits;
+    AlignedBuffer buffer;
+    if (Identify(run, 0, IDENTIFY_CONTROLLER_OF_COMMAND_SET, buffer) != 0) {
+        return limits; // a controller of before NVMe 2.0
+    }
+    const auto *bytes = reinterpret_cast<const uint8_t *>(buffer.Data());
+    const auto ranges = static_cast<uint32_t>(bytes[3]);
+    const uint64_t range_lbas = ReadLittleEndian(bytes + 4, 4);
+    limits.ranges = ranges == 0 ? limits.ranges : ranges;
+    limits.range_lbas = range_lbas == 0 ? limits.range_lbas : range_lbas;
+    return limits;
+}
+
+bool HonoursForceUnitAccess(const std::string &model) {
+    return model != "QEMU NVMe Ctrl";
 }
 
 void RequireUsable(const NvmeInfo &info, const std::string &target_name) {

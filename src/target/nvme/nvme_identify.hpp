@@ -2,6 +2,8 @@
 //! Express Base Specification 2.0, figures "Identify Controller" and "Identify Namespace".
 #pragma once
 
+#include "target/nvme/nvme_commands.hpp"
+
 #include <cstdint>
 #include <string>
 
@@ -27,6 +29,21 @@ struct NvmeInfo {
 //! Asks through an open namespace: /dev/ngXnY or /dev/nvmeXnY. Throws Error PERMISSION, or IO when the device
 //! does not answer.
 NvmeInfo IdentifyNvme(int fd, const std::string &target_name);
+//! The same through any way to the namespace.
+NvmeInfo IdentifyNvme(const NvmeRun &run, uint32_t namespace_id, const std::string &target_name);
+
+//! Limits of Dataset Management.
+struct DeallocateLimits {
+    uint32_t ranges = 256;            //!< of a command
+    uint64_t range_lbas = UINT32_MAX; //!< of a range
+};
+//! As the controller tells them (Identify, NVM command set); the defaults are those of the format.
+DeallocateLimits AskDeallocateLimits(const NvmeRun &run);
+
+//! Whether writes with Force Unit Access are durable: QEMU's emulated controller (seen in 10.0) accepts the bit
+//! and writes no differently. Its driver blklogwrites shows such writes without FUA, and a host that loses power
+//! loses them.
+bool HonoursForceUnitAccess(const std::string &model);
 
 //! From the bytes of the two Identify data structures, 4096
 //! each. Leaves namespace_id, command_set and fdp as they are.

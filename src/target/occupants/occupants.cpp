@@ -68,7 +68,7 @@ bool IsEmpty(const std::string &sysfs_directory) {
 } // namespace
 
 std::vector<Occupant> FindOccupants(const Target &target, ClaimCheck claim) {
-    if (IsInProcess(target.kind)) {
+    if (!HasNode(target.kind)) {
         return {};
     }
     const Target examined = BlockDeviceOf(target);

@@ -18,7 +18,7 @@ struct Occupant {
     bool forceable =
         false; //!< contents, which the user may give up; false: in use, and never to be overwritten
 };
-//! Targets in this process: always empty.
+//! Targets without a node: always empty. What lies on a VFIO function is found by FindContents.
 std::vector<Occupant> FindOccupants(const Target &target, ClaimCheck claim = ClaimCheck::ASK);
 
 //! One row per block device of the machine (/sys/block and partitions), for `rawduck devices`.

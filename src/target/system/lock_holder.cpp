@@ -195,6 +195,19 @@ LockHolder FindDeviceWriter(dev_t device, int except_fd) {
     });
 }
 
+LockHolder FindOpener(dev_t character_device) {
+    return FindProcess([&](const std::string &, const std::string &thread) {
+        for (const auto &descriptor : ListDirectory(thread + "/fdinfo")) {
+            struct stat status;
+            if (stat((thread + "/fd/" + descriptor).c_str(), &status) == 0 && S_ISCHR(status.st_mode) &&
+                status.st_rdev == character_device) {
+                return true;
+            }
+        }
+        return false;
+    });
+}
+
 std::string HolderName(const LockHolder &holder) {
     const std::string number = std::to_string(holder.process);
     if (holder.process == 0) {

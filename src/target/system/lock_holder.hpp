@@ -34,6 +34,9 @@ bool IsLocked(dev_t file_system, ino_t inode, ByteRange range, bool shared);
 //! this process that does not count.
 LockHolder FindDeviceWriter(dev_t device, int except_fd);
 
+//! A process that has the character device open, this one included.
+LockHolder FindOpener(dev_t character_device);
+
 //! "process 4711 (python3)", "this process (4711)"; "another process" when it is unknown.
 std::string HolderName(const LockHolder &holder);
 

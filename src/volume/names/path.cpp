@@ -35,7 +35,7 @@ std::string JoinComponents(const std::vector<std::string> &components, size_t fi
     return result;
 }
 
-VolumePath SplitInProcessPath(const std::string &path, const std::vector<std::string> &components) {
+VolumePath SplitNamedPath(const std::string &path, const std::vector<std::string> &components) {
     if (components[0].back() == ':') {
         throw Error(ErrorCode::INVALID,
                     path + ": the volume needs a name, as in nvme://" + components[0] + "scratch/x.duckdb");
@@ -115,8 +115,8 @@ VolumePath SplitVolumePath(const std::string &path) {
     }
     std::string rest = path.substr(std::strlen(VOLUME_SCHEME));
     auto components = PathComponents(rest);
-    if (!components.empty() && rest[0] != '/' && IsInProcess(components[0])) {
-        return SplitInProcessPath(path, components);
+    if (!components.empty() && rest[0] != '/' && HasNoPath(components[0])) {
+        return SplitNamedPath(path, components);
     }
     if (rest.empty() || rest[0] != '/') {
         throw Error(ErrorCode::INVALID, path + ": a volume is named by an absolute path, as in "
@@ -191,7 +191,7 @@ std::string CanonicalVolumePath(const std::string &path) {
         // Opening it explains what is missing.
         return VOLUME_SCHEME + ResolvedPath(path.substr(std::strlen(VOLUME_SCHEME)));
     }
-    if (!IsInProcess(parts.target)) {
+    if (!HasNoPath(parts.target)) {
         parts.target = ResolvedPath(parts.target);
     }
     return parts.ToString();

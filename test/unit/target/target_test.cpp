@@ -48,6 +48,27 @@ TEST(ResolveTarget, FollowsLinksToOneIdentity) {
     EXPECT_EQ(direct.identity.find("file:"), 0u);
 }
 
+TEST(ResolveTarget, AVfioFunctionHasOneName) {
+    const Target target = ResolveTarget("vfio:0000:0a:1f.7n12");
+    EXPECT_EQ(target.kind, TargetKind::VFIO_FUNCTION);
+    EXPECT_EQ(target.path, "0000:0a:1f.7");
+    EXPECT_EQ(target.namespace_id, 12u);
+    EXPECT_EQ(target.identity, "vfio:0000:0a:1f.7n12");
+    EXPECT_TRUE(HasNoPath(target.name));
+    EXPECT_FALSE(HasNode(target.kind));
+    EXPECT_FALSE(IsInProcess(target.kind)) << "it is a disk of this machine";
+    EXPECT_FALSE(IsInProcess(target.name));
+    EXPECT_EQ(CatchError([&] { InspectTarget(target); }).Code(), ErrorCode::INVALID);
+    for (const char *other :
+         {"vfio:", "vfio:0000:0a:1f.7", "vfio:0000:0A:1f.7n1", "vfio:0a:1f.7n1", "vfio:0000:0a:1f.7n",
+          "vfio:0000:0a:1f.7n0", "vfio:0000:0a:1f.7n01", "vfio:0000:0a:1f.7n4294967295",
+          "vfio:0000:0a:1f.7n1x", "vfio:0000-0a:1f.7n1"}) {
+        const Error error = CatchError([&] { ResolveTarget(other); });
+        EXPECT_EQ(error.Code(), ErrorCode::INVALID) << other;
+        EXPECT_NE(std::string(error.what()).find("vfio:0000:01:00.0n1"), std::string::npos) << error.what();
+    }
+}
+
 TEST(ResolveTarget, Memory) {
     Target target = ResolveTarget("memory:a/b");
     EXPECT_EQ(target.kind, TargetKind::MEMORY);

@@ -77,6 +77,9 @@ TEST_F(PathTest, MemoryTargets) {
     EXPECT_EQ(path.target, "memory:scratch");
     EXPECT_EQ(path.file, "tmp/x");
     EXPECT_EQ(SplitVolumePath("nvme://memory:scratch").file, "");
+    path = SplitVolumePath("nvme://vfio:0000:01:00.0n1/tmp/x");
+    EXPECT_EQ(path.target, "vfio:0000:01:00.0n1");
+    EXPECT_EQ(path.file, "tmp/x");
     EXPECT_NE(MessageOf("nvme://memory:/x", ErrorCode::INVALID).find("needs a name"), std::string::npos);
 }
 
@@ -189,6 +192,7 @@ TEST_F(ResolvedPathTest, BelongsToTheCanonicalFormOfAVolumesPath) {
     EXPECT_EQ(CanonicalVolumePath("nvme://" + directory_ + "/link/volume/x"), "nvme:///nowhere/volume/x");
     EXPECT_EQ(CanonicalVolumePath("nvme://" + directory_), "nvme://" + directory_);
     EXPECT_EQ(CanonicalVolumePath("nvme://memory:a//b"), "nvme://memory:a/b");
+    EXPECT_EQ(CanonicalVolumePath("nvme://vfio:0000:01:00.0n1//b"), "nvme://vfio:0000:01:00.0n1/b");
     EXPECT_THROW(CanonicalVolumePath("nvme:///a/../b"), Error);
 }
 

@@ -1,0 +1,231 @@
+#include "io/engine/vfio/controller/controller.hpp"
+
+#include "common/clock.hpp"
+#include "common/error.hpp"
+#include "common/invariant.hpp"
+#include "common/units.hpp"
+#include "io/engine/vfio/dma/data_pointer.hpp"
+#include "target/nvme/nvme_status.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace rawduck {
+namespace {
+
+SubmissionEntry MakeEntry(const nvme_passthru_cmd64 &command) {
+    SubmissionEntry entry = {};
+    entry.opcode = command.opcode;
+    entry.flags = command.flags;
+    entry.namespace_id = command.nsid;
+    entry.cdw2 = command.cdw2;
+    entry.cdw3 = command.cdw3;
+    entry.cdw10 = command.cdw10;
+    entry.cdw11 = command.cdw11;
+    entry.cdw12 = command.cdw12;
+    entry.cdw13 = command.cdw13;
+    entry.cdw14 = command.cdw14;
+    entry.cdw15 = command.cdw15;
+    return entry;
+}
+
+//! Of a command that a thread waits for.
+class WaitingSink final : public CommandSink {
+  public:
+    void Complete(void *, uint16_t status, uint64_t result, const char *) noexcept override {
+        status_ = status;
+        result_ = result;
+        done_ = true;
+    }
+    bool IsDone() const { return done_; }
+    int Status() const { return status_; }
+    uint64_t Result() const { return result_; }
+
+  private:
+    bool done_ = false;
+    uint16_t status_ = 0;
+    uint64_t result_ = 0;
+};
+
+//! Whether the data of a command goes to the device (bit 0 of its opcode) or comes from it (bit 1).
+bool GoesToDevice(const nvme_passthru_cmd64 &command) {
+    return (command.opcode & 1) != 0;
+}
+
+void *DataOf(const nvme_passthru_cmd64 &command) {
+    return reinterpret_cast<void *>(static_cast<uintptr_t>(command.addr));
+}
+
+} // namespace
+
+Controller::Controller(std::unique_ptr<PciFunction> function, const ControllerOptions &options,
+                       std::string name)
+    : name_(std::move(name)), options_(options), function_(std::move(function)), memory_(*function_) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    const std::string problem = Start();
+    if (!problem.empty()) {
+        // What a controller that was half started may still transfer to goes away with this object.
+        function_->StopDma();
+        memory_.Abandon();
+        throw Error(ErrorCode::IO, name_ + ": the NVMe controller cannot be started: " + problem +
+                                       "; look into the kernel log (dmesg), or give it back (rawduck vfio "
+                                       "unbind " +
+                                       function_->Address() + ") and try the kernel's driver");
+    }
+    StartWatching();
+}
+
+std::string Controller::Dead() {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return dead_;
+}
+
+QueueLane &Controller::LaneFor(bool polls) {
+    QueueLane *fitting = nullptr, *any = nullptr;
+    for (QueueLane &lane : lanes_) {
+        any = !any || lane.users < any->users ? &lane : any;
+        if (lane.Polls() == polls) {
+            fitting = !fitting || lane.users < fitting->users ? &lane : fitting;
+        }
+    }
+    if (lanes_.size() >= lanes_max_) {
+        return fitting ? *fitting : *any;
+    }
+    return fitting && fitting->users == 0 ? *fitting : AddLane(polls);
+}
+
+QueueLane &Controller::AddLane(bool polls) {
+    const auto id = static_cast<uint16_t>(lanes_.size() + 1);
+    const int interrupt = polls || id >= interrupts_.size() ? -1 : interrupts_[id];
+    std::list<QueueLane> added;
+    added.emplace_back(std::make_unique<QueuePair>(*function_, memory_, id, entries_, list_bytes_, name_),
+                       interrupt, polls);
+    const std::string problem = CreateQueues(added.back());
+    if (!problem.empty()) {
+        // The controller may have one of the two queues, and would go on to use their memory.
+        Recover("a queue could not be made");
+        throw Error(ErrorCode::IO, name_ + ": a queue could not be made: " + problem);
+    }
+    lanes_.splice(lanes_.end(), added);
+    return lanes_.back();
+}
+
+QueueLane &Controller::AcquireLane(bool polls) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (!dead_.empty()) {
+        throw Error(ErrorCode::IO, name_ + ": no more commands are taken: " + dead_);
+    }
+    QueueLane &lane = LaneFor(polls);
+    lane.users++;
+    return lane;
+}
+
+void Controller::ReleaseLane(QueueLane &lane) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    RAWDUCK_INVARIANT(lane.users > 0, "a lane is released once for each queue");
+    lane.users--;
+}
+
+void Controller::Submit(QueueLane &lane, const nvme_passthru_cmd64 &command, uint64_t iova,
+                        const CommandOwner &owner) {
+    SubmissionEntry entry = MakeEntry(command);
+    const uint16_t slot = lane.Pair().TakeSlot(owner, MonotonicNs());
+    if (command.data_len > 0) {
+        // Up to two pages, entries are as good, and every controller takes them.
+        if (sgl_ && command.data_len > PAGE_BYTES) {
+            SetSgl(entry, iova, command.data_len);
+        } else {
+            SetPrp(entry, iova, command.data_len, lane.Pair().PrpList(slot), lane.Pair().PrpListIova(slot));
+        }
+    }
+    lane.Pair().Push(entry, slot);
+}
+
+void Controller::Wait(QueueLane &lane, std::unique_lock<std::mutex> &lock) {
+    const bool came = lane.Wait(lock);
+    if (came && !lane.Violated()) {
+        return;
+    }
+    lock.unlock();
+    CheckHealth();
+    lock.lock();
+}
+
+int Controller::Run(NvmeQueueKind kind, nvme_passthru_cmd64 &command) {
+    if (kind == NvmeQueueKind::IO) {
+        return RunIo(command);
+    }
+    std::lock_guard<std::mutex> guard(mutex_);
+    const int status = dead_.empty() ? RunAdminWithData(command) : -ENODEV;
+    if (status == -ETIMEDOUT) {
+        Recover("a command for administration was not completed in time");
+        return STATUS_ABORTED_BY_HOST;
+    }
+    return status;
+}
+
+int Controller::RunAdminWithData(nvme_passthru_cmd64 &command) {
+    if (command.data_len > admin_data_->Size()) {
+        return -EINVAL;
+    }
+    SubmissionEntry entry = MakeEntry(command);
+    if (command.data_len > 0) {
+        memset(admin_data_->Data(), 0, admin_data_->Size());
+        if (GoesToDevice(command)) {
+            memcpy(admin_data_->Data(), DataOf(command), command.data_len);
+        }
+        entry.data[0] = admin_data_->Iova();
+    }
+    uint64_t result = 0;
+    const int status = RunAdmin(entry, &result);
+    command.result = result;
+    if (status == 0 && command.data_len > 0 && !GoesToDevice(command)) {
+        memcpy(DataOf(command), admin_data_->Data(), command.data_len);
+    }
+    return status;
+}
+
+//! Memory that is not registered is copied.
+int Controller::RunIo(nvme_passthru_cmd64 &command) {
+    std::unique_ptr<DmaMemory> copy;
+    uint64_t iova = 0;
+    if (command.data_len > 0) {
+        const auto reached = memory_.Find(DataOf(command), command.data_len);
+        if (!reached) {
+            copy = std::make_unique<DmaMemory>(memory_, command.data_len, name_);
+            memcpy(copy->Data(), DataOf(command), GoesToDevice(command) ? command.data_len : 0);
+        }
+        iova = reached ? *reached : copy->Iova();
+    }
+    QueueLane &lane = AcquireLane(false);
+    WaitingSink sink;
+    std::unique_lock<std::mutex> lock(lane.Mutex());
+    while (lane.Dead().empty() && !lane.Pair().HasRoom()) {
+        lane.Deliver();
+        if (!lane.Pair().HasRoom()) {
+            Wait(lane, lock);
+        }
+    }
+    if (!lane.Dead().empty()) {
+        sink.Complete(nullptr, STATUS_HOST_PATH_ERROR_FINAL, 0, nullptr);
+    } else {
+        Submit(lane, command, iova, {&sink, nullptr});
+        lane.Pair().Ring();
+    }
+    while (!sink.IsDone()) {
+        lane.Deliver();
+        if (!sink.IsDone()) {
+            Wait(lane, lock);
+        }
+    }
+    lock.unlock();
+    ReleaseLane(lane);
+    command.result = sink.Result();
+    if (sink.Status() == 0 && copy && !GoesToDevice(command)) {
+        memcpy(DataOf(command), copy->Data(), command.data_len);
+    }
+    return sink.Status();
+}
+
+} // namespace rawduck

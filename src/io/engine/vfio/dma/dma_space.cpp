@@ -1,0 +1,117 @@
+#include "io/engine/vfio/dma/dma_space.hpp"
+
+#include "common/error.hpp"
+#include "common/invariant.hpp"
+#include "common/units.hpp"
+
+#include <cerrno>
+#include <iterator>
+#include <mutex>
+#include <new>
+#include <sys/mman.h>
+
+namespace rawduck {
+namespace {
+
+//! Memory of at least that size is mapped to a multiple of it, so that the IOMMU can use a huge page.
+constexpr uint64_t HUGE_BYTES = 2 * MIB;
+
+} // namespace
+
+DmaSpace::DmaSpace(PciFunction &function) : function_(function), space_(function.IovaRanges()) {}
+
+int DmaSpace::Register(void *memory, uint64_t bytes) {
+    const auto address = reinterpret_cast<uintptr_t>(memory);
+    RAWDUCK_INVARIANT(IsAligned(address, PAGE_BYTES) && IsAligned(bytes, PAGE_BYTES) && bytes > 0,
+                      "memory is mapped in pages");
+    std::lock_guard<std::shared_mutex> guard(mutex_);
+    if (abandoned_) {
+        return ENODEV;
+    }
+    const auto iova = space_.Take(bytes, bytes >= HUGE_BYTES ? HUGE_BYTES : PAGE_BYTES);
+    if (!iova) {
+        return ENOSPC;
+    }
+    const int error_number = function_.MapMemory(memory, bytes, *iova);
+    if (error_number != 0) {
+        space_.Give(*iova, bytes);
+        return error_number;
+    }
+    mappings_[address] = {bytes, *iova};
+    return 0;
+}
+
+void DmaSpace::Unregister(void *memory) {
+    std::lock_guard<std::shared_mutex> guard(mutex_);
+    const auto mapping = mappings_.find(reinterpret_cast<uintptr_t>(memory));
+    if (mapping == mappings_.end()) {
+        RAWDUCK_INVARIANT(abandoned_, "what is unregistered was registered");
+        return;
+    }
+    function_.UnmapMemory(mapping->second.iova, mapping->second.bytes);
+    space_.Give(mapping->second.iova, mapping->second.bytes);
+    mappings_.erase(mapping);
+}
+
+std::optional<uint64_t> DmaSpace::Find(const void *memory, uint64_t bytes) const {
+    const auto address = reinterpret_cast<uintptr_t>(memory);
+    std::shared_lock<std::shared_mutex> guard(mutex_);
+    auto behind = mappings_.upper_bound(address);
+    if (behind == mappings_.begin()) {
+        return std::nullopt;
+    }
+    const auto &[first, mapping] = *std::prev(behind);
+    const uint64_t offset = address - first;
+    if (offset >= mapping.bytes || mapping.bytes - offset < bytes) {
+        return std::nullopt;
+    }
+    return mapping.iova + offset;
+}
+
+void DmaSpace::Abandon() {
+    std::lock_guard<std::shared_mutex> guard(mutex_);
+    mappings_.clear();
+    abandoned_ = true;
+}
+
+std::string DmaErrorText(int error_number) {
+    const std::string text = ErrnoText(error_number);
+    switch (error_number) {
+    case ENOMEM:
+    case EPERM:
+        return "no more memory may be locked for the device (" + text +
+               "); raise the limit of locked memory to 64 MiB or more (ulimit -l 65536, or LimitMEMLOCK= of "
+               "the service), or run as root";
+    case ENOSPC:
+        return "the IOMMU has no room for one more mapping (" + text +
+               "); raise dma_entry_limit of the module vfio_iommu_type1";
+    default:
+        return text + "; look into the kernel log (dmesg)";
+    }
+}
+
+DmaMemory::DmaMemory(DmaSpace &space, uint64_t bytes, const std::string &name)
+    : space_(space), bytes_(AlignUp(bytes, PAGE_BYTES)) {
+    void *mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) {
+        throw std::bad_alloc();
+    }
+    data_ = static_cast<char *>(mapped);
+    // Otherwise fork would copy what is locked, and a child has no use for it.
+    madvise(mapped, bytes_, MADV_DONTFORK);
+    const int error_number = space_.Register(mapped, bytes_);
+    if (error_number != 0) {
+        munmap(mapped, bytes_);
+        const bool limit = error_number == ENOMEM || error_number == EPERM;
+        throw Error(limit ? ErrorCode::PERMISSION : ErrorCode::IO,
+                    name + ": cannot map memory for the device: " + DmaErrorText(error_number));
+    }
+    iova_ = *space_.Find(mapped, bytes_);
+}
+
+DmaMemory::~DmaMemory() {
+    space_.Unregister(data_);
+    munmap(data_, bytes_);
+}
+
+} // namespace rawduck

@@ -1,0 +1,62 @@
+//! The memory that a device reaches, and where it sees it.
+#pragma once
+
+#include "io/engine/vfio/dma/iova_space.hpp"
+
+#include <map>
+#include <shared_mutex>
+
+namespace rawduck {
+
+//! Thread-safe.
+class DmaSpace {
+  public:
+    explicit DmaSpace(PciFunction &function);
+
+    //! Both multiples of PAGE_BYTES. What PciFunction::MapMemory asks of the caller holds until Unregister. 0 or
+    //! an errno.
+    int Register(void *memory, uint64_t bytes);
+    //! What was registered, whole. No command may be in flight to it.
+    void Unregister(void *memory);
+    //! Where the device sees these bytes, all within one registration; nothing when it does not reach them.
+    std::optional<uint64_t> Find(const void *memory, uint64_t bytes) const;
+    //! The function has no mappings any more (PciFunction::StopDma, Close): from now on nothing is reached.
+    void Abandon();
+
+  private:
+    struct Mapping {
+        uint64_t bytes, iova;
+    };
+
+    PciFunction &function_;
+    mutable std::shared_mutex mutex_; //!< guards what follows; no other lock is taken under it
+    IovaSpace space_;
+    std::map<uintptr_t, Mapping> mappings_;
+    bool abandoned_ = false;
+};
+
+//! What one errno of Register means, and what to do: a clause.
+std::string DmaErrorText(int error_number);
+
+//! Zeroed memory that a device reaches while this object lives. A forked child does not have it.
+class DmaMemory {
+  public:
+    //! Throws Error PERMISSION when no more memory may be locked, IO, std::bad_alloc. `name` is what messages
+    //! call the device.
+    DmaMemory(DmaSpace &space, uint64_t bytes, const std::string &name);
+    ~DmaMemory();
+    DmaMemory(const DmaMemory &) = delete;
+    DmaMemory &operator=(const DmaMemory &) = delete;
+
+    char *Data() const { return data_; }
+    uint64_t Iova() const { return iova_; }
+    uint64_t Size() const { return bytes_; }
+
+  private:
+    DmaSpace &space_;
+    const uint64_t bytes_;
+    char *data_ = nullptr;
+    uint64_t iova_ = 0;
+};
+
+} // namespace rawduck
