@@ -43,9 +43,14 @@ $(INSTALLED): $(SOURCES) requirements.txt
 	@touch $@
 
 .PHONY: test
-test: build ## Everything: style, unit tests (also under sanitizers), types of one name, a minute of fuzzing, SQL tests, emulated NVMe, Ceph
+test: build ## Style, unit tests under sanitizers, a minute of fuzzing, SQL tests, kills and power cuts, emulated NVMe, Ceph
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py all
+
+.PHONY: test-all
+test-all: build ## The same, unit tests without sanitizers, types of one name, every combination on emulated NVMe
+	@scripts/bootstrap.sh test
+	@NVME_EVERYTHING=1 $(PYTHON) scripts/run_tests.py all unit odr
 
 .PHONY: test-style
 test-style: ## Layers, file lengths, formatting, linters
@@ -100,7 +105,7 @@ test-mutation: build ## Breaks one rule of the volume at a time: do the power cu
 .PHONY: test-nvme
 test-nvme: build ## Engines and SQL on emulated NVMe devices in a QEMU guest; installs QEMU where it is missing
 	@scripts/bootstrap.sh test
-	@$(PYTHON) scripts/run_tests.py nvme
+	@NVME_EVERYTHING=1 $(PYTHON) scripts/run_tests.py nvme
 
 .PHONY: test-ceph
 test-ceph: build ## rados:// on a real Ceph cluster; installs Ceph's packages where they are missing; ARGS='-k copy'
@@ -157,4 +162,4 @@ lint: test-style ## The same as test-style
 
 .PHONY: clean
 clean: ## Remove builds, and keep DuckDB's source, the static build and .venv
-	@rm -rf build/wheel build/core build/asan build/tsan build/odr build/fuzz build/demo build/bench build/reports
+	@rm -rf build/wheel build/core build/host build/asan build/tsan build/odr build/fuzz build/demo build/bench build/reports

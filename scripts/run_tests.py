@@ -1,6 +1,7 @@
 """Runs the test stages and sums them up in one closing line.
 
-    run_tests.py all                 every stage
+    run_tests.py all                 every stage but the long ones
+    run_tests.py all unit odr        these, too
     run_tests.py unit sql            some of them
     run_tests.py sql -- -k wal       what follows -- goes to pytest
 
@@ -33,6 +34,10 @@ CEPH_TESTS = "rawduck_ceph_tests"
 SKIPPED = 77  # exit status of a script that lacks something
 # Whether a stage of which nothing can be run, because its tools cannot be installed, is a failure.
 EVERY_STAGE = os.environ.get("RAWDUCK_EVERY_STAGE", "") not in ("", "0")
+# Left out of "all": the sanitizers' stages run the same unit tests, and nothing that odr links is run.
+LONG_STAGES = ("unit", "odr")
+# Where the plain build of core and tests lies. Stages share it, so that it is made once.
+HOST_BUILD = ("host", "RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", f"Python_EXECUTABLE={sys.executable}")
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
 
 
@@ -78,7 +83,7 @@ def unit_tests(
     model_seconds: int = 3,
 ) -> Counts:
     """Builds the unit tests in build/<name> and runs them, one share per core at the same time."""
-    if configure_and_build(name, target, "RAWDUCK_TESTS=ON", *definitions) != 0:
+    if configure_and_build(name, target, *definitions) != 0:
         return Counts(failed=1)
     shards = os.cpu_count() or 1
     with ThreadPoolExecutor(shards) as pool:
@@ -207,13 +212,11 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
     }
     return {
         "style": lambda: pytest("test/style", arguments),
-        "unit": lambda: unit_tests("core"),
-        "asan": lambda: unit_tests("asan", "RAWDUCK_SANITIZE=address,undefined"),
-        "tsan": lambda: unit_tests("tsan", "RAWDUCK_SANITIZE=thread", **tsan),
+        "unit": lambda: unit_tests(*HOST_BUILD),
+        "asan": lambda: unit_tests("asan", "RAWDUCK_TESTS=ON", "RAWDUCK_SANITIZE=address,undefined"),
+        "tsan": lambda: unit_tests("tsan", "RAWDUCK_TESTS=ON", "RAWDUCK_SANITIZE=thread", **tsan),
         # DuckDB comes from the Python package of the environment that runs this.
-        "ceph-unit": lambda: unit_tests(
-            "host", "RAWDUCK_EXTENSION=ON", f"Python_EXECUTABLE={sys.executable}", target=CEPH_TESTS
-        ),
+        "ceph-unit": lambda: unit_tests(*HOST_BUILD, target=CEPH_TESTS),
         "odr": odr,
         "fuzz": fuzz,
         "sql": lambda: pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
@@ -229,7 +232,8 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
 def main() -> int:
     names, _, arguments = " ".join(sys.argv[1:]).partition("--")
     known = stages(arguments.split())
-    wanted = list(known) if names.split() == ["all"] else names.split()
+    usual = [name for name in known if name not in LONG_STAGES]
+    wanted = [name for word in names.split() for name in (usual if word == "all" else [word])]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
         print(f"run_tests.py: stages are: all, {', '.join(known)}", file=sys.stderr)

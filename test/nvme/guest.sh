@@ -78,20 +78,26 @@ export RAWDUCK_TEST_NVME_BAD_READ=$((8 * 1024 * 1024)) RAWDUCK_TEST_NVME_BAD_WRI
 engines bad-passthrough "/dev/$(generic "$bad")" none 'NvmeErrorTest.*'
 engines bad-block "/dev/$bad" none 'NvmeErrorTest.*'
 
+# Each start of a database costs seconds here, so by default every strategy is tried with one engine, and every engine
+# with one strategy.
+every='["sync", "single", "pool", "thread"]'
+some='["thread"]'
+[ -z "${NVME_EVERYTHING:-}" ] || some=$every
+
 # The same with xNVMe, where the package carries its engine.
 xnvme_plan=
 if ls "$repository"/.venv/lib/python3*/site-packages/rawduck/librawduck_xnvme.so >/dev/null 2>&1; then
-    modes='["sync", "single", "pool", "thread"]'
-    xnvme_plan="[\"/dev/$(generic "$fdp")\", [\"xnvme:io_uring_cmd\", \"xnvme:nvme\"], $modes],
-    [\"/dev/$fdp\", [\"xnvme:io_uring\"], $modes], [\"/dev/$fdp\", [\"xnvme:thrpool\"], [\"thread\"]],"
+    xnvme_plan="[\"/dev/$(generic "$fdp")\", [\"xnvme:io_uring_cmd\", \"xnvme:nvme\"], $some],
+    [\"/dev/$fdp\", [\"xnvme:io_uring\"], $some], [\"/dev/$fdp\", [\"xnvme:thrpool\"], [\"thread\"]],"
 fi
 
 # In one process: to start Python over the guest's file system takes half a minute.
 start=$SECONDS
 cat >/tmp/plan.json <<END
 {"data": "$out/data", "tpch": [ $xnvme_plan
-    ["/dev/$(generic "$fdp")", ["io_uring_cmd", "nvme_ioctl"], ["sync", "single", "pool", "thread"]],
-    ["/dev/$fdp", ["io_uring", "posix"], ["sync", "single", "pool", "thread"]],
+    ["/dev/$(generic "$fdp")", ["io_uring_cmd"], $every],
+    ["/dev/$(generic "$fdp")", ["nvme_ioctl"], $some],
+    ["/dev/$fdp", ["io_uring", "posix"], $some],
     ["/dev/$fdp", ["io_uring_cmd", "nvme_ioctl"], ["thread"]],
     ["/dev/$(generic "$small")", ["io_uring_cmd", "nvme_ioctl"], ["thread"]],
     ["/dev/$second", ["io_uring", "io_uring_cmd"], ["thread"]],

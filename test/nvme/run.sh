@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 readonly repository=$PWD
 readonly work=$PWD/build/nvme
 readonly out=$work/out
-readonly binary=$PWD/build/core/rawduck_nvme_tests
+readonly binary=$PWD/build/host/rawduck_nvme_tests
 readonly pull_after=300 # transactions
 readonly guest_seconds=${NVME_GUEST_SECONDS:-900}
 
@@ -25,8 +25,10 @@ fi
 build() {
     local launcher=()
     command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    cmake -S . -B build/core -G Ninja "${launcher[@]}" -DRAWDUCK_EXTENSION=OFF -DRAWDUCK_TESTS=ON >/dev/null
-    cmake --build build/core --target rawduck_nvme_tests | tail -n 1
+    # As scripts/run_tests.py configures it, so that nothing is compiled twice.
+    cmake -S . -B build/host -G Ninja "${launcher[@]}" -DRAWDUCK_EXTENSION=ON -DRAWDUCK_TESTS=ON \
+        -DPython_EXECUTABLE="$PWD/.venv/bin/python" >/dev/null
+    cmake --build build/host --target rawduck_nvme_tests | tail -n 1
 }
 
 # Images, and the TPC-H data that the guest loads.
@@ -45,6 +47,7 @@ prepare() {
 tpch.generate(Path(sys.argv[1]), 0.01)
 tpch.generate(Path(sys.argv[2]), 0.01, ("customer",))' "$out/data" "$out/bench/customer-sf0.01"
     printf 'export PYTHONPATH=%q\n' "${PYTHONPATH:-}" >"$out/environment"
+    printf 'export NVME_EVERYTHING=%q\n' "${NVME_EVERYTHING:-}" >>"$out/environment"
 }
 
 # drive FILE ID [CACHING]

@@ -2,6 +2,7 @@
 
 #include "common/clock.hpp"
 #include "common/make_room.hpp"
+#include "volume/format/extent_list.hpp"
 
 #include <algorithm>
 #include <set>
@@ -38,32 +39,6 @@ Item SizeItem(uint64_t id, const CatalogEntry &entry) {
     return item;
 }
 
-void CutExtents(std::vector<Extent> &extents, uint64_t units) {
-    while (!extents.empty() && extents.back().file_unit >= units) {
-        extents.pop_back();
-    }
-    if (!extents.empty() && extents.back().file_unit + extents.back().units > units) {
-        extents.back().units = units - extents.back().file_unit;
-    }
-}
-
-void AppendExtent(std::vector<Extent> &extents, const Extent &extent) {
-    if (!extents.empty() && extents.back().start + extents.back().units == extent.start) {
-        extents.back().units += extent.units;
-    } else {
-        extents.push_back(extent);
-    }
-}
-
-void CutHoles(std::vector<Hole> &holes, uint64_t size) {
-    while (!holes.empty() && holes.back().offset >= size) {
-        holes.pop_back();
-    }
-    if (!holes.empty() && holes.back().offset + holes.back().length > size) {
-        holes.back().length = size - holes.back().offset;
-    }
-}
-
 } // namespace
 
 Item CreateItem(uint64_t file_id, FileKind kind, const std::string &name) {
@@ -85,7 +60,7 @@ uint64_t EntryBytes(uint64_t name_bytes, uint64_t tail_bytes, uint64_t extents, 
 }
 
 uint64_t CatalogEntry::Units() const {
-    return extents.empty() ? 0 : extents.back().file_unit + extents.back().units;
+    return UnitsOf(extents);
 }
 
 Catalog::Catalog(uint32_t lba_size, AllocationUnit data_start, AllocationUnit data_end)
@@ -192,27 +167,7 @@ bool Catalog::ApplyRemap(CatalogEntry &entry, const Item &item, std::string &pro
         }
         end = moved.file_unit + moved.units;
     }
-    std::vector<Extent> rebuilt;
-    auto moved = item.extents.begin();
-    for (const Extent &extent : entry.extents) {
-        uint64_t at = extent.file_unit;
-        const uint64_t extent_end = extent.file_unit + extent.units;
-        while (at < extent_end) {
-            while (moved != item.extents.end() && moved->file_unit + moved->units <= at) {
-                ++moved;
-            }
-            const bool hit = moved != item.extents.end() && moved->file_unit <= at;
-            const uint64_t stop = hit                           ? moved->file_unit + moved->units
-                                  : moved != item.extents.end() ? moved->file_unit
-                                                                : extent_end;
-            const uint64_t piece_end = std::min(stop, extent_end);
-            const uint64_t start =
-                hit ? moved->start + (at - moved->file_unit) : extent.start + (at - extent.file_unit);
-            AppendExtent(rebuilt, Extent{at, start, piece_end - at});
-            at = piece_end;
-        }
-    }
-    entry.extents = std::move(rebuilt);
+    entry.extents = RemappedExtents(entry.extents, item.extents);
     return true;
 }
 
@@ -285,14 +240,8 @@ std::vector<std::string> Catalog::FindProblems() const {
         for (const Extent &extent : entry.extents) {
             used.emplace_back(extent, &entry);
         }
-        uint64_t end = 0;
-        for (const Hole &hole : entry.holes) {
-            if (hole.length == 0 || hole.offset < end || hole.offset > entry.size ||
-                hole.length > entry.size - hole.offset) {
-                problems.push_back("file \"" + entry.name + "\": its list of holes makes no sense");
-                break;
-            }
-            end = hole.offset + hole.length;
+        if (!AreHolesSound(entry.holes, entry.size)) {
+            problems.push_back("file \"" + entry.name + "\": its list of holes makes no sense");
         }
     }
     std::sort(used.begin(), used.end(),
