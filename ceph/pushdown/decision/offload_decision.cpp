@@ -3,6 +3,7 @@
 #include "ceph/pushdown/feedback/processor_quota.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace rawduck_ceph {
@@ -18,6 +19,11 @@ constexpr uint64_t SMALL_REPLY_BYTES = 16 * 1024;
 constexpr double SPEEDUP_MIN = 1.2;
 //! Decoding and filtering on one processor: assumed until OSDs were measured.
 constexpr double ASSUMED_CPU_S_PER_BYTE = 6e-9;
+//! For each byte of a reply before it is compressed: what an OSD takes to make it, where OSDs were not measured, and
+//! what the client takes for it.
+constexpr double ENCODING_CPU_S_PER_BYTE = 3e-9, DECODING_CPU_S_PER_BYTE = 2e-9;
+//! Objects that are read one by one, as shared ones are, take this many times the processor time of a scan of them.
+constexpr double ONE_BY_ONE_CPU_FACTOR = 1.5;
 //! Opening the object and planning the query, whatever its size.
 constexpr double CALL_OVERHEAD_S = 1e-3;
 //! Scans of fewer bytes are read where nothing was measured: at 1 Gbit/s that takes 8 ms.
@@ -87,10 +93,32 @@ std::string DescribeSizes(const ObjectExpectation &object) {
     return reply + ", the columns about " + FormatBytes(object.column_bytes) + " per object";
 }
 
-//! Reading all objects: transfer and decoding overlap.
-double ReadingSeconds(const ObjectExpectation &object, const MeasuredSpeeds &speeds) {
+//! Reading all objects: transfer and decoding overlap. `cpu_factor`: how many times the processor time of a scan it
+//! takes.
+double ReadingSeconds(const ObjectExpectation &object, const MeasuredSpeeds &speeds, double cpu_factor = 1) {
+    const double cpu_s_per_byte = cpu_factor * speeds.cpu_s_per_byte / speeds.client_processors;
     return static_cast<double>(object.column_bytes * object.objects) *
-           std::max(speeds.read_s_per_byte, speeds.cpu_s_per_byte / speeds.client_processors);
+           std::max(speeds.read_s_per_byte, cpu_s_per_byte);
+}
+
+//! Of the objects, those on the OSD that has most of them: they are spread at random.
+double ObjectsOfFullestOsd(double objects, double osds) {
+    const double each = objects / osds;
+    return std::min(objects, each + std::sqrt(each * std::log(std::max(osds, 1.0))));
+}
+
+//! What OSDs are expected to take for their work on all objects.
+double OsdSeconds(const ObjectExpectation &object, double all_replies, const MeasuredSpeeds &speeds) {
+    const auto objects = static_cast<double>(object.objects);
+    const auto all_columns = static_cast<double>(object.column_bytes) * objects;
+    if (speeds.osds_known) {
+        return all_columns * speeds.osd_s_per_byte;
+    }
+    const double cpu_s = all_columns * speeds.cpu_s_per_byte + all_replies * ENCODING_CPU_S_PER_BYTE;
+    if (speeds.shares_processors) {
+        return cpu_s / std::min(objects, speeds.osd_processors);
+    }
+    return cpu_s / objects * ObjectsOfFullestOsd(objects, speeds.osd_processors) / speeds.osd_processor_share;
 }
 
 //! Replaces the decision by sizes where the measured speeds make one way clearly faster. Speeds of OSDs that
@@ -101,21 +129,21 @@ void CompareTimes(const ObjectExpectation &object, const DecisionInputs &inputs,
     decision.lz4 = speeds.read_s_per_byte > LZ4_LINK_S_PER_BYTE;
     const double reply_s_per_byte = speeds.read_s_per_byte * (decision.lz4 ? LZ4_RATIO : 1);
     // A guess counts as nothing: where even an empty reply would not arrive sooner, no object need be asked.
-    const uint64_t all_replies = object.is_guess ? 0 : object.reply_bytes * object.objects;
-    const double replies_s = static_cast<double>(all_replies) * reply_s_per_byte;
-    const double processors = std::min(static_cast<double>(object.objects), speeds.osd_processors);
-    const double osd_s_per_byte =
-        speeds.osds_known ? speeds.osd_s_per_byte : speeds.cpu_s_per_byte / processors;
-    const auto all_columns = static_cast<double>(object.column_bytes * object.objects);
-    double pushing_s = std::max(all_columns * osd_s_per_byte, replies_s);
+    const auto all_replies =
+        object.is_guess ? 0 : static_cast<double>(object.reply_bytes) * static_cast<double>(object.objects);
+    const double decoding_s_per_byte = DECODING_CPU_S_PER_BYTE / speeds.client_processors;
+    double pushing_s =
+        std::max(OsdSeconds(object, all_replies, speeds), all_replies * reply_s_per_byte) +
+        all_replies * decoding_s_per_byte;
     if (decision.share) {
         // OSDs and client work on different objects at the same time, and end together.
-        pushing_s = 1 / (1 / reading_s + 1 / pushing_s);
+        pushing_s = 1 / (1 / ReadingSeconds(object, speeds, ONE_BY_ONE_CPU_FACTOR) + 1 / pushing_s);
     }
     pushing_s += CALL_OVERHEAD_S;
     if (pushing_s * SPEEDUP_MIN < reading_s) {
         decision.offload = true;
-        const double break_even = reading_s / (static_cast<double>(object.objects) * reply_s_per_byte);
+        const double break_even =
+            reading_s / (static_cast<double>(object.objects) * (reply_s_per_byte + decoding_s_per_byte));
         decision.reply_bytes_max =
             std::max(decision.reply_bytes_max, std::min(static_cast<uint64_t>(break_even), REPLY_BYTES_MAX));
     } else if (reading_s * SPEEDUP_MIN < pushing_s || !speeds.osds_known) {
@@ -146,6 +174,7 @@ MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads, const std::optional<Os
         speeds.shares_processors = osds->elsewhere == 0;
         speeds.osd_processors = osds->elsewhere > 0 ? osds->elsewhere : speeds.client_processors;
     }
+    speeds.osd_processor_share = speeds.client_processors / speeds.client_threads;
     return speeds;
 }
 
@@ -182,8 +211,8 @@ Decision Decide(const DecisionInputs &inputs) {
         CompareTimes(object, inputs, decision);
     }
     // The threads share the link and the processors.
-    decision.read_object_s = ReadingSeconds(object, inputs.speeds) * inputs.speeds.client_threads /
-                             static_cast<double>(object.objects);
+    decision.read_object_s = ReadingSeconds(object, inputs.speeds, ONE_BY_ONE_CPU_FACTOR) *
+                             inputs.speeds.client_threads / static_cast<double>(object.objects);
     decision.probe = object.is_guess && decision.offload;
     return decision;
 }

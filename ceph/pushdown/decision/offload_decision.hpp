@@ -40,6 +40,8 @@ struct MeasuredSpeeds {
     double client_threads = 1;
     //! What OSDs are taken to have where osds_known is false.
     double osd_processors = ASSUMED_OSD_PROCESSORS;
+    //! How fast these are taken to be, at most 1: as fast as those that a thread of the client has.
+    double osd_processor_share = 1;
     //! OSDs and client have the same processors: what one of them does, the other one cannot.
     bool shares_processors = false;
 

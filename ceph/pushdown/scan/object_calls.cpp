@@ -202,6 +202,7 @@ void ObjectCalls::OnReply(size_t target, const ExecReply &reply) {
         changed_.notify_all();
         return;
     }
+    const auto asked_at = asked->second;
     asked_.erase(asked);
     if (answer.reply.status == ReplyStatus::BUSY && attempts_[target] < ATTEMPTS_MAX) {
         unsent_[target] = Clock::now() + BUSY_PAUSE * std::min(attempts_[target], BUSY_PAUSES_MAX);
@@ -217,7 +218,10 @@ void ObjectCalls::OnReply(size_t target, const ExecReply &reply) {
         CancelUnsent(answer.why, targets_[target].pool.get()); // this holds for all objects of the pool
     }
     first_reply_received_ = true;
-    answered_ += answer.answered ? 1 : 0;
+    if (answer.answered) {
+        answered_++;
+        longest_answer_ = std::max<std::chrono::duration<double>>(longest_answer_, Clock::now() - asked_at);
+    }
     answers_[target] = std::move(answer);
     changed_.notify_all();
 }
@@ -266,16 +270,17 @@ bool ObjectCalls::WaitFor(size_t target, uint32_t timeout_ms, CallAnswer &answer
 bool ObjectCalls::TakeToRead(size_t &target) {
     const auto now = Clock::now();
     const std::chrono::duration<double> elapsed = now - started_;
-    if (ShouldRead({unsent_.size(), asked_.size(), answered_, elapsed.count()}, limits_.read_object_s)) {
+    const ScanProgress progress{unsent_.size(), asked_.size(), answered_, elapsed.count()};
+    if (ShouldRead(progress, limits_.read_object_s)) {
         target = std::prev(unsent_.end())->first; // the first ones are asked about next
         unsent_.erase(target);
         return true;
     }
     // The one that was asked about last is probably the last one in its OSD, too.
     auto last = asked_.end();
-    for (auto entry = asked_.begin(); entry != asked_.end() && unsent_.empty(); ++entry) {
+    for (auto entry = asked_.begin(); entry != asked_.end(); ++entry) {
         const std::chrono::duration<double> waited = now - entry->second;
-        if (waited.count() >= limits_.read_object_s &&
+        if (ShouldReadAsked(progress, waited.count(), longest_answer_.count(), limits_.read_object_s) &&
             (last == asked_.end() || entry->second > last->second)) {
             last = entry;
         }

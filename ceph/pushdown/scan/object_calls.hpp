@@ -74,8 +74,8 @@ class ObjectCalls {
     bool WaitFor(size_t target, uint32_t timeout_ms, CallAnswer &answer);
 
     //! Takes an answer that has arrived, or an object to read while OSDs are behind with the others: one that no
-    //! OSD was asked about, or one whose OSD has not answered for longer than reading takes, because it is busier
-    //! than the others. Its answer is dropped.
+    //! OSD was asked about, or one whose OSD is busier than the others or does not answer (reading_share.hpp). Its
+    //! answer is dropped.
     Taken TakeAny(uint32_t timeout_ms, CallAnswer &answer);
 
     //! Ends the calls in flight and sends no more. Nobody waits for answers afterwards.
@@ -129,6 +129,7 @@ class ObjectCalls {
     size_t claimed_ = 0;                           //!< by ClaimNext
     size_t taken_ = 0;                             //!< by TakeAny
     size_t answered_ = 0;                          //!< by OSDs
+    std::chrono::duration<double> longest_answer_{0}; //!< from the call, of those
     Clock::time_point started_ = Clock::now();
     size_t in_flight_ = 0;
     size_t too_large_ = 0; //!< replies

@@ -143,7 +143,9 @@ struct OffloadLocalState final : duckdb::LocalTableFunctionState {
 //! they do not count on it: the objects may change all the time.
 KeptAnswers KeptAfter(const OffloadBindData &data, const OffloadGlobalState &global) {
     KeptAnswers kept;
-    kept.expected = data.request.use_cache && global.answered == global.targets.size() &&
+    // Objects that the client has shared will be computed by their OSDs, once.
+    kept.expected = data.request.use_cache && global.answered + global.shared == global.targets.size() &&
+                    2 * global.answered >= global.targets.size() &&
                     global.largest_reply_bytes < KEPT_REPLY_BYTES_MAX &&
                     (!data.expects_kept || 2 * global.cached >= global.answered);
     kept.reply_bytes_max = data.request.reply_bytes_max;

@@ -1,6 +1,7 @@
 //! When a scan whose objects OSDs work on reads some of them itself. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 namespace rawduck_ceph {
@@ -21,6 +22,21 @@ inline bool ShouldRead(const ScanProgress &progress, double read_object_s) {
     const double done = static_cast<double>(progress.answered) + in_flight_half;
     const double left = static_cast<double>(progress.unsent) + in_flight_half;
     return progress.unsent > 0 && read_object_s * done <= left * progress.elapsed_s;
+}
+
+//! An OSD is stuck that needs this many times as long as any other answer took.
+constexpr double STUCK_FACTOR = 2;
+
+//! Whether a thread that has nothing to do should read an object that an OSD was asked about `waited_s` ago, where
+//! none is unsent. On a slow link reading takes longer than what the OSDs have left, and the scan would wait for it;
+//! so it must not take longer than they need for that at their rate so far, unless this one is stuck.
+//! `longest_answer_s`: of the answers so far.
+inline bool ShouldReadAsked(const ScanProgress &progress, double waited_s, double longest_answer_s,
+                            double read_object_s) {
+    const double left_s = static_cast<double>(progress.in_flight) * progress.elapsed_s;
+    const bool is_sooner = read_object_s * static_cast<double>(progress.answered) <= left_s;
+    const double enough_s = is_sooner ? read_object_s : std::max(read_object_s, STUCK_FACTOR * longest_answer_s);
+    return progress.unsent == 0 && waited_s >= enough_s;
 }
 
 } // namespace rawduck_ceph

@@ -24,6 +24,20 @@ TEST(ReadingShareTest, ReadsNothingWhereThatIsInfinitelySlow) {
     EXPECT_FALSE(ShouldRead({1000, 4, 0, 1e6}, NEVER));
 }
 
+TEST(ReadingShareTest, LeavesToTheOsdsWhatTheyFinishSooner) {
+    // 10 answers in 0.6 s, so the last 2 in 0.12 s.
+    EXPECT_TRUE(ShouldReadAsked({0, 2, 10, 0.6}, 0.5, 0.5, 0.11));
+    EXPECT_FALSE(ShouldReadAsked({0, 2, 10, 0.6}, 0.5, 0.5, 0.13)) << "the scan would wait for the reading";
+    EXPECT_FALSE(ShouldReadAsked({0, 2, 10, 0.6}, 0.1, 0.5, 0.11)) << "it was asked about just now";
+    EXPECT_FALSE(ShouldReadAsked({1, 2, 10, 0.6}, 0.5, 0.5, 0.11)) << "there is one that nobody works on";
+}
+
+TEST(ReadingShareTest, ReadsWhatAStuckOsdWasAskedAbout) {
+    EXPECT_FALSE(ShouldReadAsked({0, 1, 10, 0.9}, 0.9, 0.5, 0.3));
+    EXPECT_TRUE(ShouldReadAsked({0, 1, 10, 1.0}, 1.0, 0.5, 0.3));
+    EXPECT_TRUE(ShouldReadAsked({0, 4, 0, 0.3}, 0.3, 0, 0.3)) << "nothing tells how long answers take";
+}
+
 TEST(OsdCountsTest, KnowsWhichOsdsAreElsewhere) {
     const std::string dump =
         "epoch 13\n"
