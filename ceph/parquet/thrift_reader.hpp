@@ -136,11 +136,15 @@ class ThriftReader {
         Descend();
         uint8_t item_type = 0;
         for (uint64_t left = ListHeader(type, item_type); left > 0; left--) {
-            // In lists a boolean is a byte.
-            Skip(item_type == TRUE_VALUE || item_type == FALSE_VALUE ? static_cast<uint8_t>(BYTE)
-                                                                     : item_type);
+            SkipItem(item_type);
         }
         depth_--;
+    }
+
+    //! In lists and maps a boolean is a byte. So each item takes one at least, and what a footer can ask for is
+    //! bounded by its length.
+    void SkipItem(uint8_t type) {
+        Skip(type == TRUE_VALUE || type == FALSE_VALUE ? static_cast<uint8_t>(BYTE) : type);
     }
 
     void SkipMap() {
@@ -149,8 +153,8 @@ class ThriftReader {
         CheckCount(count);
         uint8_t types = count > 0 ? Byte() : 0;
         for (; count > 0; count--) {
-            Skip(types >> 4);
-            Skip(types & 0x0f);
+            SkipItem(types >> 4);
+            SkipItem(types & 0x0f);
         }
         depth_--;
     }

@@ -87,6 +87,11 @@ def helper_pids(cluster) -> list[int]:
     return sorted(found, key=lambda pid: (parents[pid] in found, pid))
 
 
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def resident_bytes(pids: list[int]) -> int:
     total = 0
     for pid in pids:
@@ -148,11 +153,14 @@ def test_a_slow_regex_ends_in_time(pool):
     start = time.monotonic()
     reply = pool.query("attacks/texts", slow(4, time_ms_max=1000))
     assert reply.status == "too slow", reply
-    assert time.monotonic() - start < 3
-    # A resend is refused at once and does not do it again.
-    start = time.monotonic()
-    assert pool.query("attacks/texts", slow(4, time_ms_max=1000)).status == "too slow"
-    assert time.monotonic() - start < 0.5
+    assert time.monotonic() - start < 6  # of some 80
+    # A resend is refused at once and does not do it again; sometimes others use the machine, too.
+    times = []
+    for _ in range(5):
+        start = time.monotonic()
+        assert pool.query("attacks/texts", slow(4, time_ms_max=1000)).status == "too slow"
+        times.append(time.monotonic() - start)
+    assert min(times) < 0.5
 
 
 def test_requests_without_time_do_not_cost_workers(cluster, pool):
@@ -171,7 +179,7 @@ def test_many_regexes_and_endless_planning(pool):
     assert len(equalities) < 256 << 10
     planning = Request(COLUMNS, ["count(*)"], equalities, True, time_ms_max=1000)
     assert pool.query("attacks/texts", planning).status in ("too slow", "failed", "bad request")
-    assert time.monotonic() - start < 6
+    assert time.monotonic() - start < 12
 
 
 def test_others_in_the_placement_group_hardly_wait(cluster, pool):
@@ -272,6 +280,27 @@ def test_nesting_and_length(pool, expression):
     assert reply.status in ("bad request", "failed", "too slow", "ok")
 
 
+def varint(value: int) -> bytes:
+    """As Thrift's compact encoding has it."""
+    data = bytearray()
+    while value > 127:
+        data.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*data, value])
+
+
+def test_a_footer_of_endless_maps_is_refused_at_once(pool):
+    """Whoever may write makes the footers that op threads read: maps of booleans that take no bytes."""
+    # 8,000 fields, from the ninth on, which nobody knows: a map, its items, booleans as keys and values.
+    rest = varint(250_000) + bytes([0x11])
+    footer = (bytes([0x9B]) + rest + (bytes([0x1B]) + rest) * 8000).ljust(512 << 10, b"\0")
+    pool.write("attacks/maps", b"PAR1" + bytes(64) + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    start = time.monotonic()
+    reply = pool.query("attacks/maps", SUM)
+    assert (reply.status, time.monotonic() - start < 4) == ("corrupt", True), reply
+    pool.remove("attacks/maps")
+
+
 def test_brackets_in_a_text_do_not_hide_brackets(pool):
     hidden = "(')' = s OR " * 300 + "true" + ")" * 300
     reply = pool.query("attacks/texts", Request(COLUMNS, ["count(*)"], hidden, True))
@@ -307,9 +336,14 @@ def test_the_helper_is_killed_again_and_again(cluster, pool):
 def test_a_worker_is_killed_amid_its_job(cluster, pool):
     answered(pool)
     with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(pool.query, "attacks/texts", slow(4, 500, time_ms_max=5000))
-        time.sleep(0.5)
-        for pid in helper_pids(cluster)[1:]:
+        running = threads.submit(pool.query, "attacks/texts", slow(4, 500, time_ms_max=8000))
+        limit = time.monotonic() + 8
+        workers = helper_pids(cluster)[1:]
+        before = sum(map(cpu_seconds, workers))
+        while sum(map(cpu_seconds, workers)) < before + 0.1:
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+        for pid in workers:
             os.kill(pid, signal.SIGKILL)
         reply = running.result()
     assert (reply.status, reply.text) == ("failed", "the request has ended its worker process")
@@ -318,23 +352,31 @@ def test_a_worker_is_killed_amid_its_job(cluster, pool):
 def test_a_helper_that_hangs_costs_no_time(cluster, pool):
     """Stopped: after a few calls nobody waits for it any more."""
     answered(pool)
+
+    def times_of(action) -> list[float]:
+        times = []
+        for _ in range(60):
+            start = time.perf_counter()
+            action()
+            times.append((time.perf_counter() - start) * 1000)
+            time.sleep(0.01)
+        return sorted(times)
+
+    # What calls cost that have nothing to do with the helper, on this machine at this time.
+    usual = times_of(lambda: pool.call("attacks/texts", "version"))
     pids = helper_pids(cluster)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
+    statuses: list[str] = []
     try:
-        times, statuses = [], []
-        for _ in range(60):
-            start = time.perf_counter()
-            statuses.append(pool.query_once("attacks/texts", SUM).status)
-            times.append((time.perf_counter() - start) * 1000)
-            time.sleep(0.01)
+        times = times_of(lambda: statuses.append(pool.query_once("attacks/texts", SUM).status))
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-    print(f"calls of a stopped helper: median {sorted(times)[30]:.1f} ms, max {max(times):.1f}")
+    print(f"calls of a stopped helper: median {times[30]:.1f} ms, max {times[-1]:.1f}")
     assert set(statuses) <= {"working", "unavailable", "busy"}
     assert statuses.count("unavailable") > 40
-    assert sorted(times)[-3] < WAIT_MS_MAX  # others use the machine, too
+    assert times[-3] < WAIT_MS_MAX + usual[-3]
 
 
 def test_garbage_over_the_socket(cluster, pool):
@@ -364,46 +406,6 @@ def test_garbage_over_the_socket(cluster, pool):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as raw:
             os._exit(raw.connect_ex(path))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == errno.EACCES
-
-
-def test_a_directory_that_others_can_enter_is_refused(tmp_path):
-    helper = class_directory() / "rawduck-osd-helper"
-    (tmp_path / "open").mkdir(mode=0o755)
-    (tmp_path / "link").symlink_to(tmp_path / "open")
-    for name in ("open", "link"):
-        result = subprocess.run(
-            [helper, f"--socket-dir={tmp_path / name}"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-        assert result.returncode == 1
-        assert "only this user can enter" in result.stderr
-    usage = subprocess.run([helper], capture_output=True, text=True, timeout=30, check=False)
-    assert usage.returncode == 2
-    assert "--socket-dir" in usage.stderr
-
-
-def test_a_helper_ends_with_its_last_osd(cluster):
-    """A directory of its own, and a client that comes and goes instead of an OSD."""
-    directory = cluster.directory / "run" / "other"
-    helper = class_directory() / "rawduck-osd-helper"
-    with subprocess.Popen([helper, f"--socket-dir={directory}", "--end-when-unused"]) as process:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-            limit = time.monotonic() + 10
-            while client.connect_ex(str(directory / "helper.sock")) != 0:
-                assert time.monotonic() < limit
-                time.sleep(0.05)
-            time.sleep(3)
-            assert process.poll() is None
-        assert process.wait(timeout=15) == 0
-    # One that was killed leaves its socket behind, which does not stop the next one.
-    for _ in range(2):
-        with subprocess.Popen([helper, f"--socket-dir={directory}"]) as process:
-            time.sleep(0.5)
-            assert process.poll() is None
-            process.kill()
 
 
 def test_one_helper_serves_all_osds(cluster, pool):

@@ -134,7 +134,8 @@ TEST(DecisionTest, RepliesAndUnevenOsdsCostTime) {
                   .why.find("reading would take about 0.157 s, pushing 0.108 s"),
               std::string::npos);
     EXPECT_TRUE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN}).offload);
-    EXPECT_FALSE(Decide({Ten(2 * MIB), speeds, REPLY_SIZE_UNKNOWN}).offload) << "to be made and to be decoded";
+    EXPECT_FALSE(Decide({Ten(2 * MIB), speeds, REPLY_SIZE_UNKNOWN}).offload)
+        << "to be made and to be decoded";
     speeds.osd_processor_share = 0.5;
     EXPECT_FALSE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN}).offload) << "half as fast";
 }
@@ -150,7 +151,8 @@ TEST(DecisionTest, SharedObjectsAreReadOneByOne) {
     const Decision shared = Decide({estimate, speeds, REPLY_SIZE_UNKNOWN});
     EXPECT_NEAR(shared.read_object_s, 2 * 1.5 * 5.0 * MIB * 4e-9 / 2, 1e-6);
     speeds.osd_processors = 1;
-    EXPECT_FALSE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).offload) << "hardly faster than a scan of them all";
+    EXPECT_FALSE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).offload)
+        << "hardly faster than a scan of them all";
 }
 
 TEST(DecisionTest, ReadingAnObjectTakesAThreadItsShareOfTheLink) {

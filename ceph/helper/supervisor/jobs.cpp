@@ -87,10 +87,16 @@ void JobTable::Finish(Job &job, AnswerPacket answer, OwnedFd reply, HelperClock:
     job.asked = now;
     job.answer = answer;
     job.reply = std::move(reply);
-    reply_bytes_ += answer.reply_bytes;
-    while (reply_bytes_ > limits_.reply_bytes_max) {
+    CountReply(job, true);
+    while (reply_bytes_ > limits_.reply_bytes_max || replies_ > limits_.replies_max) {
         DropOldestReply();
     }
+}
+
+void JobTable::CountReply(const Job &job, bool is_new) {
+    const size_t replies = job.answer.reply_bytes > 0 ? 1 : 0;
+    replies_ = is_new ? replies_ + replies : replies_ - replies;
+    reply_bytes_ = is_new ? reply_bytes_ + job.answer.reply_bytes : reply_bytes_ - job.answer.reply_bytes;
 }
 
 void JobTable::DropOldestReply() {
@@ -103,7 +109,7 @@ void JobTable::DropOldestReply() {
     }
     // Not erased: the caller may hold it. It answers that it must be done again.
     Job &job = *oldest->second;
-    reply_bytes_ -= job.answer.reply_bytes;
+    CountReply(job, false);
     job.reply.Close();
     job.answer = AnswerPacket();
     job.answer.status = ReplyStatus::BUSY;
@@ -119,7 +125,7 @@ void JobTable::ReleaseData(Job &job) {
 
 JobTable::Jobs::iterator JobTable::Erase(Jobs::iterator job) {
     ReleaseData(*job->second);
-    reply_bytes_ -= job->second->answer.reply_bytes;
+    CountReply(*job->second, false);
     queue_.erase(std::remove(queue_.begin(), queue_.end(), job->first), queue_.end());
     return jobs_.erase(job);
 }

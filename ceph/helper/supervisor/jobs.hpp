@@ -25,6 +25,7 @@ struct JobLimits {
     uint32_t waiting_max_per_worker = 8;
     uint64_t data_bytes_max = 256ull << 20;  //!< of all objects that are here
     uint64_t reply_bytes_max = 128ull << 20; //!< of all finished replies
+    size_t replies_max = 256;                //!< finished ones: each is an open file
     uint32_t time_ms_max = 10000;            //!< limits the request's own limit
     //! A worker ends a job in time by itself, unless one step of it takes long. It is killed after this time.
     std::chrono::milliseconds kill_after{50};
@@ -82,6 +83,7 @@ class JobTable {
     size_t Count() const { return jobs_.size(); }
     uint64_t DataBytes() const { return data_bytes_; }
     uint64_t ReplyBytes() const { return reply_bytes_; }
+    size_t Replies() const { return replies_; }
 
   private:
     using Jobs = std::map<CallKey, std::unique_ptr<Job>>;
@@ -89,12 +91,14 @@ class JobTable {
     void ReleaseData(Job &job);
     //! Makes room for finished replies.
     void DropOldestReply();
+    void CountReply(const Job &job, bool is_new);
 
     const JobLimits limits_;
     Jobs jobs_;
     std::vector<CallKey> queue_; //!< oldest first
     uint64_t data_bytes_ = 0;
     uint64_t reply_bytes_ = 0;
+    size_t replies_ = 0;                                     //!< finished ones that are here
     std::map<uint64_t, HelperClock::time_point> slow_until_; //!< by request
     std::map<uint64_t, double> run_ms_;                      //!< by request: how long its jobs take
 };

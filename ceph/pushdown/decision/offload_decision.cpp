@@ -132,9 +132,8 @@ void CompareTimes(const ObjectExpectation &object, const DecisionInputs &inputs,
     const auto all_replies =
         object.is_guess ? 0 : static_cast<double>(object.reply_bytes) * static_cast<double>(object.objects);
     const double decoding_s_per_byte = DECODING_CPU_S_PER_BYTE / speeds.client_processors;
-    double pushing_s =
-        std::max(OsdSeconds(object, all_replies, speeds), all_replies * reply_s_per_byte) +
-        all_replies * decoding_s_per_byte;
+    double pushing_s = std::max(OsdSeconds(object, all_replies, speeds), all_replies * reply_s_per_byte) +
+                       all_replies * decoding_s_per_byte;
     if (decision.share) {
         // OSDs and client work on different objects at the same time, and end together.
         pushing_s = 1 / (1 / ReadingSeconds(object, speeds, ONE_BY_ONE_CPU_FACTOR) + 1 / pushing_s);

@@ -35,7 +35,8 @@ inline bool ShouldReadAsked(const ScanProgress &progress, double waited_s, doubl
                             double read_object_s) {
     const double left_s = static_cast<double>(progress.in_flight) * progress.elapsed_s;
     const bool is_sooner = read_object_s * static_cast<double>(progress.answered) <= left_s;
-    const double enough_s = is_sooner ? read_object_s : std::max(read_object_s, STUCK_FACTOR * longest_answer_s);
+    const double enough_s =
+        is_sooner ? read_object_s : std::max(read_object_s, STUCK_FACTOR * longest_answer_s);
     return progress.unsent == 0 && waited_s >= enough_s;
 }
 

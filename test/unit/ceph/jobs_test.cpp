@@ -1,5 +1,6 @@
 #include "ceph/helper/supervisor/jobs.hpp"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace rawduck_ceph {
@@ -37,6 +38,7 @@ class JobTableTest : public testing::Test {
         limits.workers = 1;
         limits.waiting_max_per_worker = 3;
         limits.reply_bytes_max = 1000;
+        limits.replies_max = 5;
         return limits;
     }
 
@@ -99,6 +101,20 @@ TEST_F(JobTableTest, WaitingJobsAndRepliesAreBounded) {
     EXPECT_EQ(table.ReplyBytes(), 800u);
     CallKey first;
     EXPECT_EQ(table.Find(first)->answer.status, ReplyStatus::BUSY) << "its reply made room";
+}
+
+TEST_F(JobTableTest, RepliesThatNobodyFetchesAreFewOpenFiles) {
+    for (uint64_t number = 1; number <= 8; number++) {
+        Job *job = Add(Piece(number));
+        ASSERT_EQ(table.NextQueued(now), job);
+        table.Finish(*job, ReplyOf(1), File(1), now + milliseconds(static_cast<int>(number)));
+        EXPECT_EQ(table.Replies(), std::min<uint64_t>(number, 5));
+    }
+    EXPECT_FALSE(table.Find(Piece(3).key)->reply) << "the oldest ones are gone";
+    EXPECT_EQ(table.Find(Piece(3).key)->answer.status, ReplyStatus::BUSY);
+    EXPECT_TRUE(table.Find(Piece(4).key)->reply);
+    table.Expire(now + milliseconds(60000));
+    EXPECT_EQ(table.Replies(), 0u);
 }
 
 TEST_F(JobTableTest, WhatNobodyAsksForIsForgotten) {
