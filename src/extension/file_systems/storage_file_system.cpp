@@ -30,9 +30,10 @@ constexpr std::chrono::milliseconds READERS_LIMIT{10000};
 } // namespace
 
 StorageFileHandle::StorageFileHandle(duckdb::FileSystem &file_system, std::string path, FileOpenFlags flags,
-                                     std::unique_ptr<StorageFile> file, bool prefetch)
-    : FileHandle(file_system, std::move(path), std::move(flags)), prefetch(prefetch), file_(std::move(file)) {
-}
+                                     std::unique_ptr<StorageFile> file, bool prefetch,
+                                     duckdb::DatabaseInstance *instance)
+    : FileHandle(file_system, std::move(path), std::move(flags)), prefetch(prefetch), file_(std::move(file)),
+      instance_(instance) {}
 
 StorageFileHandle::~StorageFileHandle() {
     try {
@@ -46,10 +47,30 @@ void StorageFileHandle::Close() {
     if (!file_) {
         return;
     }
-    readers.WaitUntilReleased(READERS_LIMIT);
+    WaitForReaders();
     auto file = std::move(file_);
     Translated([&] { file->Close(); });
     DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
+}
+
+//! What DuckDB knows of its blocks shows at once that nobody holds them any more. Where it is not to be had, the
+//! threads are observed.
+void StorageFileHandle::WaitForReaders() {
+    std::unique_ptr<HeldBlocks> blocks;
+    if (duckdb::BlockManager *const manager = prefetch ? block_manager_.Get() : nullptr) {
+        try {
+            blocks = HeldBlocks::Of(*manager);
+        } catch (const std::bad_alloc &) {
+            // The threads can be observed without memory.
+        }
+    }
+    readers.WaitUntilReleased(READERS_LIMIT, [&] { return blocks && blocks->OthersHaveReleased(); });
+}
+
+void StorageFileHandle::ExpectReadAhead() {
+    if (instance_) {
+        block_manager_.LookFor(*instance_, *this);
+    }
 }
 
 StorageFile &StorageFileHandle::File() {
@@ -198,7 +219,11 @@ duckdb::FileWriteMode StorageFileSystem::GetWriteMode(FileHandle &handle) {
 bool StorageFileSystem::OnDiskFile(FileHandle &handle) {
     // DuckDB reads ahead, in runs of up to 32 MiB, only where it takes random reads to be expensive. There is
     // no page cache here to read ahead for it.
-    return !handle.Cast<StorageFileHandle>().prefetch;
+    auto &storage = handle.Cast<StorageFileHandle>();
+    if (storage.prefetch) {
+        storage.ExpectReadAhead(); // DuckDB asks before each time
+    }
+    return !storage.prefetch;
 }
 
 duckdb::unique_ptr<duckdb::MemoryMappedFile>
@@ -230,7 +255,8 @@ duckdb::unique_ptr<FileHandle> StorageFileSystem::MakeHandle(const std::string &
         return nullptr;
     }
     auto handle = duckdb::make_uniq<StorageFileHandle>(*this, path, flags, std::move(file),
-                                                       OpenOptionsOf(opener).prefetch);
+                                                       OpenOptionsOf(opener).prefetch,
+                                                       FileOpener::TryGetDatabase(opener).get());
     if (opener) {
         handle->TryAddLogger(*opener);
         DUCKDB_LOG_FILE_SYSTEM_OPEN((*handle));
