@@ -29,7 +29,10 @@ class StorageFileHandle : public duckdb::FileHandle {
 
     duckdb::idx_t position = 0; //!< of sequential reads and writes
     const bool prefetch;
-    ReaderThreads readers; //!< of a file that DuckDB reads ahead
+    //! Closing a database waits for the threads that have read from it (ReaderThreads). Nothing of DuckDB's ends with
+    //! other files that these threads might still need.
+    const bool counts_readers;
+    ReaderThreads readers; //!< where counts_readers
 
   private:
     void WaitForReaders();
