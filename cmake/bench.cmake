@@ -1,3 +1,5 @@
 # Measurements of the core that need no DuckDB.
-add_executable(volume_bench bench/volume_bench.cpp)
-target_link_libraries(volume_bench PRIVATE rawduck_core)
+foreach(name volume_bench read_bench)
+  add_executable(${name} bench/${name}.cpp)
+  target_link_libraries(${name} PRIVATE rawduck_core)
+endforeach()

@@ -18,8 +18,7 @@ constexpr uint32_t CREDIT_MAX = 128;
 } // namespace
 
 uint64_t RereadBuffer::Ticket() const {
-    std::lock_guard<std::mutex> guard(mutex_);
-    return version_;
+    return version_.load(std::memory_order_acquire);
 }
 
 bool RereadBuffer::Read(uint64_t device_offset, char *data, uint64_t length) {
@@ -57,12 +56,27 @@ bool RereadBuffer::Read(uint64_t device_offset, char *data, uint64_t length) {
 }
 
 void RereadBuffer::Keep(uint64_t ticket, uint64_t device_offset, const char *data, uint64_t length) {
+    if (NotePieces(ticket, device_offset, length)) {
+        return;
+    }
     for (uint64_t done = 0; done < length; done += PIECE_BYTES) {
         const uint64_t piece = std::min(PIECE_BYTES, length - done);
         if (piece >= PIECE_BYTES_MIN) {
             KeepPiece(ticket, device_offset + done, data + done, piece);
         }
     }
+}
+
+//! Where nothing is kept, that the range was read; under one lock for all of its pieces. False: something may be kept.
+bool RereadBuffer::NotePieces(uint64_t ticket, uint64_t device_offset, uint64_t length) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    for (uint64_t done = 0; credit_ == 0 && version_ == ticket && done < length; done += PIECE_BYTES) {
+        const uint64_t piece = std::min(PIECE_BYTES, length - done);
+        if (piece >= PIECE_BYTES_MIN) {
+            Insert({device_offset + done, piece, nullptr});
+        }
+    }
+    return credit_ == 0 || version_ != ticket;
 }
 
 void RereadBuffer::KeepPiece(uint64_t ticket, uint64_t device_offset, const char *data, uint64_t length) {

@@ -6,6 +6,7 @@
 #include "common/memory/aligned_buffer.hpp"
 #include "common/units.hpp"
 
+#include <atomic>
 #include <list>
 #include <map>
 #include <memory>
@@ -57,6 +58,7 @@ class RereadBuffer {
     using Order = std::list<Piece>;
 
     void KeepPiece(uint64_t ticket, uint64_t device_offset, const char *data, uint64_t length);
+    bool NotePieces(uint64_t ticket, uint64_t device_offset, uint64_t length);
     Slot *TakeSlot();
     bool Insert(const Piece &piece);
     static void Release(Slot &slot);
@@ -66,7 +68,7 @@ class RereadBuffer {
 
     const uint64_t pieces_max_;
     mutable std::mutex mutex_;                      //!< guards what follows; not held while pieces are copied
-    uint64_t version_ = 0;                          //!< counts what was written
+    std::atomic<uint64_t> version_{0};              //!< counts what was written; read without the lock
     uint32_t credit_ = 0;                           //!< above zero: what is read is kept
     Order order_;                                   //!< evicted from the front
     std::map<uint64_t, Order::iterator> by_offset_; //!< do not overlap

@@ -2,6 +2,7 @@
 //! CONTENTS ARE DESTROYED; test/nvme/run.sh sets it in a guest with emulated devices.
 #include "io/block_io.hpp"
 #include "io/engine/io_uring_cmd.hpp"
+#include "io/engine/ring_buffers.hpp"
 #include "io/engine/xnvme/xnvme.hpp"
 #include "io/open_device.hpp"
 #include "support/test_support.hpp"
@@ -272,6 +273,31 @@ TEST_P(NvmeEngineTest, UnalignedMemoryAndSingleLbas) {
         io->Read(20 * MIB + lba * (i + 1), back.data() + 1 + i * lba, lba);
     }
     EXPECT_TRUE(std::equal(data.begin(), data.end(), back.begin() + 1));
+}
+
+// As they do for staging memory, which is read into again and again, and given back.
+TEST_P(NvmeEngineTest, RingsKnowMemoryThatIsUsedOften) {
+    constexpr uint64_t LENGTH = 256 * KIB, COMMAND = 16 * KIB;
+    auto io = Open(engine_, mode_, COMMAND);
+    const auto data = Pattern(LENGTH, 23);
+    const RingBuffers::Counts before = RingBuffers::Count();
+    {
+        StableHugeMemory memory(HugeMemory::HUGE_PAGE_BYTES, HugeMemory::Pages::AS_ADVISED_LATER);
+        for (uint64_t commands = 0; commands < 5 * RingBuffers::USES_MIN / 4;
+             commands += 2 * LENGTH / COMMAND) {
+            std::copy(data.begin(), data.end(), memory.Data());
+            io->Write(28 * MIB, memory.Data(), LENGTH);
+            std::fill(memory.Data(), memory.Data() + LENGTH, 0);
+            io->Read(28 * MIB, memory.Data(), LENGTH);
+            EXPECT_TRUE(std::equal(data.begin(), data.end(), memory.Data()));
+        }
+    }
+    const RingBuffers::Counts after = RingBuffers::Count();
+    EXPECT_EQ(after.bytes, before.bytes);
+    // A command alone goes to a block device without a ring.
+    const bool uses_ring =
+        engine_ == "io_uring_cmd" || (engine_ == "io_uring" && std::string(mode_) != "sync");
+    EXPECT_EQ(after.commands > before.commands, uses_ring) << after.obstacle;
 }
 
 TEST_P(NvmeEngineTest, TheLastLbaIsReachable) {

@@ -13,7 +13,7 @@ class HugeMemory {
   public:
     static constexpr uint64_t HUGE_PAGE_BYTES = 2 * MIB;
 
-    enum class Pages { HUGE, AS_ADVISED_LATER };
+    enum class Pages : uint8_t { HUGE, AS_ADVISED_LATER };
 
     //! Zeroed, and begins at a multiple of HUGE_PAGE_BYTES. Takes no memory before it is touched. Throws
     //! std::bad_alloc.

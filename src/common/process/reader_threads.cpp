@@ -117,7 +117,8 @@ bool ReaderThreads::HasReleased(Reader &reader) const {
     return reader.sleeps >= SLEEPS_MIN;
 }
 
-void ReaderThreads::WaitUntilReleased(std::chrono::milliseconds limit) const {
+void ReaderThreads::WaitUntilReleased(std::chrono::milliseconds limit,
+                                      const std::function<bool()> &released) const {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     std::vector<Reader> readers;
     {
@@ -128,7 +129,7 @@ void ReaderThreads::WaitUntilReleased(std::chrono::milliseconds limit) const {
         readers.erase(std::remove_if(readers.begin(), readers.end(),
                                      [this](Reader &reader) { return HasReleased(reader); }),
                       readers.end());
-        if (readers.empty() || std::chrono::steady_clock::now() > deadline) {
+        if (readers.empty() || released() || std::chrono::steady_clock::now() > deadline) {
             return;
         }
         std::this_thread::sleep_for(POLL_INTERVAL);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -31,9 +32,10 @@ class ReaderThreads {
     void Add(uint64_t bytes);
     //! Call when the calling thread has read from a file whose closing does not wait.
     static void AddOtherFile();
-    //! Returns when every other thread that has read was observed to have released its blocks, or after
-    //! `limit`.
-    void WaitUntilReleased(std::chrono::milliseconds limit) const;
+    //! Returns when every other thread that has read was observed to have released its blocks, when `released` says
+    //! so, which is asked again and again by the calling thread, or after `limit`.
+    void WaitUntilReleased(
+        std::chrono::milliseconds limit, const std::function<bool()> &released = [] { return false; }) const;
 
   private:
     struct Reader {

@@ -27,12 +27,18 @@ namespace {
 //! Only a thread that is ready to run and gets no processor is waited for that long.
 constexpr std::chrono::milliseconds READERS_LIMIT{10000};
 
+//! As DuckDB opens databases, and nothing else.
+bool IsDatabase(FileOpenFlags flags) {
+    return flags.RequireParallelAccess() && flags.Lock() != duckdb::FileLockType::NO_LOCK;
+}
+
 } // namespace
 
 StorageFileHandle::StorageFileHandle(duckdb::FileSystem &file_system, std::string path, FileOpenFlags flags,
-                                     std::unique_ptr<StorageFile> file, bool prefetch)
-    : FileHandle(file_system, std::move(path), std::move(flags)), prefetch(prefetch), file_(std::move(file)) {
-}
+                                     std::unique_ptr<StorageFile> file, bool prefetch,
+                                     duckdb::DatabaseInstance *instance)
+    : FileHandle(file_system, std::move(path), std::move(flags)), prefetch(prefetch),
+      counts_readers(prefetch && IsDatabase(this->flags)), file_(std::move(file)), instance_(instance) {}
 
 StorageFileHandle::~StorageFileHandle() {
     try {
@@ -46,10 +52,32 @@ void StorageFileHandle::Close() {
     if (!file_) {
         return;
     }
-    readers.WaitUntilReleased(READERS_LIMIT);
+    if (counts_readers) {
+        WaitForReaders();
+    }
     auto file = std::move(file_);
     Translated([&] { file->Close(); });
     DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
+}
+
+//! What DuckDB knows of its blocks shows at once that nobody holds them any more. Where it is not to be had, the
+//! threads are observed.
+void StorageFileHandle::WaitForReaders() {
+    std::unique_ptr<HeldBlocks> blocks;
+    if (duckdb::BlockManager *const manager = block_manager_.Get()) {
+        try {
+            blocks = HeldBlocks::Of(*manager);
+        } catch (const std::bad_alloc &) {
+            // The threads can be observed without memory.
+        }
+    }
+    readers.WaitUntilReleased(READERS_LIMIT, [&] { return blocks && blocks->OthersHaveReleased(); });
+}
+
+void StorageFileHandle::ExpectReadAhead() {
+    if (instance_) {
+        block_manager_.LookFor(*instance_, *this);
+    }
 }
 
 StorageFile &StorageFileHandle::File() {
@@ -78,12 +106,12 @@ void StorageFileSystem::RemoveDirectory(const std::string &path, Opener opener) 
 void StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes, idx_t location) {
     auto &storage = handle.Cast<StorageFileHandle>();
     auto length = static_cast<uint64_t>(nr_bytes);
-    if (storage.prefetch) {
+    if (storage.counts_readers) {
         storage.readers.Expect();
     }
     // Also when it fails: what the thread was to read into, it holds all the same.
     const ScopeExit has_read(
-        [&] { storage.prefetch ? storage.readers.Add(length) : ReaderThreads::AddOtherFile(); });
+        [&] { storage.counts_readers ? storage.readers.Add(length) : ReaderThreads::AddOtherFile(); });
     auto bytes = Translated([&] { return storage.File().Read(buffer, length, location); });
     if (bytes != length) {
         throw duckdb::IOException(
@@ -198,7 +226,11 @@ duckdb::FileWriteMode StorageFileSystem::GetWriteMode(FileHandle &handle) {
 bool StorageFileSystem::OnDiskFile(FileHandle &handle) {
     // DuckDB reads ahead, in runs of up to 32 MiB, only where it takes random reads to be expensive. There is
     // no page cache here to read ahead for it.
-    return !handle.Cast<StorageFileHandle>().prefetch;
+    auto &storage = handle.Cast<StorageFileHandle>();
+    if (storage.counts_readers) {
+        storage.ExpectReadAhead(); // DuckDB asks before each time
+    }
+    return !storage.prefetch;
 }
 
 duckdb::unique_ptr<duckdb::MemoryMappedFile>
@@ -230,7 +262,8 @@ duckdb::unique_ptr<FileHandle> StorageFileSystem::MakeHandle(const std::string &
         return nullptr;
     }
     auto handle = duckdb::make_uniq<StorageFileHandle>(*this, path, flags, std::move(file),
-                                                       OpenOptionsOf(opener).prefetch);
+                                                       OpenOptionsOf(opener).prefetch,
+                                                       FileOpener::TryGetDatabase(opener).get());
     if (opener) {
         handle->TryAddLogger(*opener);
         DUCKDB_LOG_FILE_SYSTEM_OPEN((*handle));
@@ -251,8 +284,7 @@ FileKind KindOf(const FileOpenFlags &flags, const OpenMode &mode, const std::str
         (temporary == TemporaryName::OWNER && !mode.read && mode.truncate)) {
         return FileKind::TEMP;
     }
-    const bool is_database = flags.RequireParallelAccess() && mode.lock != OpenMode::Lock::NONE;
-    return KindFromName(name, is_database ? FileKind::DATABASE : FileKind::OTHER);
+    return KindFromName(name, IsDatabase(flags) ? FileKind::DATABASE : FileKind::OTHER);
 }
 
 OpenMode::Lock LockOf(FileOpenFlags flags) {

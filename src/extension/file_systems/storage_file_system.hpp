@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/process/reader_threads.hpp"
+#include "extension/file_systems/held_blocks.hpp"
 #include "io/storage_file.hpp"
 #include "volume/mount/open_file.hpp"
 
@@ -14,21 +15,31 @@ namespace rawduck {
 
 class StorageFileHandle : public duckdb::FileHandle {
   public:
-    //! `prefetch`: let scans read ahead, by not calling this a file on a local disk (OnDiskFile).
+    //! `prefetch`: let scans read ahead, by not calling this a file on a local disk (OnDiskFile). `instance`: whose
+    //! file it is, null if nobody knows.
     StorageFileHandle(duckdb::FileSystem &file_system, std::string path, duckdb::FileOpenFlags flags,
-                      std::unique_ptr<StorageFile> file, bool prefetch);
+                      std::unique_ptr<StorageFile> file, bool prefetch, duckdb::DatabaseInstance *instance);
     ~StorageFileHandle() override;
 
     void Close() override;
     //! Throws when the handle is closed.
     StorageFile &File();
+    //! To be called where a query is about to read ahead.
+    void ExpectReadAhead();
 
     duckdb::idx_t position = 0; //!< of sequential reads and writes
     const bool prefetch;
-    ReaderThreads readers; //!< of a file that DuckDB reads ahead
+    //! Closing a database waits for the threads that have read from it (ReaderThreads). Nothing of DuckDB's ends with
+    //! other files that these threads might still need.
+    const bool counts_readers;
+    ReaderThreads readers; //!< where counts_readers
 
   private:
+    void WaitForReaders();
+
     std::unique_ptr<StorageFile> file_;
+    duckdb::DatabaseInstance *const instance_;
+    BlockManagerOfFile block_manager_;
 };
 
 class StorageFileSystem : public duckdb::FileSystem {

@@ -4,6 +4,7 @@
 #include "extension/memory/duckdb_allocator.hpp"
 
 #include "common/memory/buffers/buffer_memory.hpp"
+#include "extension/memory/reveal.hpp"
 
 #include "duckdb/common/allocator.hpp"
 #include "duckdb/main/database.hpp"
@@ -12,32 +13,29 @@
 #include <cstring>
 
 namespace rawduck {
+
+struct AllocateTag {
+    using Pointer = duckdb::allocate_function_ptr_t duckdb::Allocator::*;
+    friend Pointer MemberOf(AllocateTag);
+};
+struct FreeTag {
+    using Pointer = duckdb::free_function_ptr_t duckdb::Allocator::*;
+    friend Pointer MemberOf(FreeTag);
+};
+struct ReallocateTag {
+    using Pointer = duckdb::reallocate_function_ptr_t duckdb::Allocator::*;
+    friend Pointer MemberOf(ReallocateTag);
+};
+template struct Reveal<AllocateTag, &duckdb::Allocator::allocate_function>;
+template struct Reveal<FreeTag, &duckdb::Allocator::free_function>;
+template struct Reveal<ReallocateTag, &duckdb::Allocator::reallocate_function>;
+
 namespace {
 
 using DuckAllocator = duckdb::Allocator;
 using duckdb::data_ptr_t;
 using duckdb::idx_t;
 using duckdb::PrivateAllocatorData;
-
-// The language lets an explicit instantiation name private members.
-template <class TAG, typename TAG::Pointer MEMBER> struct Reveal {
-    friend typename TAG::Pointer MemberOf(TAG) { return MEMBER; }
-};
-struct AllocateTag {
-    using Pointer = duckdb::allocate_function_ptr_t DuckAllocator::*;
-    friend Pointer MemberOf(AllocateTag);
-};
-struct FreeTag {
-    using Pointer = duckdb::free_function_ptr_t DuckAllocator::*;
-    friend Pointer MemberOf(FreeTag);
-};
-struct ReallocateTag {
-    using Pointer = duckdb::reallocate_function_ptr_t DuckAllocator::*;
-    friend Pointer MemberOf(ReallocateTag);
-};
-template struct Reveal<AllocateTag, &DuckAllocator::allocate_function>;
-template struct Reveal<FreeTag, &DuckAllocator::free_function>;
-template struct Reveal<ReallocateTag, &DuckAllocator::reallocate_function>;
 
 struct Functions {
     duckdb::allocate_function_ptr_t allocate = nullptr;

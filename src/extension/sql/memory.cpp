@@ -4,6 +4,7 @@
 #include "extension/sql/row_function.hpp"
 
 #include "common/memory/buffers/buffer_memory.hpp"
+#include "io/engine/ring_buffers.hpp"
 
 #include "duckdb/main/client_context.hpp"
 
@@ -23,11 +24,14 @@ Rows MemoryRows(duckdb::ClientContext &context, const Arguments &) {
     const bool in_use = UsesBufferMemory(*context.db, why_not);
     const BufferMemory *const memory = BufferMemory::OfProcess();
     const BufferMemory::Counts counts = memory ? memory->Count() : BufferMemory::Counts{};
+    const RingBuffers::Counts registered = RingBuffers::Count();
     return {{Value::BOOLEAN(in_use), TextOrNull(why_not), Value::UBIGINT(counts.blocks.used_bytes),
              Value::UBIGINT(counts.blocks.kept_bytes), Value::UBIGINT(counts.staging.used_bytes),
              Value::UBIGINT(counts.staging.kept_bytes), Value(counts.pages.huge ? "huge" : "small"),
              Value::UBIGINT(counts.pages.huge_chunks), Value::UBIGINT(counts.pages.small_chunks),
-             MeanMicroseconds(counts.pages.huge_ns), MeanMicroseconds(counts.pages.small_ns)}};
+             MeanMicroseconds(counts.pages.huge_ns), MeanMicroseconds(counts.pages.small_ns),
+             Value::UBIGINT(registered.bytes), Value::UBIGINT(registered.commands),
+             TextOrNull(registered.obstacle)}};
 }
 
 } // namespace
@@ -56,7 +60,15 @@ void RegisterMemoryFunction(duckdb::ExtensionLoader &loader) {
           {"huge_us", LogicalType::DOUBLE,
            "Microseconds of processor time until a chunk has huge pages, on average; NULL where the system "
            "leaves no choice"},
-          {"small_us", LogicalType::DOUBLE, "The same for small pages"}},
+          {"small_us", LogicalType::DOUBLE, "The same for small pages"},
+          {"registered", LogicalType::UBIGINT,
+           "Bytes, of this memory and of that for bouncing and spilling, that io_uring rings know, so that "
+           "commands "
+           "need not name their pages. Counted for each ring, as against the limit of locked memory (ulimit "
+           "-l)"},
+          {"registered_commands", LogicalType::UBIGINT, "Commands that have used them"},
+          {"not_registered", LogicalType::VARCHAR,
+           "Why a ring did not take memory when that was last tried; NULL if none has refused"}},
          MemoryRows});
 }
 

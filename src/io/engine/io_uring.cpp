@@ -21,15 +21,20 @@ class IoUringFileQueue final : public IoUringQueue {
         : IoUringQueue(target_name, depth, setup_flags, "posix"), fd_(fd), kind_(kind) {}
 
   private:
-    void Prepare(io_uring_sqe &entry, const Command &command) override {
+    void Prepare(io_uring_sqe &entry, const Command &command, int buffer) override {
         if (command.opcode == Opcode::READ) {
             io_uring_prep_read(&entry, fd_, command.data, command.length, command.device_offset);
         } else {
             io_uring_prep_write(&entry, fd_, command.data, command.length, command.device_offset);
             entry.rw_flags = command.fua ? RWF_DSYNC : 0;
         }
+        if (buffer != RingBuffers::NONE) {
+            entry.opcode = command.opcode == Opcode::READ ? IORING_OP_READ_FIXED : IORING_OP_WRITE_FIXED;
+            entry.buf_index = static_cast<uint16_t>(buffer);
+        }
     }
-    void Complete(Command &command, const io_uring_cqe &entry) override { command.result = entry.res; }
+    void Complete(Command &command, const io_uring_cqe &entry, bool) override { command.result = entry.res; }
+    RingBuffers::Use BufferUse() const override { return RingBuffers::Use::SMALL_PAGES; }
     bool RunAlone(Command &command) override {
         if (command.fua && kind_ != TargetKind::REGULAR_FILE) {
             return false; // only a write through a ring avoids the flush of a block device

@@ -4,6 +4,7 @@
 #include "io/device/nvme_device.hpp"
 #include "io/engine/io_uring_queue.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -27,8 +28,15 @@ static_assert(sizeof(nvme_uring_cmd) <= BIG_ENTRY_BYTES - COMMAND_OFFSET, "the c
 static_assert(sizeof(nvme_uring_cmd) == offsetof(nvme_passthru_cmd64, result),
               "an nvme_uring_cmd is an nvme_passthru_cmd64 without its result");
 
+//! Of Linux 6.1 (include/uapi/linux/io_uring.h): the command's memory is a buffer that the ring knows. In the field
+//! that is called uring_cmd_flags in newer headers.
+constexpr uint32_t FIXED_BUFFER = 1;
+
 constexpr const char *NO_POLLED_COMMANDS =
     "this kernel does not poll for NVMe commands of io_uring; run Linux 6.1 or newer";
+
+//! Of this kernel: a command with one has succeeded, or was refused before one has.
+std::atomic<bool> fixed_buffers_work{false}, fixed_buffers_refused{false};
 
 RingSupport &Support() {
     static RingSupport &support = *new RingSupport( // used until the process ends
@@ -53,16 +61,35 @@ class IoUringCmdQueue final : public IoUringQueue {
           lba_size_(lba_size) {}
 
   private:
-    void Prepare(io_uring_sqe &entry, const Command &command) override {
+    void Prepare(io_uring_sqe &entry, const Command &command, int buffer) override {
         const nvme_passthru_cmd64 transfer = MakeNvmeTransfer(command, namespace_id_, lba_size_);
         auto *bytes = reinterpret_cast<char *>(&entry);
         std::memset(bytes, 0, BIG_ENTRY_BYTES); // the ring reuses entries, and liburing clears half of one
         entry.opcode = IORING_OP_URING_CMD;
         entry.fd = fd_;
         entry.off = NVME_URING_CMD_IO; // the field is called cmd_op in newer headers
+        if (buffer != RingBuffers::NONE) {
+            entry.rw_flags = FIXED_BUFFER;
+            entry.buf_index = static_cast<uint16_t>(buffer);
+        }
         std::memcpy(bytes + COMMAND_OFFSET, &transfer, sizeof(nvme_uring_cmd));
     }
-    void Complete(Command &command, const io_uring_cqe &entry) override { SetNvmeResult(command, entry.res); }
+    void Complete(Command &command, const io_uring_cqe &entry, bool registered) override {
+        SetNvmeResult(command, entry.res);
+        if (registered && !fixed_buffers_work) {
+            fixed_buffers_work = entry.res == 0;
+            if (entry.res == -EINVAL) {
+                fixed_buffers_refused = true;
+                RingBuffers::NoteObstacle(
+                    "this kernel's NVMe commands of io_uring take no registered memory; run "
+                    "Linux 6.1 or newer");
+                command.result = -EAGAIN; // once more, with the address
+            }
+        }
+    }
+    RingBuffers::Use BufferUse() const override {
+        return fixed_buffers_refused ? RingBuffers::Use::NOTHING : RingBuffers::Use::ALL;
+    }
 
     const int fd_;
     const uint32_t namespace_id_, lba_size_;

@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 #include "common/invariant.hpp"
+#include "common/scope_exit.hpp"
 #include "target/system/sysfs.hpp"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <new>
 
 // Flags of newer kernels, in case the C headers are older. A kernel that does not know one answers EINVAL.
 #ifndef IORING_SETUP_COOP_TASKRUN
@@ -39,6 +41,10 @@ constexpr unsigned SETUP_FLAGS[] = {
     IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
     0,
 };
+
+//! In the user data of an entry, beside the command's address: it was prepared with a buffer.
+constexpr uint64_t REGISTERED = 1;
+static_assert(alignof(Command) > REGISTERED, "this bit of an address is free");
 
 //! What only a ring with a single submitting thread can have.
 constexpr unsigned OWNER_FLAGS = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
@@ -137,15 +143,86 @@ void IoUringQueue::Open() {
 
 IoUringQueue::~IoUringQueue() {
     RAWDUCK_INVARIANT(waiting_.empty(), "a queue is destroyed when all of its commands were reaped");
+    if (watches_) {
+        StableMemory::Unwatch(watcher_);
+    }
     Close();
+}
+
+bool IoUringQueue::IsOwnThread() const {
+    return kind_.thread == RingThread(setup_flags_);
+}
+
+// Called while memory is given back: what is in flight is of other memory, and is not waited for.
+void IoUringQueue::Forget(uint64_t range) noexcept {
+    must_drop_ = true;
+    const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || !open_ || !buffers_.Knows(range)) {
+        return; // its thread sees the flag before it rests
+    }
+    if (IsOwnThread()) {
+        buffers_.Drop(ring_, range);
+    } else {
+        io_uring_queue_exit(&ring_);
+        buffers_.Reset();
+        open_ = false;
+    }
+}
+
+void IoUringQueue::Begin() {
+    if (!begun_) {
+        mutex_.lock();
+        begun_ = true;
+    }
+}
+
+// A range that is removed from now on finds the lock free; one that was removed before has set the flag.
+void IoUringQueue::EndIfDrained() noexcept {
+    if (!waiting_.empty() || in_kernel_ > 0 || !begun_) {
+        return;
+    }
+    begun_ = false;
+    mutex_.unlock();
+    while (must_drop_.exchange(false)) {
+        const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+        if (!lock.owns_lock()) {
+            must_drop_ = true;
+            return; // whoever removes a range sees to it
+        }
+        try {
+            if (open_ && !buffers_.Empty()) {
+                buffers_.DropRemoved(ring_);
+            }
+        } catch (const std::bad_alloc &) {
+            buffers_.DropAll(ring_);
+        }
+    }
+}
+
+int IoUringQueue::FindBuffer(const Command &command) {
+    const RingBuffers::Use use = BufferUse();
+    if (use == RingBuffers::Use::NOTHING) {
+        return RingBuffers::NONE;
+    }
+    if (!watches_) {
+        try {
+            StableMemory::Watch(watcher_);
+        } catch (const std::bad_alloc &) {
+            return RingBuffers::NONE;
+        }
+        watches_ = true;
+    }
+    return buffers_.Find(ring_, use, command.data, command.length);
 }
 
 void IoUringQueue::Close() {
     RAWDUCK_INVARIANT(in_kernel_ == 0, "a ring is closed when nothing of it is in flight");
-    if (open_ && broken_ == 0) {
+    if (open_ && broken_ == 0 && (buffers_.Empty() || IsOwnThread())) {
+        buffers_.DropAll(ring_);
         GiveIdleRing(kind_, ring_);
     } else if (open_) {
         io_uring_queue_exit(&ring_);
+        buffers_.Reset();
     }
     open_ = false;
 }
@@ -154,12 +231,16 @@ bool IoUringQueue::Submit(Command &command) {
     if (waiting_.size() + in_kernel_ >= depth_) {
         return false;
     }
+    Begin();
     if (!open_ || broken_ != 0) {
         if (in_kernel_ > 0 || !waiting_.empty()) {
             return false; // what is left must be reaped first
         }
+        const ScopeExit end([this] { EndIfDrained(); }); // where no ring can be made
         Close();
         Open();
+        waiting_.push_back(&command);
+        return true;
     }
     waiting_.push_back(&command);
     return true;
@@ -180,13 +261,22 @@ void IoUringQueue::PrepareWaiting() {
     while (prepared_ < waiting_.size()) {
         io_uring_sqe *entry = io_uring_get_sqe(&ring_);
         RAWDUCK_INVARIANT(entry, "the ring has an entry for each command that waits");
-        Prepare(*entry, *waiting_[prepared_]);
-        io_uring_sqe_set_data(entry, waiting_[prepared_]);
+        const Command &command = *waiting_[prepared_];
+        const int buffer = FindBuffer(command);
+        Prepare(*entry, command, buffer);
+        entry->user_data =
+            reinterpret_cast<uint64_t>(&command) | (buffer == RingBuffers::NONE ? 0 : REGISTERED);
         prepared_++;
     }
 }
 
 uint32_t IoUringQueue::Reap(Command **completed, uint32_t max, bool wait) {
+    const uint32_t count = ReapLocked(completed, max, wait);
+    EndIfDrained();
+    return count;
+}
+
+uint32_t IoUringQueue::ReapLocked(Command **completed, uint32_t max, bool wait) {
     if (wait && FinishAlone(completed)) {
         return 1;
     }
@@ -277,8 +367,9 @@ uint32_t IoUringQueue::Collect(Command **completed, uint32_t max) {
         }
         RAWDUCK_INVARIANT(count <= in_kernel_, "what completes was in flight");
         for (unsigned i = 0; i < count; i++) {
-            auto *command = static_cast<Command *>(io_uring_cqe_get_data(entries[i]));
-            Complete(*command, *entries[i]);
+            const uint64_t data = entries[i]->user_data;
+            auto *command = reinterpret_cast<Command *>(data & ~REGISTERED);
+            Complete(*command, *entries[i], (data & REGISTERED) != 0);
             completed[total++] = command;
         }
         io_uring_cq_advance(&ring_, count);

@@ -1,9 +1,12 @@
 //! The ring behind the io_uring engines: submission, waiting and failure, whatever a command is on the wire.
 #pragma once
 
+#include "common/memory/stable_memory.hpp"
 #include "io/device/device.hpp"
+#include "io/engine/ring_buffers.hpp"
 #include "io/engine/ring_cache.hpp"
 
+#include <atomic>
 #include <liburing.h>
 #include <mutex>
 #include <vector>
@@ -39,6 +42,9 @@ class RingSupport {
 //! "waiting"; the kernel takes them in order, and those of them that have an entry in the ring ("prepared")
 //! are the first. What waits and what is in the kernel is at most the depth, and each entry in the kernel is
 //! of one command that is handed out once.
+//!
+//! Pages that the ring knows (RingBuffers) are given back by other threads, which may not make the ring forget them
+//! where it belongs to one thread. They close it then, if nothing is in flight; it is made anew when it is wanted.
 class IoUringQueue : public Queue {
   public:
     static constexpr uint32_t MAX_DEPTH = 4096;
@@ -55,16 +61,35 @@ class IoUringQueue : public Queue {
     uint32_t Depth() const override { return depth_; }
 
   protected:
-    //! Fills in an entry; its user data is set afterwards.
-    virtual void Prepare(io_uring_sqe &entry, const Command &command) = 0;
-    //! Sets the command's result.
-    virtual void Complete(Command &command, const io_uring_cqe &entry) = 0;
+    //! Fills in an entry; its user data is set afterwards. `buffer` is the number under which the ring knows the
+    //! command's memory, or RingBuffers::NONE.
+    virtual void Prepare(io_uring_sqe &entry, const Command &command, int buffer) = 0;
+    //! Sets the command's result. `registered`: it was prepared with a buffer.
+    virtual void Complete(Command &command, const io_uring_cqe &entry, bool registered) = 0;
+    //! Which commands are prepared with a buffer.
+    virtual RingBuffers::Use BufferUse() const = 0;
     //! Runs a command that nothing else is in flight with on the calling thread, where one system call can:
     //! then the device wakes that thread and no other, while the kernel completes a ring's write to a file in
     //! a worker. False when it has done nothing.
     virtual bool RunAlone(Command &) { return false; }
 
   private:
+    //! An object of its own, since it is called until the destructor of the queue has begun.
+    class Watcher final : public StableMemory::Watcher {
+      public:
+        explicit Watcher(IoUringQueue &queue) : queue_(queue) {}
+        void RangeRemoved(uint64_t number) noexcept override { queue_.Forget(number); }
+
+      private:
+        IoUringQueue &queue_;
+    };
+
+    void Forget(uint64_t range) noexcept;
+    void Begin();
+    void EndIfDrained() noexcept;
+    bool IsOwnThread() const;
+    int FindBuffer(const Command &command);
+    uint32_t ReapLocked(Command **completed, uint32_t max, bool wait);
     void Open();
     void Close();
     bool FinishAlone(Command **completed);
@@ -79,6 +104,15 @@ class IoUringQueue : public Queue {
     const uint32_t depth_;
     const unsigned setup_flags_;
     const char *const alternative_;
+
+    //! Held by the queue's thread from the first command until all are reaped, so that nobody else touches the ring
+    //! meanwhile. The lock of StableMemory is taken under it; the other way round it is only tried.
+    std::mutex mutex_;
+    bool begun_ = false;                 //!< of the queue's thread: it holds the lock
+    std::atomic<bool> must_drop_{false}; //!< a range was removed while the lock was held
+    Watcher watcher_{*this};
+    bool watches_ = false;
+    RingBuffers buffers_;
     RingKind kind_ = {};
     io_uring ring_ = {};
     bool open_ = false;

@@ -51,7 +51,7 @@ void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit) {
     idle_.push_back(chunk);
     if (beyond_limit_ + charged_ == 0) {
         idle_.clear();
-        for (const HugeMemory &slab : slabs_) {
+        for (const StableHugeMemory &slab : slabs_) {
             if (device_) {
                 device_->Forget(slab.Data());
             }

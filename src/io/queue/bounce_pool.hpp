@@ -3,7 +3,7 @@
 //! memory.
 #pragma once
 
-#include "common/memory/huge_memory.hpp"
+#include "common/memory/stable_memory.hpp"
 #include "io/device/device.hpp"
 
 #include <cstdint>
@@ -34,9 +34,10 @@ class BounceMemory {
     const uint64_t bytes_;
     Device *const device_;
     mutable std::mutex
-        mutex_; //!< guards what follows; an engine may take its own under it (Device::Register)
+        mutex_; //!< guards what follows; an engine may take its own under it (Device::Register), and
+                //!< that of StableMemory is taken
     uint64_t charged_ = 0, beyond_limit_ = 0; //!< bytes that are taken
-    std::vector<HugeMemory> slabs_;
+    std::vector<StableHugeMemory> slabs_;
     std::vector<char *> idle_;
 };
 

@@ -52,7 +52,8 @@ bool IsGone(const std::string &target_name) {
 
 RequestRun::RequestRun(RequestQueue &request_queue, const Capabilities &caps, IoRequest &request,
                        const std::string &target_name, const Work &work)
-    : queue_(request_queue), caps_(caps), request_(request), target_name_(target_name), work_(work) {
+    : queue_(request_queue), caps_(caps), request_(request), target_name_(target_name), work_(work),
+      now_ns_(MonotonicNs()) {
     RAWDUCK_INVARIANT(queue_.idle.size() == queue_.slots.size(), "one request runs on a queue at a time");
     queue_.reaped.clear();
     queue_.resubmit.clear();
@@ -92,6 +93,7 @@ void RequestRun::Run() {
         while (reaped_head_ < queue_.reaped.size()) {
             auto &slot = *static_cast<CommandSlot *>(queue_.reaped[reaped_head_++]->owner);
             if (Finish(slot)) {
+                now_ns_ = MonotonicNs();
                 break;
             }
         }
@@ -182,6 +184,7 @@ CommandSlot *RequestRun::NextPiece() {
             Reap(false); // lets the device start on what was copied before
         }
         std::memcpy(slot.chunk, slot.user, slot.length);
+        now_ns_ = MonotonicNs();
     }
     return &slot;
 }
@@ -194,7 +197,7 @@ bool RequestRun::Submit(CommandSlot &slot) {
     slot.command.result = 0;
     slot.command.nvme_status = 0;
     slot.command.cause = nullptr;
-    slot.command.started_ns = MonotonicNs();
+    slot.command.started_ns = now_ns_;
     try {
         if (!queue_.queue->Submit(slot.command)) {
             return false;
@@ -226,6 +229,7 @@ void RequestRun::Reap(bool wait) noexcept {
     RAWDUCK_INVARIANT(count <= in_flight_ && (count > 0 || !wait), "what is reaped was in flight");
     reaped.resize(before + count);
     in_flight_ -= count;
+    now_ns_ = count > 0 ? MonotonicNs() : now_ns_;
 }
 
 //! Handles one completion. True when data was copied, which takes about as long as a command.
@@ -233,7 +237,7 @@ bool RequestRun::Finish(CommandSlot &slot) {
     Command &command = slot.command;
     const int64_t result = command.result;
     request_.AddCommand(static_cast<uint64_t>(std::max<int64_t>(result, 0)), slot.depth,
-                        MonotonicNs() - command.started_ns);
+                        now_ns_ - command.started_ns);
     if (command.fua) {
         request_.AddFua();
     }

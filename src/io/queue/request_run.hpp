@@ -66,6 +66,9 @@ class RequestRun {
     uint64_t segment_offset_ = 0;
     uint32_t in_flight_ = 0;
     size_t reaped_head_ = 0; //!< first of queue_.reaped that is not finished yet
+    //! When commands were last reaped, or something was copied: one look at the clock serves all that are submitted
+    //! and finished then.
+    uint64_t now_ns_;
     Failure failure_;
 };
 

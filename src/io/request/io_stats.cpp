@@ -80,27 +80,39 @@ IoRequest::IoRequest(IoStats &stats, IoOperation operation)
     slot_.requests.fetch_add(1, RELAXED);
 }
 
+IoRequest::~IoRequest() {
+    const auto add = [](std::atomic<uint64_t> &counter, uint64_t count) {
+        if (count > 0) {
+            counter.fetch_add(count, RELAXED);
+        }
+    };
+    add(slot_.errors, failed_ ? 1 : 0);
+    add(slot_.commands, commands_);
+    add(slot_.fua_commands, fua_commands_);
+    add(slot_.bytes, bytes_);
+    add(slot_.bounce_bytes, bounce_bytes_);
+    add(slot_.depth_sum, depth_sum_);
+    RaiseTo(slot_.depth_max, depth_max_);
+}
+
 void IoRequest::Fail() {
-    if (!failed_) {
-        failed_ = true;
-        slot_.errors.fetch_add(1, RELAXED);
-    }
+    failed_ = true;
 }
 
 void IoRequest::AddCommand(uint64_t bytes, uint64_t depth, uint64_t latency_ns) {
-    slot_.commands.fetch_add(1, RELAXED);
-    slot_.bytes.fetch_add(bytes, RELAXED);
-    slot_.depth_sum.fetch_add(depth, RELAXED);
-    RaiseTo(slot_.depth_max, depth);
+    commands_++;
+    bytes_ += bytes;
+    depth_sum_ += depth;
+    depth_max_ = std::max(depth_max_, depth);
     slot_.latency.Record(latency_ns);
 }
 
 void IoRequest::AddFua() {
-    slot_.fua_commands.fetch_add(1, RELAXED);
+    fua_commands_++;
 }
 
 void IoRequest::AddBounce(uint64_t bytes) {
-    slot_.bounce_bytes.fetch_add(bytes, RELAXED);
+    bounce_bytes_ += bytes;
 }
 
 void IoRequest::AddPlaced(PlacementClass placement_class, uint64_t bytes) {

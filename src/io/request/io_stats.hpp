@@ -70,9 +70,11 @@ class IoStats {
     std::array<std::atomic<uint64_t>, PLACEMENT_CLASS_COUNT> placed_{};
 };
 
-//! A request that is being made. Used by one thread.
+//! A request that is being made. Used by one thread. What it counts is added when it ends, so that threads seldom
+//! write to the same memory.
 class IoRequest {
   public:
+    ~IoRequest();
     IoRequest(const IoRequest &) = delete;
     IoRequest &operator=(const IoRequest &) = delete;
 
@@ -99,6 +101,8 @@ class IoRequest {
     IoStats::Slot &slot_;
     const IoOperation operation_;
     bool failed_ = false;
+    uint64_t commands_ = 0, fua_commands_ = 0, bytes_ = 0, bounce_bytes_ = 0;
+    uint64_t depth_sum_ = 0, depth_max_ = 0;
 };
 
 template <typename Work> auto IoStats::Count(IoOperation operation, Work &&work) {

@@ -59,7 +59,7 @@ std::optional<uint64_t> SpillMemory::Take(uint64_t length) {
     try {
         if (mapped_.LargestFree() >= units) {
             if (!memory_) {
-                memory_ = std::make_unique<HugeMemory>(mapped_units_ * ALLOCATION_UNIT_BYTES);
+                memory_ = std::make_unique<StableHugeMemory>(mapped_units_ * ALLOCATION_UNIT_BYTES);
                 if (limits_.supply) {
                     limits_.supply->TryTake(0); // so that it is known how much there is
                 }
@@ -92,7 +92,7 @@ std::optional<uint64_t> SpillMemory::TakeGrown(uint64_t units) {
         return std::nullopt;
     }
     if (!files_) {
-        transfer_memory_ = std::make_unique<HugeMemory>(transfers_.size() * TRANSFER_BYTES);
+        transfer_memory_ = std::make_unique<StableHugeMemory>(transfers_.size() * TRANSFER_BYTES);
         files_ = std::make_unique<MemoryFiles>(FileCount());
     }
     const AllocationUnit start = bare_.Allocate(units, nowhere, false, 0).start;

@@ -2,7 +2,7 @@
 //! and write without a copy; and beyond it MemoryFiles, which grow and shrink in pages.
 #pragma once
 
-#include "common/memory/huge_memory.hpp"
+#include "common/memory/stable_memory.hpp"
 #include "volume/space/allocator.hpp"
 #include "volume/spill/memory_files.hpp"
 #include "volume/spill/memory_supply.hpp"
@@ -85,11 +85,11 @@ class SpillMemory {
     const uint64_t mapped_units_, grown_units_max_;
     const AllocationUnit files_begin_, files_end_;
     Allocator mapped_;
-    Allocator kept_;                     //!< parts of the files that are not taken, and have pages
-    Allocator bare_;                     //!< parts of the files without pages
-    std::unique_ptr<HugeMemory> memory_; //!< made by the first Take
-    std::unique_ptr<MemoryFiles> files_; //!< made when that is full, and so is the next
-    std::unique_ptr<HugeMemory> transfer_memory_;
+    Allocator kept_;                           //!< parts of the files that are not taken, and have pages
+    Allocator bare_;                           //!< parts of the files without pages
+    std::unique_ptr<StableHugeMemory> memory_; //!< made by the first Take
+    std::unique_ptr<MemoryFiles> files_;       //!< made when that is full, and so is the next
+    std::unique_ptr<StableHugeMemory> transfer_memory_;
     std::array<std::atomic<bool>, TRANSFERS> transfers_{}; //!< whether the areas have been used
     uint64_t taken_units_ = 0, held_units_ = 0;            //!< held: of the mapped range
     uint64_t grown_units_ = 0;

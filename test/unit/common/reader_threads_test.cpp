@@ -112,6 +112,14 @@ TEST(ReaderThreadsTest, AThreadThatRunsIsWaitedForUntilItMustHaveReleased) {
     EXPECT_GE(busy.UsedNs(), 10 * static_cast<int64_t>(BYTES));
 }
 
+TEST(ReaderThreadsTest, NobodyIsWaitedForWhoIsKnownToHaveReleased) {
+    ReaderThreads readers;
+    BusyThread busy([&] { readers.Add(BYTES * BYTES); }, [] {});
+    int asked = 0;
+    readers.WaitUntilReleased(NO_LIMIT, [&] { return ++asked == 3; });
+    EXPECT_EQ(asked, 3);
+}
+
 TEST(ReaderThreadsTest, AThreadThatHasEndedHasReleased) {
     ReaderThreads readers;
     std::thread([&] { readers.Add(BYTES); }).join();

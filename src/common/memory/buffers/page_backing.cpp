@@ -81,7 +81,7 @@ void PageChoice::Took(bool huge, uint64_t ns) {
 
 PageBacking::PageBacking() : always_(SystemsChoice()) {}
 
-void PageBacking::Back(char *chunk) {
+bool PageBacking::Back(char *chunk) {
     RAWDUCK_INVARIANT(reinterpret_cast<uintptr_t>(chunk) % CHUNK_BYTES == 0, "a chunk may be one huge page");
     bool huge;
     {
@@ -98,6 +98,7 @@ void PageBacking::Back(char *chunk) {
     if (!always_) {
         choice_.Took(huge, took_ns);
     }
+    return huge;
 }
 
 void PageBacking::Populate(char *begin, uint64_t bytes) {

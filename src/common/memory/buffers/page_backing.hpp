@@ -56,8 +56,8 @@ class PageBacking {
     PageBacking();
 
     //! Puts pages under a chunk, which begins at a multiple of its size. What is in it stays. Where the kernel does
-    //! not do this in advance, pages come when they are touched.
-    void Back(char *chunk);
+    //! not do this in advance, pages come when they are touched. Returns whether they are huge.
+    bool Back(char *chunk);
     //! Puts small pages under a part of a chunk.
     static void Populate(char *begin, uint64_t bytes);
     //! For a chunk of which a part will be given back: the kernel would make a huge page of the rest in time, and

@@ -50,7 +50,12 @@ char *StagingArena::Allocate(uint64_t bytes) {
     }
     for (uint64_t chunk = 0; to_back.any() && chunk < CHUNKS; chunk++) {
         if (to_back[chunk]) {
-            backing_.Back(memory_ + chunk * PageBacking::CHUNK_BYTES);
+            char *const memory = memory_ + chunk * PageBacking::CHUNK_BYTES;
+            const bool huge = backing_.Back(memory);
+            if (IsListed(chunk)) {
+                StableMemory::Add(memory, PageBacking::CHUNK_BYTES,
+                                  huge ? HugeMemory::Pages::HUGE : HugeMemory::Pages::AS_ADVISED_LATER);
+            }
         }
     }
     return memory_ + begin * UNIT_BYTES;
@@ -80,7 +85,11 @@ void StagingArena::Free(char *memory) {
 
 //! Under the lock: nobody may take it meanwhile. It takes microseconds.
 void StagingArena::GiveBack(uint64_t chunk) {
-    PageBacking::Release(memory_ + chunk * PageBacking::CHUNK_BYTES, PageBacking::CHUNK_BYTES);
+    char *const memory = memory_ + chunk * PageBacking::CHUNK_BYTES;
+    if (IsListed(chunk)) {
+        StableMemory::Remove(memory);
+    }
+    PageBacking::Release(memory, PageBacking::CHUNK_BYTES);
     backed_[chunk] = false;
 }
 

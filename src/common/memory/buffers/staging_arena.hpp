@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/memory/buffers/page_backing.hpp"
+#include "common/memory/stable_memory.hpp"
 
 #include <array>
 #include <bitset>
@@ -25,6 +26,10 @@ class StagingArena {
         uint64_t kept_bytes = 0; //!< free, and still in memory: in chunks
     };
 
+    //! The chunks at the beginning, which stay as long as anything does, are listed as StableMemory while they have
+    //! pages.
+    static constexpr uint64_t LISTED_MAX = KEPT_MAX;
+
     //! Takes ARENA_BYTES from `memory`, which begins at a multiple of CHUNK_BYTES, is mapped and not touched.
     StagingArena(char *memory, PageBacking &backing) : memory_(memory), backing_(backing) {}
 
@@ -43,6 +48,7 @@ class StagingArena {
     static constexpr uint64_t UNITS_PER_CHUNK = PageBacking::CHUNK_BYTES / UNIT_BYTES;
     static constexpr uint64_t CHUNKS = UNITS / UNITS_PER_CHUNK;
 
+    static bool IsListed(uint64_t chunk) { return chunk < LISTED_MAX / PageBacking::CHUNK_BYTES; }
     //! UNITS: none.
     uint64_t FindFree(uint64_t count) const;
     bool IsFree(uint64_t chunk) const;
@@ -51,7 +57,8 @@ class StagingArena {
     char *const memory_;
     PageBacking &backing_;
 
-    mutable std::mutex mutex_; //!< guards what follows; no other lock is taken while it is held
+    mutable std::mutex
+        mutex_; //!< guards what follows; only the lock of StableMemory is taken while it is held
     std::bitset<UNITS> used_;
     std::bitset<CHUNKS> backed_;
     std::bitset<CHUNKS> touched_;           //!< in use some time since the last GiveBackUnused

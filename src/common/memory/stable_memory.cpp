@@ -1,0 +1,106 @@
+#include "common/memory/stable_memory.hpp"
+
+#include "common/process/fork_generation.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <new>
+
+namespace rawduck {
+namespace {
+
+struct List {
+    explicit List(uint64_t generation) : generation(generation) {}
+    const uint64_t generation;
+    std::mutex mutex; //!< guards what follows; watchers are called under it, and only try to take their own
+    std::vector<StableMemory::Range> ranges; //!< by address
+    std::vector<StableMemory::Watcher *> watchers;
+};
+
+//! One for all lists, so that a version tells which process's list it is of.
+std::atomic<uint64_t> last_version{0};
+
+//! Never destroyed: memory is given back until the process ends. A child of a fork begins anew: the mutex may have
+//! been copied locked.
+List &Current() {
+    static std::atomic<List *> current{nullptr};
+    List *list = current.load();
+    while (!list || list->generation != ForkGeneration()) {
+        auto *const made = new List(ForkGeneration());
+        if (current.compare_exchange_strong(list, made)) {
+            last_version.fetch_add(1);
+            return *made;
+        }
+        delete made;
+    }
+    return *list;
+}
+
+} // namespace
+
+void StableMemory::Add(const char *begin, uint64_t bytes, HugeMemory::Pages pages) noexcept {
+    static std::atomic<uint64_t> last_number{0};
+    const auto address = reinterpret_cast<uint64_t>(begin);
+    try {
+        List &list = Current();
+        std::lock_guard<std::mutex> guard(list.mutex);
+        const auto next = std::find_if(list.ranges.begin(), list.ranges.end(),
+                                       [&](const Range &range) { return range.begin > address; });
+        list.ranges.insert(next, {address, address + bytes, ++last_number, pages});
+        last_version.fetch_add(1);
+    } catch (const std::bad_alloc &) {
+        // Commands to and from it carry its address.
+    }
+}
+
+void StableMemory::Remove(const char *begin) noexcept {
+    const auto address = reinterpret_cast<uint64_t>(begin);
+    try {
+        List &list = Current();
+        std::lock_guard<std::mutex> guard(list.mutex);
+        const auto found = std::find_if(list.ranges.begin(), list.ranges.end(),
+                                        [&](const Range &range) { return range.begin == address; });
+        if (found == list.ranges.end()) {
+            return;
+        }
+        const uint64_t number = found->number;
+        list.ranges.erase(found);
+        last_version.fetch_add(1);
+        for (Watcher *const watcher : list.watchers) {
+            watcher->RangeRemoved(number);
+        }
+    } catch (const std::bad_alloc &) {
+        // There is no list, so nothing is listed.
+    }
+}
+
+uint64_t StableMemory::Version() noexcept {
+    return last_version.load(std::memory_order_acquire);
+}
+
+uint64_t StableMemory::Copy(std::vector<Range> &ranges) {
+    List &list = Current();
+    std::lock_guard<std::mutex> guard(list.mutex);
+    ranges = list.ranges;
+    return last_version.load();
+}
+
+void StableMemory::Watch(Watcher &watcher) {
+    List &list = Current();
+    std::lock_guard<std::mutex> guard(list.mutex);
+    list.watchers.push_back(&watcher);
+}
+
+void StableMemory::Unwatch(Watcher &watcher) noexcept {
+    try {
+        List &list = Current();
+        std::lock_guard<std::mutex> guard(list.mutex);
+        list.watchers.erase(std::remove(list.watchers.begin(), list.watchers.end(), &watcher),
+                            list.watchers.end());
+    } catch (const std::bad_alloc &) {
+        // There is no list, so nobody watches.
+    }
+}
+
+} // namespace rawduck

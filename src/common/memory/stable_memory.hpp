@@ -1,0 +1,64 @@
+//! Memory of ours that stays where it is: a kernel can be told of it once, instead of with each command.
+#pragma once
+
+#include "common/memory/huge_memory.hpp"
+#include "common/units.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace rawduck {
+
+//! The ranges of this process, listed from when they get pages until just before they are given back. Thread-safe.
+//! In a child made by fork() the list begins anew: what the parent's threads held is not waited for.
+class StableMemory {
+  public:
+    struct Range {
+        uint64_t begin, end;     //!< addresses
+        uint64_t number;         //!< never used again, while addresses are
+        HugeMemory::Pages pages; //!< what was asked for
+    };
+    //! Who keeps something for a range.
+    class Watcher {
+      public:
+        virtual ~Watcher() = default;
+        //! Nobody uses the range any more. Called by the thread that gives it back, which holds locks: it must not
+        //! wait, and call no function of this class.
+        virtual void RangeRemoved(uint64_t number) noexcept = 0;
+    };
+
+    //! Without memory for it the range is not listed, and nothing else happens.
+    static void Add(const char *begin, uint64_t bytes, HugeMemory::Pages pages) noexcept;
+    //! Before the range is given back. Nothing happens where it is not listed.
+    static void Remove(const char *begin) noexcept;
+    //! Changes with the list. Whoever was given memory that is listed sees a version with it.
+    static uint64_t Version() noexcept;
+    //! By address. Returns their version. Throws std::bad_alloc.
+    static uint64_t Copy(std::vector<Range> &ranges);
+
+    //! Throws std::bad_alloc.
+    static void Watch(Watcher &watcher);
+    //! When it returns, `watcher` is not being called. Nothing happens where it does not watch.
+    static void Unwatch(Watcher &watcher) noexcept;
+};
+
+//! Memory of one owner that is listed as long as it is there. Not thread-safe.
+class StableHugeMemory {
+  public:
+    //! See HugeMemory. Throws std::bad_alloc.
+    explicit StableHugeMemory(uint64_t bytes, HugeMemory::Pages pages = HugeMemory::Pages::HUGE)
+        : memory_(bytes, pages), listed_(memory_.Data()) {
+        StableMemory::Add(memory_.Data(), bytes, pages);
+    }
+    char *Data() const { return memory_.Data(); }
+
+  private:
+    struct Unlist {
+        void operator()(char *memory) const { StableMemory::Remove(memory); }
+    };
+    HugeMemory memory_;
+    std::unique_ptr<char, Unlist> listed_; //!< is gone before the memory
+};
+
+} // namespace rawduck
