@@ -16,6 +16,7 @@
 //! controller that does not answer.
 #pragma once
 
+#include "common/error.hpp"
 #include "io/engine/vfio/queue/queue_lane.hpp"
 #include "target/nvme/nvme_commands.hpp"
 
@@ -48,7 +49,8 @@ class Controller {
     uint32_t QueueEntries() const { return entries_; }
     bool HasInterrupts() const { return !interrupts_.empty(); }
 
-    //! The lane with the fewest queues; a new one while there may be more. Throws Error IO.
+    //! The lane with the fewest queues; a new one while there may be more. One of a dead controller ends every
+    //! command with the cause. Throws Error IO when there is none.
     QueueLane &AcquireLane(bool polls);
     void ReleaseLane(QueueLane &lane);
 
@@ -89,11 +91,13 @@ class Controller {
     const char *FindFailure();
     bool IsOverdue();
     void Recover(const char *cause);
+    std::string StartAgain(Quiet quiet);
     Quiet Quiesce();
     LaneLocks LockLanes();
     QueueLane &LaneFor(bool polls);
     QueueLane &AddLane(bool polls);
 
+    Error DeadError(const std::string &cause) const;
     int RunIo(nvme_passthru_cmd64 &command);
     bool RemovalRequested() const;
     void Watch();

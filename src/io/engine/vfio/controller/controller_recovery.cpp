@@ -13,6 +13,7 @@ namespace rawduck {
 namespace {
 
 constexpr uint64_t SHUTDOWN_TIMEOUT_MS = 5000;
+constexpr int START_ATTEMPTS = 3;
 
 bool IsReadable(int fd) {
     pollfd waiting = {fd, POLLIN, 0};
@@ -93,33 +94,40 @@ Controller::Quiet Controller::Quiesce() {
     if (function_->Reset() && is_quiet()) {
         return Quiet::RESET;
     }
-    function_->StopDma();
     memory_.Abandon();
     return Quiet::CUT_OFF;
+}
+
+//! What Quiesce has made of it. Several attempts: whoever resets it may do so in the middle of one.
+std::string Controller::StartAgain(Quiet quiet) {
+    std::string problem;
+    for (int attempt = 0; attempt < START_ATTEMPTS; attempt++) {
+        if (quiet == Quiet::CUT_OFF) {
+            return problem.empty() ? "it could be neither disabled nor reset, and was cut off from memory"
+                                   : problem;
+        }
+        std::vector<CommandOwner> administrative; // whoever sent these has given up on them
+        admin_->TakeBack(administrative);
+        problem = Start();
+        if (problem.empty()) {
+            break;
+        }
+        quiet = Quiesce();
+    }
+    return problem;
 }
 
 void Controller::Recover(const char *cause) {
     const LaneLocks locks = LockLanes();
     const bool removal = RemovalRequested();
     const Quiet quiet = Quiesce();
-    std::vector<CommandOwner> owners, administrative;
+    std::vector<CommandOwner> owners;
     for (QueueLane &lane : lanes_) {
         lane.Pair().TakeBack(owners);
     }
-    admin_->TakeBack(administrative);
-    std::string problem;
-    if (removal) {
-        problem = "it was given back";
-    } else if (quiet == Quiet::CUT_OFF) {
-        problem = "it could be neither disabled nor reset, and was cut off from memory";
-    } else {
-        problem = Start();
-    }
+    const std::string problem = removal ? "it was given back" : StartAgain(quiet);
     if (!problem.empty()) {
-        if (quiet != Quiet::CUT_OFF) {
-            function_->StopDma(); // it may have been half started
-            memory_.Abandon();
-        }
+        memory_.Abandon(); // it may have been half started
         dead_ = std::string(cause) + "; " + problem;
         function_->Close();
         for (QueueLane &lane : lanes_) {

@@ -119,6 +119,7 @@ void ModelController::StopDma() {
 void ModelController::Close() {
     std::lock_guard<std::mutex> guard(state_.mutex);
     state_.closed++;
+    open_ = false;
     mappings_.clear();
 }
 
@@ -151,6 +152,7 @@ bool ModelController::Move(uint64_t iova, char *bytes, uint64_t length, bool to_
 
 void ModelController::RingDoorbell(uint32_t offset, uint32_t value) {
     std::lock_guard<std::mutex> guard(state_.mutex);
+    state_.faults += open_ ? 0 : 1;
     const uint32_t index = (offset - REGISTER_DOORBELLS) / STRIDE, queue = index / 2;
     if (index % 2 != 0 || state_.absent || rings_.count(queue) == 0) {
         return; // the model never looks at which completions were taken: there is room for all
@@ -173,7 +175,9 @@ void ModelController::Fetch(uint32_t queue) {
         Move(rings.submissions + rings.head * sizeof(SubmissionEntry), reinterpret_cast<char *>(&taken.entry),
              sizeof taken.entry, false);
         rings.head = (rings.head + 1) % rings.entries;
-        if (state_.holds && queue != 0) {
+        const bool holds = queue == 0 ? state_.holds_administration > 0 : state_.holds;
+        state_.holds_administration -= queue == 0 && holds ? 1 : 0;
+        if (holds) {
             held_.push_back(taken);
         } else {
             CarryOut(taken);

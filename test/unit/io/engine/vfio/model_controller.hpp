@@ -23,8 +23,9 @@ struct ModelState {
     bool sgl = true, shadow_doorbells = true;
 
     // How it fails.
-    bool holds = false;           //!< takes commands of I/O queues, and carries none out before Release
-    bool ignores_disable = false; //!< CSTS.RDY stays
+    bool holds = false;                //!< takes commands of I/O queues, and carries none out before Release
+    uint32_t holds_administration = 0; //!< so many commands of the administrative queue
+    bool ignores_disable = false;      //!< CSTS.RDY stays
     bool ignores_reset = false;
     bool absent = false;           //!< registers cannot be read
     bool reads_zero = false;       //!< as behind a link that is lost
@@ -35,7 +36,7 @@ struct ModelState {
 
     std::mutex mutex; //!< guards what follows
     std::vector<char> medium = std::vector<char>(CAPACITY);
-    uint64_t faults = 0; //!< transfers to what is not mapped
+    uint64_t faults = 0; //!< transfers to what is not mapped, and doorbells of what is closed
     uint64_t enabled = 0, resets = 0, cut_off = 0, closed = 0, shutdowns = 0, lists = 0, blocks = 0;
     int removal = -1; //!< eventfd
 };
@@ -90,6 +91,7 @@ class ModelController final : public PciFunction {
     std::map<uint64_t, std::pair<char *, uint64_t>> mappings_;
     std::vector<Taken> held_;
     std::vector<int> interrupts_;
+    bool open_ = true;
 };
 
 } // namespace rawduck
