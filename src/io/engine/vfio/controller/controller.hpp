@@ -29,6 +29,8 @@ namespace rawduck {
 struct ControllerOptions {
     //! As the kernel's driver waits (nvme_core.io_timeout).
     uint64_t command_timeout_ms = 30000;
+    //! How long it may not answer at all before it counts as lost: others may reset it (a tenth of a second).
+    uint64_t silence_ms = 2000;
     uint32_t lanes_max = 2;     //!< at most; the controller may have fewer
     uint16_t entries_max = 128; //!< of a queue
 };
@@ -92,6 +94,8 @@ class Controller {
     bool IsOverdue();
     void Recover(const char *cause);
     std::string StartAgain(Quiet quiet);
+    bool IsQuiet();
+    bool Disable();
     Quiet Quiesce();
     LaneLocks LockLanes();
     QueueLane &LaneFor(bool polls);

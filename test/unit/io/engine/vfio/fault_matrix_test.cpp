@@ -26,48 +26,47 @@ constexpr const char *FAILS = "fails"; //!< with 370h and the cause
 
 struct Event {
     const char *name;
-    bool waits; //!< is noticed when a command is overdue
-    std::function<void(ModelState &, ModelController &)> happens;
-    const char *outcomes[6]; //!< by CommandState
+    bool waits;                                //!< is noticed when a command is overdue
+    std::function<void(ModelState &)> happens; //!< with the model's mutex held
+    const char *outcomes[6];                   //!< by CommandState
 };
 
 const std::vector<Event> &Events() {
     using State = ModelState;
-    using Model = ModelController;
     // What was carried out is found in the ring when nothing but time has passed, and sent again after a new start.
     static const auto &events = *new const std::vector<Event>{
-        {"time-out, disabled", true, [](State &, Model &) {}, {DONE, AGAIN, DONE, DONE, AGAIN, AGAIN}},
+        {"time-out, disabled", true, [](State &) {}, {DONE, AGAIN, DONE, DONE, AGAIN, AGAIN}},
         {"time-out, reset",
          true,
-         [](State &state, Model &) { state.ignores_disable = true; },
+         [](State &state) { state.ignores_disable = true; },
          {DONE, AGAIN, DONE, DONE, AGAIN, AGAIN}},
         {"time-out, cut off",
          true,
-         [](State &state, Model &) { state.ignores_disable = state.ignores_reset = true; },
+         [](State &state) { state.ignores_disable = state.ignores_reset = true; },
          {FAILS, FAILS, DONE, DONE, FAILS, FAILS}},
         {"fatal status",
          false,
-         [](State &state, Model &) { state.fatal = true; },
+         [](State &state) { state.fatal = true; },
          {DONE, AGAIN, AGAIN, DONE, AGAIN, AGAIN}},
         {"fatal, starts never",
          false,
-         [](State &state, Model &) { state.fatal = state.starts_never = true; },
+         [](State &state) { state.fatal = state.starts_never = true; },
          {FAILS, FAILS, FAILS, DONE, FAILS, FAILS}},
         {"link lost, reads 0",
          false,
-         [](State &state, Model &) { state.reads_zero = true; },
+         [](State &state) { state.reads_zero = true; },
          {FAILS, FAILS, FAILS, DONE, FAILS, FAILS}},
         {"link lost, no answer",
          false,
-         [](State &state, Model &) { state.absent = true; },
+         [](State &state) { state.absent = true; },
          {FAILS, FAILS, FAILS, DONE, FAILS, FAILS}},
         {"reset by others",
          false,
-         [](State &, Model &model) { model.Reset(); },
+         [](State &state) { state.is_reset = true; },
          {DONE, AGAIN, AGAIN, DONE, AGAIN, AGAIN}},
         {"removal request",
          false,
-         [](State &state, Model &) { eventfd_write(state.removal, 1); },
+         [](State &state) { eventfd_write(state.removal, 1); },
          {FAILS, FAILS, FAILS, DONE, FAILS, FAILS}},
     };
     return events;
@@ -83,6 +82,7 @@ class Trial {
         function_ = function.get();
         ControllerOptions options;
         options.command_timeout_ms = TIMEOUT_MS;
+        options.silence_ms = 0;
         options.lanes_max = 1;
         controller_ = std::make_unique<Controller>(std::move(function), options, "vfio:x");
         queue_ = NewQueue();
@@ -107,7 +107,10 @@ class Trial {
 
     std::string Run() {
         Prepare();
-        event_.happens(model_, *function_);
+        {
+            std::lock_guard<std::mutex> guard(model_.mutex);
+            event_.happens(model_);
+        }
         if (event_.waits) {
             std::this_thread::sleep_for(std::chrono::milliseconds(2 * TIMEOUT_MS));
         }

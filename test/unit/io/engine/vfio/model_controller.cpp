@@ -32,6 +32,10 @@ std::optional<uint32_t> ModelController::Read32(uint32_t offset) {
     if (state_.reads_zero) {
         return 0;
     }
+    if (state_.is_reset) {
+        state_.is_reset = false;
+        Disable();
+    }
     switch (offset) {
     case REGISTER_CAP:
         return state_.entries_max - 1u; // and ready within half a second

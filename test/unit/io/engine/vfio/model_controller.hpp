@@ -30,6 +30,7 @@ struct ModelState {
     bool absent = false;           //!< registers cannot be read
     bool reads_zero = false;       //!< as behind a link that is lost
     bool fatal = false;            //!< CSTS.CFS, until it is disabled
+    bool is_reset = false;         //!< by somebody else, with the next look at it
     bool starts_never = false;     //!< does not become ready
     bool wrong_identifier = false; //!< completes what it was not given
     std::map<uint64_t, uint16_t> status_of_lba;
