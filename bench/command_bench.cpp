@@ -1,6 +1,6 @@
 //! What the processor does for a command, by engine: `command_bench TARGET ENGINE [POLLING]` in a guest whose clock
-//! counts instructions (test/nvme/run.sh instructions), so that nanoseconds are instructions. Elsewhere they are
-//! what they are. Prints a line per case: engine, case, count for each command, of all processors and all that runs.
+//! counts instructions and that has one processor (test/nvme/run.sh instructions), so that nanoseconds are
+//! instructions. Prints a line per case: engine, case, count for each command: of all that runs, interrupts included.
 //!
 //! ENGINE is one of rawduck's, or "fixed": io_uring_cmd with buffers that were registered with the ring, which is
 //! the least that the kernel's driver can do. Into registered memory where the engine has a use for it.
@@ -10,50 +10,106 @@
 #include "io/device/nvme_device.hpp"
 #include "io/open_device.hpp"
 
-#include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
 #include <functional>
 #include <liburing.h>
+#include <optional>
+#include <sched.h>
 #include <stdexcept>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace rawduck;
 
 namespace {
 
-constexpr uint64_t NS_PER_CASE = 300000000, WARM_UP_COMMANDS = 200;
+constexpr uint64_t NS_PER_CASE = 100000000, WARM_UP_COMMANDS = 200;
 constexpr uint64_t SPAN_BYTES = 64 * MIB;
 constexpr uint32_t DEPTH_MAX = 32;
 //! Where the NVMe command begins in an entry of a ring with large entries.
 constexpr size_t COMMAND_OFFSET = 48;
 
-//! Of all processors: the kernel tells how long they had nothing to do.
-uint64_t BusyNs() {
-    std::ifstream stream("/proc/uptime");
-    double up = 0, idle = 0;
-    stream >> up >> idle;
-    const double processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
-    timespec now;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    const double elapsed = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-    return static_cast<uint64_t>((elapsed * processors - idle) * 1e9);
-}
+//! Runs whenever the processor has nothing else to do, and counts for how long: the kernel's own count goes by its
+//! tick. What takes longer than two looks at the clock is something else, such as an interrupt.
+class IdleCounter {
+  public:
+    IdleCounter() {
+        void *shared = mmap(nullptr, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (shared == MAP_FAILED) {
+            throw std::bad_alloc();
+        }
+        idle_ns_ = new (shared) std::atomic<uint64_t>(0);
+        child_ = fork();
+        if (child_ == 0) {
+            const sched_param none = {};
+            sched_setscheduler(0, SCHED_IDLE, &none);
+            Count();
+        }
+    }
+    ~IdleCounter() {
+        kill(child_, SIGKILL);
+        waitpid(child_, nullptr, 0);
+        munmap(idle_ns_, PAGE_BYTES);
+    }
+    IdleCounter(const IdleCounter &) = delete;
+    IdleCounter &operator=(const IdleCounter &) = delete;
+    uint64_t IdleNs() const { return *idle_ns_; }
 
-//! Calls `step`, which returns how many commands it has completed, for a while.
-void Measure(const std::string &engine, const std::string &name, const std::function<uint64_t()> &step) {
+  private:
+    static constexpr uint64_t LOOK_NS_MAX = 1000;
+
+    [[noreturn]] void Count() const {
+        for (uint64_t before = MonotonicNs();;) {
+            const uint64_t now = MonotonicNs(), took = now - before;
+            before = now;
+            if (took < LOOK_NS_MAX) {
+                idle_ns_->fetch_add(took, std::memory_order_relaxed);
+            }
+        }
+    }
+
+    std::atomic<uint64_t> *idle_ns_ = nullptr;
+    pid_t child_ = -1;
+};
+
+//! What is not the engine's doing.
+struct Pauses {
+    uint64_t ns = 0;
+
+    //! Long enough for the device to have answered.
+    void Wait() {
+        const uint64_t start = MonotonicNs();
+        const timespec pause = {0, 300000};
+        nanosleep(&pause, nullptr);
+        ns += MonotonicNs() - start;
+    }
+};
+
+//! Calls `step`, which returns how many commands it has completed, for a while. `polling`: without the time that it
+//! spends waiting, which depends on the device; otherwise without the time in which the processor was idle.
+void Measure(const std::string &engine, const std::string &name, const Pauses *polling,
+             const std::function<uint64_t()> &step) {
+    std::optional<IdleCounter> idle;
+    if (!polling) {
+        idle.emplace();
+    }
     for (uint64_t done = 0; done < WARM_UP_COMMANDS;) {
         done += step();
     }
-    uint64_t commands = 0;
-    const uint64_t start = MonotonicNs(), busy = BusyNs();
-    while (MonotonicNs() - start < NS_PER_CASE) {
+    const auto not_counted = [&] { return polling ? polling->ns : idle->IdleNs(); };
+    uint64_t commands = 0, ns = 0;
+    const uint64_t start = MonotonicNs(), before = not_counted();
+    while (ns < NS_PER_CASE) {
         commands += step();
+        ns = MonotonicNs() - start;
     }
     std::printf("%s\t%s\t%.0f\n", engine.c_str(), name.c_str(),
-                static_cast<double>(BusyNs() - busy) / static_cast<double>(commands));
+                static_cast<double>(ns - (not_counted() - before)) / static_cast<double>(commands));
     std::fflush(stdout);
 }
 
@@ -77,7 +133,8 @@ class Places {
     uint64_t number_ = 0;
 };
 
-void ReadThroughEngine(Device &device, const std::string &engine, const Shape &shape, char *memory) {
+void ReadThroughEngine(Device &device, const std::string &engine, bool polling, const Shape &shape,
+                       char *memory) {
     auto queue = device.CreateQueue(shape.depth, QueueUse::OWNED);
     if (queue->Depth() < shape.depth) {
         return; // one at a time
@@ -100,12 +157,20 @@ void ReadThroughEngine(Device &device, const std::string &engine, const Shape &s
         }
         return count;
     };
-    Measure(engine, shape.name, [&]() -> uint64_t {
+    Pauses pauses;
+    Measure(engine, shape.name, polling ? &pauses : nullptr, [&]() -> uint64_t {
         for (; !idle.empty(); idle.pop_back()) {
             idle.back()->device_offset = places.Next();
             queue->Submit(*idle.back());
         }
-        return reap();
+        if (!polling) {
+            return reap();
+        }
+        uint64_t count = queue->Reap(completed.data(), 0, false); // sends them
+        for (pauses.Wait(); count < shape.depth;) {
+            count += reap();
+        }
+        return count;
     });
     while (idle.size() < shape.depth) {
         reap();
@@ -126,21 +191,24 @@ void MeasureEngine(const std::string &target, const std::string &engine, bool po
             throw std::runtime_error("memory cannot be registered");
         }
         for (const Shape &shape : SHAPES) {
-            ReadThroughEngine(*device, name, shape, memory.Data());
+            ReadThroughEngine(*device, name, polling, shape, memory.Data());
         }
         if (device->Caps().registered_memory) {
             device->Forget(memory.Data());
         }
     }
+    if (polling) {
+        return; // what follows waits for the device
+    }
     BlockIoOptions io_options;
     io_options.reread_buffer_bytes = 0;
     BlockIo io(OpenDevice(ResolveTarget(target), options), io_options, target, std::make_shared<IoStats>());
     Places blocks(256 * KIB), pages(4096);
-    Measure(name, "read 256 KiB to DuckDB's memory", [&] {
+    Measure(name, "read 256 KiB, copied on vfio", nullptr, [&] {
         io.Read(blocks.Next(), memory.Data(), 256 * KIB);
         return 1;
     });
-    Measure(name, "commit of 4 KiB (write, Flush)", [&] {
+    Measure(name, "commit of 4 KiB (write, Flush)", nullptr, [&] {
         io.Write(pages.Next(), memory.Data(), 4096, PlacementClass::WAL);
         io.Flush();
         return 1;
@@ -184,7 +252,9 @@ void MeasureFixedBuffers(const std::string &target, bool polling) {
             io_uring_cq_advance(&ring, count);
             return count;
         };
-        Measure(polling ? "fixed, polling" : "fixed", shape.name, [&] {
+        Pauses pauses;
+        const char *const name = polling ? "fixed, polling" : "fixed";
+        Measure(name, shape.name, polling ? &pauses : nullptr, [&] {
             for (; !idle.empty(); idle.pop_back()) {
                 io_uring_sqe *entry = io_uring_get_sqe(&ring);
                 std::memset(entry, 0, 2 * sizeof *entry);
@@ -207,7 +277,15 @@ void MeasureFixedBuffers(const std::string &target, bool polling) {
                 sent->cdw10 = transfer.cdw10;
                 sent->cdw12 = transfer.cdw12;
             }
-            return reap();
+            if (!polling) {
+                return reap();
+            }
+            Require(io_uring_submit(&ring), "io_uring_submit");
+            uint64_t count = 0;
+            for (pauses.Wait(); count < shape.depth;) {
+                count += reap();
+            }
+            return count;
         });
         while (idle.size() < shape.depth) {
             reap();

@@ -94,7 +94,7 @@ engines() {
 vfio_engine() {
     local fdp small cacheless bad slow link name target modes
     fdp=$(function_of fdp) small=$(function_of small) cacheless=$(function_of cacheless)
-    bad=$(function_of bad) slow=$(function_of slow) link=$(function_of link)
+    bad=$(function_of bad) slow=$(function_of kills) link=$(function_of link)
     modprobe vfio-pci
     drive_by vfio-pci "$fdp" "$small" "$cacheless" "$bad" "$slow" "$link"
     while read -r name target modes; do
@@ -102,8 +102,8 @@ vfio_engine() {
     done <<END
 fdp-4096 ${fdp}n1 *
 small-512 ${small}n1 thread
-second-4096 ${small}n2 pool
 cacheless-512 ${cacheless}n1 single
+few-queues-512 ${link}n1 pool
 END
     RAWDUCK_TEST_NVME=vfio:${bad}n1 gtest vfio-bad 'NvmeErrorTest.*'
     RAWDUCK_TEST_VFIO=vfio:${fdp}n1 RAWDUCK_TEST_VFIO_SLOW=vfio:${slow}n1 RAWDUCK_TEST_VFIO_LINK=vfio:${link}n1 \

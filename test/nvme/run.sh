@@ -72,9 +72,9 @@ qemu_options() {
     drive "$images/small2.img" d2
     printf -- '-device nvme,id=n1,serial=small,mdts=2 -device nvme-ns,bus=n1,drive=d1,nsid=1 '
     printf -- '-device nvme-ns,bus=n1,drive=d2,nsid=2,logical_block_size=4096,physical_block_size=4096 '
-    # No volatile write cache, no doorbells in memory, few and short queues.
+    # No volatile write cache.
     drive "$images/cacheless.img" d3
-    printf -- '-device nvme,id=n2,serial=cacheless,mdts=7,dbcs=off,max_ioqpairs=2,mqes=31 -device nvme-ns,bus=n2,drive=d3,nsid=1,write-cache=off '
+    printf -- '-device nvme,id=n2,serial=cacheless,mdts=7 -device nvme-ns,bus=n2,drive=d3,nsid=1,write-cache=off '
     # Media errors at 8 MiB.
     drive "blkdebug:$images/blkdebug.conf:$images/bad.img" d4 cache=none
     printf -- '-device nvme,id=n3,serial=bad,mdts=7 -device nvme-ns,bus=n3,drive=d4,nsid=1 '
@@ -84,9 +84,9 @@ qemu_options() {
     # So slow that writers have commands in flight when they are killed.
     drive "$images/kills.img" d11 cache=none,throttling.bps-write=1048576
     printf -- '-device nvme,id=n7,serial=kills,mdts=7 -device nvme-ns,bus=n7,drive=d11,nsid=1 '
-    # Behind a bridge of its own.
+    # Behind a bridge of its own, with few and short queues and no doorbells in memory.
     drive "$images/link.img" d10
-    printf -- '-device pcie-root-port,id=rp0,chassis=1,slot=1 -device nvme,id=n6,serial=link,mdts=7,bus=rp0 '
+    printf -- '-device pcie-root-port,id=rp0,chassis=1,slot=1 -device nvme,id=n6,serial=link,mdts=7,bus=rp0,dbcs=off,max_ioqpairs=2,mqes=31 '
     printf -- '-device nvme-ns,bus=n6,drive=d10,nsid=1 '
     # What cannot carry a volume: protection information, zones, metadata, LBAs of 8192 bytes.
     drive "$images/odd1.img" d5

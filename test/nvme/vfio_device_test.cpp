@@ -260,7 +260,7 @@ struct Sent {
     static constexpr uint32_t LENGTH = 64 * KIB;
 };
 
-//! On a device that takes seconds for a write. RAWDUCK_TEST_VFIO_SLOW names it.
+//! On a device that takes a second for a MiB that is written. RAWDUCK_TEST_VFIO_SLOW names it.
 class VfioSlowTest : public VfioTest {
   protected:
     static constexpr uint32_t LBA = 512, COMMANDS = 16;
@@ -285,7 +285,7 @@ class VfioSlowTest : public VfioTest {
 //! The device still holds the writes when their time is over. Once they have failed, their memory is the
 //! caller's again: what he writes there must not reach the device.
 TEST_F(VfioSlowTest, WhatTimedOutTakesNothingFromItsMemoryAnyMore) {
-    auto controller = Start(1000);
+    auto controller = Start(200);
     auto queue = std::make_unique<VfioQueue>(*controller, target_.namespace_id, LBA, COMMANDS, false);
     std::list<Sent> writes;
     for (uint32_t i = 0; i < COMMANDS; i++) {

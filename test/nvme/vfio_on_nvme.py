@@ -215,6 +215,8 @@ def kills(function: str, count: int) -> None:
         last = -1
         for attempt in range(count):
             last = killed_once(target, last, chance.randint(1, 6), chance.uniform(0, 0.2), attempt)
+            if attempt % 20 == 19:
+                print(f"guest: {attempt + 1} writers killed, {last + 1} transactions", flush=True)
 
 
 def killed_once(target: str, last: int, commits: int, seconds: float, attempt: int) -> int:
