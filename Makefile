@@ -21,6 +21,7 @@ ARCHITECTURE ?= x86_64
 SEED ?= 1
 CUTS ?= 20000
 COMPARISONS ?= 100000
+KILLS ?= 200
 
 .PHONY: help
 help: ## List the targets
@@ -106,6 +107,16 @@ test-mutation: build ## Breaks one rule of the volume at a time: do the power cu
 test-nvme: build ## Engines and SQL on emulated NVMe devices in a QEMU guest; installs QEMU where it is missing
 	@scripts/bootstrap.sh test
 	@NVME_EVERYTHING=1 $(PYTHON) scripts/run_tests.py nvme
+
+.PHONY: test-vfio
+test-vfio: build ## Of the same only the driver in the process; KILLS=200 writers that are killed
+	@scripts/bootstrap.sh test
+	@NVME_EVERYTHING=1 NVME_KILLS=$(KILLS) test/nvme/run.sh vfio
+
+.PHONY: bench-instructions
+bench-instructions: build ## Instructions per command, by engine, in a guest whose clock counts them
+	@scripts/bootstrap.sh test
+	@test/nvme/run.sh instructions
 
 .PHONY: test-ceph
 test-ceph: build ## rados:// on a real Ceph cluster; installs Ceph's packages where they are missing; ARGS='-k copy'

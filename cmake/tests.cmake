@@ -21,7 +21,7 @@ rawduck_with_xnvme(rawduck_unit_tests $<TARGET_FILE_DIR:rawduck_unit_tests>)
 add_test(NAME unit COMMAND rawduck_unit_tests)
 
 # The engines on an NVMe namespace; test/nvme/run.sh runs it in a guest with emulated ones.
-add_executable(rawduck_nvme_tests test/nvme/nvme_device_test.cpp)
+add_executable(rawduck_nvme_tests test/nvme/nvme_device_test.cpp test/nvme/vfio_device_test.cpp)
 target_include_directories(rawduck_nvme_tests PRIVATE test/unit)
 target_link_libraries(rawduck_nvme_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)
 rawduck_with_xnvme(rawduck_nvme_tests $<TARGET_FILE_DIR:rawduck_nvme_tests>)

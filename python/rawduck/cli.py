@@ -11,7 +11,7 @@ import typer
 
 import rawduck
 from rawduck import render
-from rawduck.commands import bench, ceph, copy, demo, devices, volume
+from rawduck.commands import bench, ceph, copy, demo, devices, vfio, volume
 from rawduck.commands.options import Json
 from rawduck.start import EXIT_INTERRUPTED
 
@@ -32,6 +32,7 @@ copy.register(app)
 bench.register(app)
 demo.register(app)
 ceph.register(app)
+vfio.register(app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -238,6 +238,18 @@ void BlockIo::Flush() {
     });
 }
 
+bool BlockIo::Register(void *memory, uint64_t bytes) {
+    state_->CheckFork();
+    return state_->caps.registered_memory &&
+           state_->queues->GetDevice().Register(memory, bytes, MemoryNeed::SPARE);
+}
+
+void BlockIo::Forget(void *memory) {
+    if (state_->fork_generation == ForkGeneration()) {
+        state_->queues->GetDevice().Forget(memory);
+    }
+}
+
 bool BlockIo::Deallocate(const std::vector<DeviceRange> &ranges) {
     state_->CheckFork();
     state_->CheckWritable("deallocate");

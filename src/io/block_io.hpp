@@ -69,6 +69,12 @@ class BlockIo {
                PlacementClass placement = PlacementClass::DATABASE);
     //! See Device::Flush. Skipped (and not counted) on a device without a volatile write cache.
     void Flush();
+    //! Lets commands transfer to and from this memory without a copy (Capabilities::registered_memory), as
+    //! Device::Register; what commands do without it, they do with a copy. False where that cannot be, or is so
+    //! for all memory.
+    bool Register(void *memory, uint64_t bytes);
+    //! Of what was registered. Nothing to do in a child made by fork().
+    void Forget(void *memory);
     //! See Device::Deallocate.
     bool Deallocate(const std::vector<DeviceRange> &ranges);
 

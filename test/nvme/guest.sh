@@ -2,12 +2,14 @@
 # Runs inside the guest that test/nvme/run.sh boots: the engine tests and the SQL tests on every namespace.
 #   guest.sh REPOSITORY TEST_BINARY OUT
 # Leaves gtest reports and the list of other results, results.txt, in OUT, and OUT/finished when it came to its end.
+# With NVME_ONLY=vfio nothing but what the vfio engine drives.
 # The devices are told apart by their serial numbers, because the kernel numbers them in the order in which they answer.
 set -uo pipefail
 repository=$1 test_binary=$2 out=$3
 export PATH=$PATH:/usr/sbin:/sbin LANG=C.UTF-8 HOME=/tmp
 [ ! -e "$out/environment" ] || . "$out/environment"
 cd /tmp
+touch "$out/booted"
 
 modprobe nvme
 udevadm settle 2>/dev/null || sleep 2
@@ -44,39 +46,95 @@ thin_namespace() {
     udevadm settle 2>/dev/null || sleep 2
 }
 
+# function_of SERIAL: the PCI function of the controller, such as 0000:00:04.0.
+function_of() {
+    local directory
+    for directory in /sys/class/nvme/nvme*; do
+        [ "$(tr -d ' ' <"$directory/serial")" = "$1" ] && basename "$(readlink -f "$directory/device")" && return
+    done
+    echo "guest.sh: no controller with serial $1" >&2
+}
+
+# drive_by DRIVER FUNCTION...: vfio-pci, or nvme.
+drive_by() {
+    local driver=$1 function
+    shift
+    for function in "$@"; do
+        echo "$driver" >"/sys/bus/pci/devices/$function/driver_override"
+        echo "$function" >"/sys/bus/pci/devices/$function/driver/unbind"
+        echo "$function" >/sys/bus/pci/drivers_probe
+    done
+    udevadm settle 2>/dev/null || sleep 2
+}
+
 generic() { ls "/sys/block/$1/.." | grep -x "ng[0-9]*n${1##*n}"; }
+
+# gtest NAME FILTER: what the variables RAWDUCK_TEST_... name.
+gtest() {
+    local start=$SECONDS
+    "$test_binary" --gtest_brief=1 --gtest_filter="$2" --gtest_output="json:$out/engines-$1.json" 2>&1 |
+        grep -v '^Running main'
+    [ -s "$out/engines-$1.json" ] || echo "FAIL $1 ended early" >>"$out/results.txt"
+    echo "guest: $1: $((SECONDS - start)) s"
+}
 
 # engines NAME DEVICE MODES TESTS...: the C++ tests with the engines of that kind of device; MODES is a pattern.
 engines() {
-    local start=$SECONDS name=$1 device=$2 modes=$3 filter=${4:-} engine
+    local name=$1 device=$2 modes=$3 filter=${4:-} engine
     # Tests with xnvme_ are there where its engine is built.
     local engines=(io_uring_cmd nvme_ioctl xnvme_io_uring_cmd xnvme_nvme xnvme_thrpool xnvme_emu)
     [ -c "$device" ] || engines+=(io_uring posix xnvme_io_uring xnvme_libaio xnvme_posix xnvme_psync)
     for engine in "${engines[@]}"; do
         filter+=":All/NvmeEngineTest.*/${engine}_$modes"
     done
-    RAWDUCK_TEST_NVME=$device "$test_binary" --gtest_brief=1 --gtest_filter="$filter" \
-        --gtest_output="json:$out/engines-$name.json" 2>&1 | grep -v '^Running main'
-    [ -s "$out/engines-$name.json" ] || echo "FAIL engines on $device ($name) ended early" >>"$out/results.txt"
-    echo "guest: engines on $device ($name): $((SECONDS - start)) s"
+    RAWDUCK_TEST_NVME=$device gtest "$name" "$filter"
 }
 
-fdp=$(node fdp 1) small=$(node small 1) second=$(node small 2) cacheless=$(node cacheless 1) bad=$(node bad 1) slow=$(node slow 1)
-thin_namespace full
-full=$(node full 1)
+# A driver of our own on the same devices, and on one whose link is lost.
+vfio_engine() {
+    local fdp small cacheless bad slow link name target modes
+    fdp=$(function_of fdp) small=$(function_of small) cacheless=$(function_of cacheless)
+    bad=$(function_of bad) slow=$(function_of kills) link=$(function_of link)
+    modprobe vfio-pci
+    drive_by vfio-pci "$fdp" "$small" "$cacheless" "$bad" "$slow" "$link"
+    while read -r name target modes; do
+        RAWDUCK_TEST_NVME=vfio:$target gtest "vfio-$name" "All/NvmeEngineTest.*/vfio_$modes"
+    done <<END
+fdp-4096 ${fdp}n1 *
+small-512 ${small}n1 thread
+cacheless-512 ${cacheless}n1 single
+few-queues-512 ${link}n1 pool
+END
+    RAWDUCK_TEST_NVME=vfio:${bad}n1 gtest vfio-bad 'NvmeErrorTest.*'
+    RAWDUCK_TEST_VFIO=vfio:${fdp}n1 RAWDUCK_TEST_VFIO_SLOW=vfio:${slow}n1 RAWDUCK_TEST_VFIO_LINK=vfio:${link}n1 \
+        gtest vfio-function 'Vfio*'
+    drive_by nvme "$fdp" "$small" "$cacheless" "$bad" "$slow" "$link"
+}
 
-engines fdp-4096-passthrough "/dev/$(generic "$fdp")" '*' 'NvmeTest.*:NvmeXnvmeTest.*'
-engines fdp-4096-block "/dev/$fdp" '*' 'NvmeTest.*'
-engines small-512-passthrough "/dev/$(generic "$small")" thread 'NvmeTest.*'
-engines small-512-block "/dev/$small" thread 'NvmeTest.*'
-engines second-4096-passthrough "/dev/$(generic "$second")" thread 'NvmeTest.*'
-engines cacheless-512-passthrough "/dev/$(generic "$cacheless")" thread 'NvmeTest.*'
-engines cacheless-512-block "/dev/$cacheless" thread 'NvmeTest.*'
-# The kernel's own target honours FUA, unlike QEMU's controllers.
-engines thin-4096-passthrough "/dev/$(generic "$full")" thread
+# The engines of the kernel's driver.
+kernel_engines() {
+    local fdp small second cacheless bad
+    fdp=$(node fdp 1) small=$(node small 1) second=$(node small 2) cacheless=$(node cacheless 1) bad=$(node bad 1)
+    engines fdp-4096-passthrough "/dev/$(generic "$fdp")" '*' 'NvmeTest.*:NvmeXnvmeTest.*'
+    engines fdp-4096-block "/dev/$fdp" '*' 'NvmeTest.*'
+    engines small-512-passthrough "/dev/$(generic "$small")" thread 'NvmeTest.*'
+    engines small-512-block "/dev/$small" thread 'NvmeTest.*'
+    engines second-4096-passthrough "/dev/$(generic "$second")" thread 'NvmeTest.*'
+    engines cacheless-512-passthrough "/dev/$(generic "$cacheless")" thread 'NvmeTest.*'
+    engines cacheless-512-block "/dev/$cacheless" thread 'NvmeTest.*'
+    # The kernel's own target honours FUA, unlike QEMU's controllers.
+    engines thin-4096-passthrough "/dev/$(generic "$(node full 1)")" thread
+    engines bad-passthrough "/dev/$(generic "$bad")" none 'NvmeErrorTest.*'
+    engines bad-block "/dev/$bad" none 'NvmeErrorTest.*'
+}
+
 export RAWDUCK_TEST_NVME_BAD_READ=$((8 * 1024 * 1024)) RAWDUCK_TEST_NVME_BAD_WRITE=$((24 * 1024 * 1024))
-engines bad-passthrough "/dev/$(generic "$bad")" none 'NvmeErrorTest.*'
-engines bad-block "/dev/$bad" none 'NvmeErrorTest.*'
+thin_namespace full
+[ -n "${NVME_ONLY:-}" ] || kernel_engines
+vfio_engine
+# The kernel numbers devices anew that it gets back.
+fdp=$(node fdp 1) small=$(node small 1) second=$(node small 2) cacheless=$(node cacheless 1) bad=$(node bad 1)
+slow=$(node slow 1) full=$(node full 1)
 
 # Each start of a database costs seconds here, so by default every strategy is tried with one engine, and every engine
 # with one strategy.
@@ -94,7 +152,11 @@ fi
 # In one process: to start Python over the guest's file system takes half a minute.
 start=$SECONDS
 cat >/tmp/plan.json <<END
-{"data": "$out/data", "tpch": [ $xnvme_plan
+{"data": "$out/data", "only": "${NVME_ONLY:-}",
+ "vfio": {"data": "$out/data", "fdp": "$(function_of fdp)", "plain": "$(function_of link)", "bad": "$(function_of bad)",
+          "slow": "$(function_of kills)", "other": "/dev/$(generic "$second")", "modes": $some,
+          "kills": ${NVME_KILLS:-5}},
+ "tpch": [ $xnvme_plan
     ["/dev/$(generic "$fdp")", ["io_uring_cmd"], $every],
     ["/dev/$(generic "$fdp")", ["nvme_ioctl"], $some],
     ["/dev/$fdp", ["io_uring", "posix"], $some],

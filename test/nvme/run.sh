@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests the engines, the queue strategies and SQL on NVMe namespaces that QEMU emulates in a guest, on any machine:
-# no NVMe hardware and no KVM is needed. Installs what is missing (scripts/bootstrap_nvme.sh). The last line says
+# no NVMe hardware and no KVM is needed. The guest has an IOMMU, so that controllers can be handed to vfio-pci.
+# `run.sh vfio` tests only what drives those; `run.sh instructions` measures instead. Installs what is missing (scripts/bootstrap_nvme.sh). The last line says
 # `N passed, N failed, N skipped`; where there can be no guest everything is skipped, with the reason.
 # The emulated CPU is about ten times slower than the real one: this is for correctness, never for speed.
 set -euo pipefail
@@ -12,6 +13,8 @@ readonly out=$work/out
 readonly binary=$PWD/build/host/rawduck_nvme_tests
 readonly pull_after=300 # transactions
 readonly guest_seconds=${NVME_GUEST_SECONDS:-900}
+readonly boot_seconds=180 # about one boot in ten of a guest with an IOMMU stalls on a busy machine
+readonly only=${1:-}
 
 status=0
 kernel=$(scripts/bootstrap_nvme.sh) || status=$?
@@ -22,9 +25,10 @@ if [ "$status" = 77 ]; then
 fi
 [ "$status" = 0 ] || exit "$status"
 
+launcher=()
+command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+
 build() {
-    local launcher=()
-    command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
     # As scripts/run_tests.py configures it, so that nothing is compiled twice.
     cmake -S . -B build/host -G Ninja "${launcher[@]}" -DRAWDUCK_EXTENSION=ON -DRAWDUCK_TESTS=ON \
         -DPython_EXECUTABLE="$PWD/.venv/bin/python" >/dev/null
@@ -36,7 +40,7 @@ prepare() {
     rm -rf "$out"
     mkdir -p "$out/data" "$work/images"
     local image
-    for image in fdp small1 small2 cacheless bad slow odd1 odd2 odd3 odd4; do
+    for image in fdp small1 small2 cacheless bad slow kills link odd1 odd2 odd3 odd4; do
         rm -f "$work/images/$image.img"
         truncate -s 192M "$work/images/$image.img"
     done
@@ -47,7 +51,8 @@ prepare() {
 tpch.generate(Path(sys.argv[1]), 0.01)
 tpch.generate(Path(sys.argv[2]), 0.01, ("customer",))' "$out/data" "$out/bench/customer-sf0.01"
     printf 'export PYTHONPATH=%q\n' "${PYTHONPATH:-}" >"$out/environment"
-    printf 'export NVME_EVERYTHING=%q\n' "${NVME_EVERYTHING:-}" >>"$out/environment"
+    printf 'export NVME_EVERYTHING=%q NVME_ONLY=%q NVME_KILLS=%q\n' "${NVME_EVERYTHING:-}" "$only" \
+        "${NVME_KILLS:-}" >>"$out/environment"
 }
 
 # drive FILE ID [CACHING]
@@ -55,6 +60,8 @@ drive() { printf -- '-drive file=%s,if=none,id=%s,format=raw,%s ' "$1" "$2" "${3
 
 qemu_options() {
     local images=$work/images
+    # Before the devices that it serves.
+    printf -- '-device intel-iommu,intremap=on '
     # Flexible data placement with three handles, LBAs of 4096 bytes, commands of up to 512 KiB.
     drive "$images/fdp.img" d0
     printf -- '-device nvme-subsys,id=s0,fdp=on,fdp.runs=512M,fdp.nrg=1,fdp.nruh=4 '
@@ -74,6 +81,13 @@ qemu_options() {
     # Slow to write: 16 KiB in a second, once 8 MiB were written.
     drive "$images/slow.img" d9 cache=none,throttling.bps-write=16384,throttling.bps-write-max=8388608
     printf -- '-device nvme,id=n5,serial=slow,mdts=7 -device nvme-ns,bus=n5,drive=d9,nsid=1 '
+    # So slow that writers have commands in flight when they are killed.
+    drive "$images/kills.img" d11 cache=none,throttling.bps-write=1048576
+    printf -- '-device nvme,id=n7,serial=kills,mdts=7 -device nvme-ns,bus=n7,drive=d11,nsid=1 '
+    # Behind a bridge of its own, with few and short queues and no doorbells in memory.
+    drive "$images/link.img" d10
+    printf -- '-device pcie-root-port,id=rp0,chassis=1,slot=1 -device nvme,id=n6,serial=link,mdts=7,bus=rp0,dbcs=off,max_ioqpairs=2,mqes=31 '
+    printf -- '-device nvme-ns,bus=n6,drive=d10,nsid=1 '
     # What cannot carry a volume: protection information, zones, metadata, LBAs of 8192 bytes.
     drive "$images/odd1.img" d5
     drive "$images/odd2.img" d6
@@ -86,10 +100,32 @@ qemu_options() {
 }
 
 # boot OPTIONS COMMAND: a guest with those options of QEMU, which carries out that command.
+# iommu=pt: the kernel's own driver is not slowed down. no_timer_check: on a busy machine the timer may look broken.
 boot() {
     PATH=$work/venv/bin:$PATH timeout --foreground "$guest_seconds" script -qec "vng -r '$kernel' --disable-kvm \
---disable-microvm --force-9p --append nvme.poll_queues=1 --cpus 2 --memory 3G --user root --rwdir='$out=$out' \
---qemu-opts=\"-cpu max -accel tcg,thread=multi $1\" -- '$2'" /dev/null </dev/null
+--disable-microvm --force-9p --append 'nvme.poll_queues=1 intel_iommu=on iommu=pt no_timer_check' --cpus $processors \
+--memory 3G --user root --rwdir='$out=$out' --qemu-opts=\"-cpu max -accel tcg,thread=$threads $1\" -- '$2'" \
+        /dev/null </dev/null
+}
+processors=2 threads=multi
+
+# The same for a guest that makes $out/booted when it is up: once more if it does not come up.
+boot_surely() {
+    local pid=$work/guest.pid attempt deadline
+    for attempt in 1 2; do
+        rm -f "$out/booted" "$pid"
+        boot "-pidfile $pid $1" "$2" | stdbuf -oL tr -d '\r' &
+        deadline=$((SECONDS + boot_seconds))
+        while [ ! -e "$out/booted" ] && [ $SECONDS -lt $deadline ] && kill -0 $! 2>/dev/null; do
+            sleep 0.5
+        done
+        if [ ! -e "$out/booted" ]; then
+            echo "test_nvme: the guest did not come up (attempt $attempt)"
+            kill -KILL "$(cat "$pid")" || true
+        fi
+        wait $! || true
+        [ ! -e "$out/booted" ] || return 0
+    done
 }
 
 # A guest of its own commits until it is killed, once enough transactions were acknowledged. What the drive was told
@@ -126,10 +162,27 @@ check_refused_images() {
     done >>"$out/results.txt"
 }
 
+# A guest whose clock advances by a nanosecond with each instruction, with a drive that answers at once: what the
+# processor does for a command, whatever else this machine is doing.
+count_instructions() {
+    cmake -S . -B build/bench -G Ninja "${launcher[@]}" -DRAWDUCK_EXTENSION=OFF -DRAWDUCK_BENCH=ON >/dev/null
+    cmake --build build/bench --target command_bench | tail -n 1
+    rm -rf "$out"
+    mkdir -p "$out"
+    processors=1 threads=single
+    boot_surely "-icount shift=0 -device intel-iommu,intremap=on -drive if=none,id=d0,driver=null-co,size=1G,read-zeroes=on \
+-device nvme,serial=null,drive=d0,mdts=7" "$repository/test/nvme/instructions_in_guest.sh $PWD/build/bench/command_bench $out"
+    [ -e "$out/finished" ] || echo "test_nvme: the guest did not come to its end"
+    exec .venv/bin/python test/nvme/instructions.py "$out/instructions.tsv"
+}
+
+[ "$only" != instructions ] || count_instructions
 build
 prepare
 echo "test_nvme: booting $kernel"
-boot "$(qemu_options)" "$repository/test/nvme/guest.sh $repository $binary $out" | stdbuf -oL tr -d '\r' || true
-check_refused_images
-pull_power
+boot_surely "$(qemu_options)" "$repository/test/nvme/guest.sh $repository $binary $out"
+if [ -z "$only" ]; then
+    check_refused_images
+    pull_power
+fi
 exec .venv/bin/python test/nvme/summarize.py "$out"

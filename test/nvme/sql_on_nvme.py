@@ -18,6 +18,7 @@ import duckdb
 import faults_on_nvme
 import fdp_on_nvme
 import rawduck
+import vfio_on_nvme
 from fdp_on_nvme import nvme_cli
 
 TABLES = ("customer", "orders")
@@ -81,7 +82,11 @@ def one_combination(data: str, target: str, engine: str, mode: str, expected: li
         row = connection.execute("SELECT engine, queue_mode, engine_reason FROM nvme_volumes()").fetchone()
         assert engine in ("auto", row[0]), row
         assert row[1] == mode, row
-        assert engine != "auto" or (row[0] == "io_uring_cmd" and row[2].startswith("auto: ")), row
+        if target.startswith("vfio:"):
+            assert row[0] == "vfio", row
+        elif engine == "auto":
+            assert row[0] == "io_uring_cmd", row
+            assert row[2].startswith("auto: "), row
         connection.execute(
             "INSERT INTO customer SELECT * REPLACE (c_custkey + 1000000 AS c_custkey) FROM customer"
         )
@@ -109,7 +114,7 @@ def devices(results: Results) -> None:
 
 
 def require_count(rows: list[tuple]) -> None:
-    assert len(rows) == 7, [row[0] for row in rows]
+    assert len(rows) == 9, [row[0] for row in rows]
 
 
 def compare_with_nvme_cli(path: str, serial: str, capacity: int, lba_size: int, nvme: dict) -> None:
@@ -138,6 +143,10 @@ def refused(target: str, text: str) -> None:
 def main() -> None:
     results = Results(sys.argv[1])
     plan = json.loads(Path(sys.argv[2]).read_text())
+    if "vfio" in plan:
+        vfio_on_nvme.check_all(results, plan["vfio"], tpch)
+    if plan["only"]:
+        return
     devices(results)
     for target, engines, modes in plan["tpch"]:
         tpch(results, plan["data"], target, engines, modes)

@@ -7,6 +7,8 @@
 #include "target/occupants/occupants.hpp"
 #include "target/target.hpp"
 
+#include <algorithm>
+
 namespace rawduck {
 namespace {
 
@@ -19,6 +21,11 @@ Value OccupantList(const std::vector<Occupant> &occupants) {
         clauses.emplace_back(occupant.what);
     }
     return Value::LIST(LogicalType::VARCHAR, std::move(clauses));
+}
+
+bool IsBusy(const std::vector<Occupant> &occupants) {
+    return std::any_of(occupants.begin(), occupants.end(),
+                       [](const Occupant &occupant) { return !occupant.forceable; });
 }
 
 LogicalType NvmeType() {
@@ -55,7 +62,8 @@ Rows DeviceRows(duckdb::ClientContext &context, const Arguments &) {
                         Value::UBIGINT(info.lba_size), Value::UBIGINT(info.physical_block_size),
                         Value::UBIGINT(info.memory_alignment), Value::UBIGINT(info.max_transfer_bytes),
                         Value::BOOLEAN(info.volatile_write_cache), Value::BOOLEAN(info.read_only),
-                        NvmeValue(info), OccupantList(device.occupants), TextOrNull(device.error)});
+                        NvmeValue(info), OccupantList(device.occupants),
+                        Value::BOOLEAN(IsBusy(device.occupants)), TextOrNull(device.error)});
     }
     return rows;
 }
@@ -85,6 +93,8 @@ void RegisterDeviceFunction(duckdb::ExtensionLoader &loader) {
            "What the NVMe namespace says of itself; NULL for other devices, and without the right to ask"},
           {"in_use", LogicalType::LIST(LogicalType::VARCHAR),
            "What stands against formatting it: mounts, partitions, file systems"},
+          {"busy", LogicalType::BOOLEAN,
+           "Whether somebody uses it at this moment, so that not even force formats it"},
           {"error", LogicalType::VARCHAR, "Why it could not be looked at; NULL when it could"}},
          DeviceRows});
 }

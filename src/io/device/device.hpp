@@ -67,6 +67,12 @@ struct DeviceRange {
     uint64_t length = 0;
 };
 
+//! What memory is registered for. Of what a process may lock, the system leaves little to some.
+enum class MemoryNeed {
+    COPIES, //!< without it commands cannot run
+    SPARE   //!< without it data is copied
+};
+
 //! Who will use a queue.
 enum class QueueUse {
     OWNED, //!< only the thread that creates it
@@ -106,7 +112,7 @@ class Device {
     virtual bool Deallocate(uint64_t device_offset, uint64_t length) = 0;
     //! Lets commands transfer to and from this memory (Capabilities::registered_memory), both multiples of
     //! PAGE_BYTES, which stays mapped until it is forgotten. False when the device can reach no more.
-    virtual bool Register(void *, uint64_t) { return true; }
+    virtual bool Register(void *, uint64_t, MemoryNeed) { return true; }
     //! Of memory that was registered: no command uses it any more.
     virtual void Forget(void *) {}
     //! Of many ranges, in as few commands as the device takes.

@@ -29,7 +29,7 @@ bool BounceMemory::AddSlab(uint64_t chunk_bytes) {
         const uint64_t chunks = slab_bytes / chunk_bytes;
         idle_.reserve((slabs_.size() + 1) * chunks);
         slabs_.emplace_back(slab_bytes);
-        if (device_ && !device_->Register(slabs_.back().Data(), slab_bytes)) {
+        if (device_ && !device_->Register(slabs_.back().Data(), slab_bytes, MemoryNeed::COPIES)) {
             slabs_.pop_back();
             return false;
         }

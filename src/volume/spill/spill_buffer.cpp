@@ -25,7 +25,7 @@ std::string TextOf(const std::exception_ptr &failure) {
 } // namespace
 
 SpillBuffer::SpillBuffer(BlockIo &io, const SpillLimits &limits)
-    : io_(io), limits_(limits), fork_generation_(ForkGeneration()), memory_(limits) {}
+    : io_(io), limits_(limits), fork_generation_(ForkGeneration()), memory_(limits, &io) {}
 
 SpillBuffer::~SpillBuffer() {
     if (fork_generation_ != ForkGeneration()) {

@@ -46,8 +46,8 @@ SpillLimits SpillLimits::Free(MemorySupply &supply) {
     return {std::max(pages * page_bytes, MAPPED_BYTES_MAX), &supply};
 }
 
-SpillMemory::SpillMemory(const SpillLimits &limits)
-    : limits_(limits), mapped_units_(limits.MappedBytes() / ALLOCATION_UNIT_BYTES),
+SpillMemory::SpillMemory(const SpillLimits &limits, BlockIo *io)
+    : limits_(limits), io_(io), mapped_units_(limits.MappedBytes() / ALLOCATION_UNIT_BYTES),
       grown_units_max_(GrownBytesMax(limits) / ALLOCATION_UNIT_BYTES), files_begin_{mapped_units_},
       files_end_{mapped_units_ + FILES_LENGTH * grown_units_max_},
       mapped_(AllocationUnit{0}, AllocationUnit{mapped_units_}), kept_(Empty(files_begin_, files_end_)),
@@ -59,7 +59,7 @@ std::optional<uint64_t> SpillMemory::Take(uint64_t length) {
     try {
         if (mapped_.LargestFree() >= units) {
             if (!memory_) {
-                memory_ = std::make_unique<StableHugeMemory>(mapped_units_ * ALLOCATION_UNIT_BYTES);
+                memory_ = std::make_unique<RegisteredMemory>(io_, mapped_units_ * ALLOCATION_UNIT_BYTES);
                 if (limits_.supply) {
                     limits_.supply->TryTake(0); // so that it is known how much there is
                 }
@@ -92,7 +92,7 @@ std::optional<uint64_t> SpillMemory::TakeGrown(uint64_t units) {
         return std::nullopt;
     }
     if (!files_) {
-        transfer_memory_ = std::make_unique<StableHugeMemory>(transfers_.size() * TRANSFER_BYTES);
+        transfer_memory_ = std::make_unique<RegisteredMemory>(io_, transfers_.size() * TRANSFER_BYTES);
         files_ = std::make_unique<MemoryFiles>(FileCount());
     }
     const AllocationUnit start = bare_.Allocate(units, nowhere, false, 0).start;

@@ -2,7 +2,7 @@
 //! and write without a copy; and beyond it MemoryFiles, which grow and shrink in pages.
 #pragma once
 
-#include "common/memory/stable_memory.hpp"
+#include "io/registered_memory.hpp"
 #include "volume/space/allocator.hpp"
 #include "volume/spill/memory_files.hpp"
 #include "volume/spill/memory_supply.hpp"
@@ -41,7 +41,8 @@ class SpillMemory {
     enum class Transfers : uint8_t { WRITES, READS };
     static constexpr size_t TRANSFERS = 2;
 
-    explicit SpillMemory(const SpillLimits &limits);
+    //! `io`: what the memory is transferred to and from; null: nothing.
+    explicit SpillMemory(const SpillLimits &limits, BlockIo *io = nullptr);
 
     //! Memory for that many bytes, with undefined contents: its offset, a multiple of ALLOCATION_UNIT_BYTES. None
     //! when there is no range that long, or the system has none.
@@ -82,14 +83,15 @@ class SpillMemory {
     void Restart();
 
     const SpillLimits limits_;
+    BlockIo *const io_;
     const uint64_t mapped_units_, grown_units_max_;
     const AllocationUnit files_begin_, files_end_;
     Allocator mapped_;
     Allocator kept_;                           //!< parts of the files that are not taken, and have pages
     Allocator bare_;                           //!< parts of the files without pages
-    std::unique_ptr<StableHugeMemory> memory_; //!< made by the first Take
+    std::unique_ptr<RegisteredMemory> memory_; //!< made by the first Take
     std::unique_ptr<MemoryFiles> files_;       //!< made when that is full, and so is the next
-    std::unique_ptr<StableHugeMemory> transfer_memory_;
+    std::unique_ptr<RegisteredMemory> transfer_memory_;
     std::array<std::atomic<bool>, TRANSFERS> transfers_{}; //!< whether the areas have been used
     uint64_t taken_units_ = 0, held_units_ = 0;            //!< held: of the mapped range
     uint64_t grown_units_ = 0;

@@ -24,6 +24,7 @@ COMMANDS = (
     "check",
     "bench",
     "demo",
+    "vfio",
     "extension-path",
     "version",
 )

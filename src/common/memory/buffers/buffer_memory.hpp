@@ -40,6 +40,9 @@ class BufferMemory {
     bool Owns(const void *memory) const {
         return memory >= region_.Data() && memory < region_.Data() + address_bytes_;
     }
+    //! Of what it owns.
+    char *Begin() const { return region_.Data(); }
+    uint64_t AddressBytes() const { return address_bytes_; }
     void Free(char *memory);
     //! Gives back what was free all the time since the last call.
     void GiveBackUnused();

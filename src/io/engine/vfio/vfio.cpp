@@ -1,6 +1,7 @@
 #include "io/engine/vfio/vfio.hpp"
 
 #include "common/error.hpp"
+#include "common/memory/buffers/buffer_memory.hpp"
 #include "common/process/fork_generation.hpp"
 #include "io/device/nvme_device.hpp"
 #include "io/engine/vfio/dma/data_pointer.hpp"
@@ -9,7 +10,9 @@
 
 #include <algorithm>
 #include <map>
+#include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 
 namespace rawduck {
 namespace {
@@ -45,10 +48,28 @@ Places &OwnPlaces() {
     return *places;
 }
 
+//! With less, all that may be locked is for the driver itself and for copies.
+constexpr uint64_t LOCKABLE_BYTES_MIN = 64 * MIB;
+
+//! How much memory may be locked for the device only to spare copies.
+uint64_t SpareBytesMax() {
+    rlimit limit{};
+    if (geteuid() == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return UINT64_MAX;
+    }
+    return limit.rlim_cur < LOCKABLE_BYTES_MIN ? 0 : limit.rlim_cur / 2;
+}
+
 std::shared_ptr<Controller> OpenController(const std::string &address, const std::string &name) {
     ControllerOptions options;
     options.lanes_max = std::clamp(LANES_PER_PROCESSOR * std::thread::hardware_concurrency(), 2u, LANES_MAX);
-    return std::make_shared<Controller>(std::make_unique<VfioFunction>(address, name), options, name);
+    auto controller =
+        std::make_shared<Controller>(std::make_unique<VfioFunction>(address, name), options, name);
+    // The device may have too few addresses for it: then everything is copied.
+    if (BufferMemory *memory = BufferMemory::OfProcess()) {
+        controller->Memory().OpenWindow(memory->Begin(), memory->AddressBytes(), SpareBytesMax());
+    }
+    return controller;
 }
 
 //! A share in a controller, which is closed with the last of them.
@@ -104,8 +125,9 @@ class VfioDevice final : public NvmeDevice {
     }
     std::unique_ptr<Queue> CreateSynchronousQueue() override { return CreateQueue(1, QueueUse::SHARED); }
 
-    bool Register(void *memory, uint64_t bytes) override {
-        return share_.Get().Memory().Register(memory, bytes) == 0;
+    bool Register(void *memory, uint64_t bytes, MemoryNeed need) override {
+        return (need == MemoryNeed::COPIES || SpareBytesMax() == UINT64_MAX) &&
+               share_.Get().Memory().Register(memory, bytes) == 0;
     }
     void Forget(void *memory) override { share_.Get().Memory().Unregister(memory); }
 

@@ -22,7 +22,7 @@ VfioQueue::~VfioQueue() {
 }
 
 bool VfioQueue::Reaches(const void *memory, uint64_t bytes) const {
-    return controller_.Memory().Find(memory, bytes).has_value();
+    return controller_.Memory().Reach(memory, bytes).has_value();
 }
 
 // What the lane has no room for waits here, so that a queue takes commands also while others fill the lane.

@@ -66,7 +66,6 @@ Controller::Controller(std::unique_ptr<PciFunction> function, const ControllerOp
     const std::string problem = Start();
     if (!problem.empty()) {
         // What a controller that was half started may still transfer to goes away with this object.
-        function_->StopDma();
         memory_.Abandon();
         throw Error(ErrorCode::IO, name_ + ": the NVMe controller cannot be started: " + problem +
                                        "; look into the kernel log (dmesg), or give it back (rawduck vfio "
@@ -89,7 +88,7 @@ QueueLane &Controller::LaneFor(bool polls) {
             fitting = !fitting || lane.users < fitting->users ? &lane : fitting;
         }
     }
-    if (lanes_.size() >= lanes_max_) {
+    if (lanes_.size() >= lanes_max_ || !dead_.empty()) {
         return fitting ? *fitting : *any;
     }
     return fitting && fitting->users == 0 ? *fitting : AddLane(polls);
@@ -111,10 +110,14 @@ QueueLane &Controller::AddLane(bool polls) {
     return lanes_.back();
 }
 
+Error Controller::DeadError(const std::string &cause) const {
+    return Error(ErrorCode::IO, name_ + ": no more commands are taken: " + cause);
+}
+
 QueueLane &Controller::AcquireLane(bool polls) {
     std::lock_guard<std::mutex> guard(mutex_);
-    if (!dead_.empty()) {
-        throw Error(ErrorCode::IO, name_ + ": no more commands are taken: " + dead_);
+    if (!dead_.empty() && lanes_.empty()) {
+        throw DeadError(dead_);
     }
     QueueLane &lane = LaneFor(polls);
     lane.users++;
@@ -160,7 +163,7 @@ int Controller::Run(NvmeQueueKind kind, nvme_passthru_cmd64 &command) {
     const int status = dead_.empty() ? RunAdminWithData(command) : -ENODEV;
     if (status == -ETIMEDOUT) {
         Recover("a command for administration was not completed in time");
-        return STATUS_ABORTED_BY_HOST;
+        return dead_.empty() ? STATUS_ABORTED_BY_HOST : STATUS_HOST_PATH_ERROR_FINAL;
     }
     return status;
 }
@@ -208,11 +211,13 @@ int Controller::RunIo(nvme_passthru_cmd64 &command) {
         }
     }
     if (!lane.Dead().empty()) {
-        sink.Complete(nullptr, STATUS_HOST_PATH_ERROR_FINAL, 0, nullptr);
-    } else {
-        Submit(lane, command, iova, {&sink, nullptr});
-        lane.Pair().Ring();
+        const std::string cause = lane.Dead();
+        lock.unlock();
+        ReleaseLane(lane);
+        throw DeadError(cause);
     }
+    Submit(lane, command, iova, {&sink, nullptr});
+    lane.Pair().Ring();
     while (!sink.IsDone()) {
         lane.Deliver();
         if (!sink.IsDone()) {

@@ -16,6 +16,7 @@
 //! controller that does not answer.
 #pragma once
 
+#include "common/error.hpp"
 #include "io/engine/vfio/queue/queue_lane.hpp"
 #include "target/nvme/nvme_commands.hpp"
 
@@ -28,6 +29,8 @@ namespace rawduck {
 struct ControllerOptions {
     //! As the kernel's driver waits (nvme_core.io_timeout).
     uint64_t command_timeout_ms = 30000;
+    //! How long it may not answer at all before it counts as lost: others may reset it (a tenth of a second).
+    uint64_t silence_ms = 2000;
     uint32_t lanes_max = 2;     //!< at most; the controller may have fewer
     uint16_t entries_max = 128; //!< of a queue
 };
@@ -48,7 +51,8 @@ class Controller {
     uint32_t QueueEntries() const { return entries_; }
     bool HasInterrupts() const { return !interrupts_.empty(); }
 
-    //! The lane with the fewest queues; a new one while there may be more. Throws Error IO.
+    //! The lane with the fewest queues; a new one while there may be more. One of a dead controller ends every
+    //! command with the cause. Throws Error IO when there is none.
     QueueLane &AcquireLane(bool polls);
     void ReleaseLane(QueueLane &lane);
 
@@ -89,11 +93,15 @@ class Controller {
     const char *FindFailure();
     bool IsOverdue();
     void Recover(const char *cause);
+    std::string StartAgain(Quiet quiet);
+    bool IsQuiet();
+    bool Disable();
     Quiet Quiesce();
     LaneLocks LockLanes();
     QueueLane &LaneFor(bool polls);
     QueueLane &AddLane(bool polls);
 
+    Error DeadError(const std::string &cause) const;
     int RunIo(nvme_passthru_cmd64 &command);
     bool RemovalRequested() const;
     void Watch();

@@ -4,6 +4,7 @@
 #include "common/clock.hpp"
 #include "common/invariant.hpp"
 
+#include <chrono>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <system_error>
@@ -13,6 +14,7 @@ namespace rawduck {
 namespace {
 
 constexpr uint64_t SHUTDOWN_TIMEOUT_MS = 5000;
+constexpr int START_ATTEMPTS = 3, SILENCE_LOOK_MS = 20;
 
 bool IsReadable(int fd) {
     pollfd waiting = {fd, POLLIN, 0};
@@ -80,46 +82,67 @@ Controller::LaneLocks Controller::LockLanes() {
     return locks;
 }
 
+bool Controller::IsQuiet() {
+    return WaitUntil(CSTS_READY, 0, 0) && SameController();
+}
+
+bool Controller::Disable() {
+    const auto configuration = function_->Read32(REGISTER_CC);
+    return configuration && SameController() &&
+           function_->Write32(REGISTER_CC, *configuration & ~(CC_ENABLE | CC_SHUTDOWN_MASK)) &&
+           WaitUntil(CSTS_READY, 0, capabilities_.ReadyTimeoutMs()) && IsQuiet();
+}
+
 //! Returns when the controller cannot transfer anything any more. A register that reads as zero may mean a lost
 //! link, behind which a device may still work: only what is known not to change tells that it is ours.
 Controller::Quiet Controller::Quiesce() {
-    const auto is_quiet = [&] { return WaitUntil(CSTS_READY, 0, 0) && SameController(); };
-    const auto configuration = function_->Read32(REGISTER_CC);
-    if (configuration && SameController() &&
-        function_->Write32(REGISTER_CC, *configuration & ~(CC_ENABLE | CC_SHUTDOWN_MASK)) &&
-        WaitUntil(CSTS_READY, 0, capabilities_.ReadyTimeoutMs()) && is_quiet()) {
-        return Quiet::DISABLED;
+    const uint64_t end = MonotonicNs() + options_.silence_ms * 1000000;
+    for (;;) {
+        if (Disable()) {
+            return Quiet::DISABLED;
+        }
+        if (function_->Reset() && IsQuiet()) {
+            return Quiet::RESET;
+        }
+        // While somebody else resets it, it does not answer, and nobody may reset it again.
+        if (MonotonicNs() >= end || RemovalRequested() || SameController()) {
+            memory_.Abandon();
+            return Quiet::CUT_OFF;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(SILENCE_LOOK_MS));
     }
-    if (function_->Reset() && is_quiet()) {
-        return Quiet::RESET;
+}
+
+//! What Quiesce has made of it. Several attempts: whoever resets it may do so in the middle of one.
+std::string Controller::StartAgain(Quiet quiet) {
+    std::string problem;
+    for (int attempt = 0; attempt < START_ATTEMPTS; attempt++) {
+        if (quiet == Quiet::CUT_OFF) {
+            return problem.empty() ? "it could be neither disabled nor reset, and was cut off from memory"
+                                   : problem;
+        }
+        std::vector<CommandOwner> administrative; // whoever sent these has given up on them
+        admin_->TakeBack(administrative);
+        problem = Start();
+        if (problem.empty()) {
+            break;
+        }
+        quiet = Quiesce();
     }
-    function_->StopDma();
-    memory_.Abandon();
-    return Quiet::CUT_OFF;
+    return problem;
 }
 
 void Controller::Recover(const char *cause) {
     const LaneLocks locks = LockLanes();
     const bool removal = RemovalRequested();
     const Quiet quiet = Quiesce();
-    std::vector<CommandOwner> owners, administrative;
+    std::vector<CommandOwner> owners;
     for (QueueLane &lane : lanes_) {
         lane.Pair().TakeBack(owners);
     }
-    admin_->TakeBack(administrative);
-    std::string problem;
-    if (removal) {
-        problem = "it was given back";
-    } else if (quiet == Quiet::CUT_OFF) {
-        problem = "it could be neither disabled nor reset, and was cut off from memory";
-    } else {
-        problem = Start();
-    }
+    const std::string problem = removal ? "it was given back" : StartAgain(quiet);
     if (!problem.empty()) {
-        if (quiet != Quiet::CUT_OFF) {
-            function_->StopDma(); // it may have been half started
-            memory_.Abandon();
-        }
+        memory_.Abandon(); // it may have been half started
         dead_ = std::string(cause) + "; " + problem;
         function_->Close();
         for (QueueLane &lane : lanes_) {

@@ -20,6 +20,47 @@ constexpr uint64_t HUGE_BYTES = 2 * MIB;
 
 DmaSpace::DmaSpace(PciFunction &function) : function_(function), space_(function.IovaRanges()) {}
 
+DmaSpace::~DmaSpace() {
+    if (window_) {
+        RemovePageUser(*this);
+    }
+}
+
+bool DmaSpace::OpenWindow(char *begin, uint64_t bytes, uint64_t mapped_bytes_max) {
+    {
+        std::lock_guard<std::shared_mutex> guard(mutex_);
+        RAWDUCK_INVARIANT(!window_, "there is one window");
+        const auto iova = space_.Take(bytes, HUGE_BYTES);
+        if (!iova) {
+            return false;
+        }
+        window_ = std::make_unique<DmaWindow>(function_, begin, bytes, *iova, mapped_bytes_max);
+    }
+    AddPageUser(*this); // nothing is mapped before anybody could give it back
+    return true;
+}
+
+void DmaSpace::ForgetPages(char *begin, uint64_t bytes) noexcept {
+    std::lock_guard<std::shared_mutex> guard(mutex_);
+    if (!abandoned_ && window_->Contains(begin)) {
+        window_->Unmap(begin, bytes);
+    }
+}
+
+std::optional<uint64_t> DmaSpace::Reach(const void *memory, uint64_t bytes) {
+    const auto found = Find(memory, bytes);
+    if (found || !window_) {
+        return found;
+    }
+    std::lock_guard<std::shared_mutex> guard(mutex_);
+    return !abandoned_ && window_->MayReach(memory) ? window_->Reach(memory, bytes) : std::nullopt;
+}
+
+uint64_t DmaSpace::WindowBytes() const {
+    std::shared_lock<std::shared_mutex> guard(mutex_);
+    return window_ && !abandoned_ ? window_->MappedBytes() : 0;
+}
+
 int DmaSpace::Register(void *memory, uint64_t bytes) {
     const auto address = reinterpret_cast<uintptr_t>(memory);
     RAWDUCK_INVARIANT(IsAligned(address, PAGE_BYTES) && IsAligned(bytes, PAGE_BYTES) && bytes > 0,
@@ -56,6 +97,9 @@ void DmaSpace::Unregister(void *memory) {
 std::optional<uint64_t> DmaSpace::Find(const void *memory, uint64_t bytes) const {
     const auto address = reinterpret_cast<uintptr_t>(memory);
     std::shared_lock<std::shared_mutex> guard(mutex_);
+    if (window_ && window_->Contains(memory)) {
+        return abandoned_ ? std::nullopt : window_->Find(memory, bytes);
+    }
     auto behind = mappings_.upper_bound(address);
     if (behind == mappings_.begin()) {
         return std::nullopt;
@@ -70,6 +114,9 @@ std::optional<uint64_t> DmaSpace::Find(const void *memory, uint64_t bytes) const
 
 void DmaSpace::Abandon() {
     std::lock_guard<std::shared_mutex> guard(mutex_);
+    if (!abandoned_) {
+        function_.StopDma();
+    }
     mappings_.clear();
     abandoned_ = true;
 }

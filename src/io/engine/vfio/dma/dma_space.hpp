@@ -1,37 +1,56 @@
 //! The memory that a device reaches, and where it sees it.
 #pragma once
 
+#include "common/memory/buffers/page_users.hpp"
+#include "io/engine/vfio/dma/dma_window.hpp"
 #include "io/engine/vfio/dma/iova_space.hpp"
 
 #include <map>
+#include <memory>
 #include <shared_mutex>
 
 namespace rawduck {
 
 //! Thread-safe.
-class DmaSpace {
+class DmaSpace final : private PageUser {
   public:
     explicit DmaSpace(PciFunction &function);
+    ~DmaSpace() override;
+    DmaSpace(const DmaSpace &) = delete;
+    DmaSpace &operator=(const DmaSpace &) = delete;
 
     //! Both multiples of PAGE_BYTES. What PciFunction::MapMemory asks of the caller holds until Unregister. 0 or
     //! an errno.
     int Register(void *memory, uint64_t bytes);
     //! What was registered, whole. No command may be in flight to it.
     void Unregister(void *memory);
-    //! Where the device sees these bytes, all within one registration; nothing when it does not reach them.
+    //! Lets Reach register blocks of this range, which is BufferMemory's, as they are used: at most
+    //! `mapped_bytes_max` at a time. They are forgotten before their pages are given back. False when the device
+    //! has no addresses for it. Once.
+    bool OpenWindow(char *begin, uint64_t bytes, uint64_t mapped_bytes_max);
+    //! Where the device sees these bytes, all within one registration or in the window; nothing when it does not
+    //! reach them.
     std::optional<uint64_t> Find(const void *memory, uint64_t bytes) const;
-    //! The function has no mappings any more (PciFunction::StopDma, Close): from now on nothing is reached.
+    //! The same, once they are registered if they lie in the window. They must be in use until their command is
+    //! complete.
+    std::optional<uint64_t> Reach(const void *memory, uint64_t bytes);
+    //! Takes the bus and all memory from the function (PciFunction::StopDma): from now on nothing is reached.
     void Abandon();
+    //! Of the window.
+    uint64_t WindowBytes() const;
 
   private:
     struct Mapping {
         uint64_t bytes, iova;
     };
 
+    void ForgetPages(char *begin, uint64_t bytes) noexcept override;
+
     PciFunction &function_;
     mutable std::shared_mutex mutex_; //!< guards what follows; no other lock is taken under it
     IovaSpace space_;
     std::map<uintptr_t, Mapping> mappings_;
+    std::unique_ptr<DmaWindow> window_; //!< null: there is none
     bool abandoned_ = false;
 };
 

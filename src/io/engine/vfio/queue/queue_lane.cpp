@@ -30,6 +30,9 @@ void Pause(bool polls, uint32_t looks) {
 } // namespace
 
 bool QueueLane::Deliver() {
+    if (!dead_.empty()) {
+        return false; // all commands were taken back, and the function is closed, whatever is left in the ring
+    }
     bool any = false;
     QueuePair::Completion completion;
     for (;;) {

@@ -35,7 +35,7 @@ class ModelDevice final : public Device {
         EXPECT_EQ(controller_.Run(NvmeQueueKind::IO, flush), 0);
     }
     bool Deallocate(uint64_t, uint64_t) override { return false; }
-    bool Register(void *memory, uint64_t bytes) override {
+    bool Register(void *memory, uint64_t bytes, MemoryNeed) override {
         return controller_.Memory().Register(memory, bytes) == 0;
     }
     void Forget(void *memory) override { controller_.Memory().Unregister(memory); }
@@ -51,6 +51,7 @@ class ControllerTest : public ::testing::Test {
     void Start(bool polls = false) {
         ControllerOptions options;
         options.command_timeout_ms = TIMEOUT_MS;
+        options.silence_ms = silence_ms_;
         options.lanes_max = 3;
         auto function = std::make_unique<ModelController>(state_);
         function_ = function.get();
@@ -92,11 +93,13 @@ class ControllerTest : public ::testing::Test {
         EXPECT_NE(message.find(cause), std::string::npos) << message;
         EXPECT_NE(controller_->Dead().find(cause), std::string::npos) << controller_->Dead();
         EXPECT_NE(FailedRead().find(cause), std::string::npos);
-        EXPECT_EQ(CatchError([&] { controller_->AcquireLane(false); }).Code(), ErrorCode::IO);
+        const Error error = CatchError([&] { io_->Flush(); });
+        EXPECT_NE(std::string(error.what()).find(cause), std::string::npos) << error.what();
         EXPECT_GE(state_.closed, 1u) << "the kernel gets the function back at once";
     }
 
     ModelState state_;
+    uint64_t silence_ms_ = 0;
     std::unique_ptr<Controller> controller_;
     std::unique_ptr<BlockIo> io_;
     ModelController *function_ = nullptr;
@@ -233,6 +236,26 @@ TEST_F(ControllerTest, ALostLinkReadsAsZerosOrNotAtAll) {
         state_.reads_zero = state_.absent = state_.holds = false;
         TearDown();
     }
+}
+
+TEST_F(ControllerTest, AResetByOthersIsWaitedFor) {
+    silence_ms_ = 10000;
+    Start();
+    const auto set_absent = [&](bool absent) {
+        std::lock_guard<std::mutex> guard(state_.mutex);
+        state_.absent = absent;
+    };
+    set_absent(true);
+    std::thread others([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        set_absent(false);
+        function_->Reset();
+    });
+    controller_->CheckHealth();
+    others.join();
+    EXPECT_EQ(controller_->Dead(), "");
+    EXPECT_EQ(state_.cut_off, 0u);
+    WriteAndReadBack(0, 64 * KIB);
 }
 
 TEST_F(ControllerTest, AFatalStatusIsCuredByANewStart) {

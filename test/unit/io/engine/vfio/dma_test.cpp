@@ -2,6 +2,7 @@
 #include "io/engine/vfio/dma/data_pointer.hpp"
 #include "io/engine/vfio/dma/dma_space.hpp"
 
+#include "common/memory/buffers/buffer_memory.hpp"
 #include "common/units.hpp"
 #include "io/engine/vfio/model_controller.hpp"
 #include "support/test_support.hpp"
@@ -11,6 +12,7 @@
 namespace rawduck {
 namespace {
 
+constexpr uint64_t BLOCK = DmaWindow::BLOCK_BYTES;
 constexpr uint64_t FIRST = IovaSpace::PREFERRED_FIRST;
 const std::vector<IovaRange> WIDE = {{0, 0xFEDFFFFF}, {0xFEF00000, (uint64_t(1) << 48) - 1}};
 
@@ -67,6 +69,38 @@ TEST(DmaSpace, FindsWhatLiesWithinOneRegistration) {
         EXPECT_EQ(space.Find(first.Data(), 1), std::nullopt);
         EXPECT_EQ(CatchError([&] { DmaMemory(space, 1, "x"); }).Code(), ErrorCode::IO);
     }
+}
+
+TEST(DmaSpace, BlocksOfTheWindowAreMappedWhenUsedAndForgottenBeforeTheirPagesGo) {
+    ModelState state;
+    ModelController function(state);
+    DmaSpace space(function);
+    BufferMemory memory(BufferMemory::ADDRESS_MIN);
+    ASSERT_TRUE(space.OpenWindow(memory.Begin(), memory.AddressBytes(), 3 * BLOCK));
+    char *const block = memory.Allocate(BLOCK);
+    EXPECT_EQ(space.Find(block, BLOCK), std::nullopt) << "nothing is mapped in advance";
+    const auto iova = space.Reach(block, BLOCK);
+    ASSERT_TRUE(iova);
+    EXPECT_EQ(space.Find(block + 512, 512), *iova + 512);
+    EXPECT_EQ(space.WindowBytes(), BLOCK);
+    memory.Free(block);
+    EXPECT_EQ(space.WindowBytes(), BLOCK) << "free blocks are used again";
+    memory.GiveBackUnused();
+    memory.GiveBackUnused();
+    EXPECT_EQ(space.WindowBytes(), 0u);
+    EXPECT_EQ(space.Find(block, 512), std::nullopt);
+
+    char *const run = memory.Allocate(4 * BLOCK);
+    const auto first = space.Reach(run, BLOCK), across = space.Reach(run + BLOCK - 512, 1024);
+    ASSERT_TRUE(first && across);
+    EXPECT_EQ(*across, *first + BLOCK - 512) << "what is contiguous here is so for the device";
+    EXPECT_EQ(space.Reach(run, 4 * BLOCK), std::nullopt) << "more than may be mapped";
+    EXPECT_EQ(space.WindowBytes(), 3 * BLOCK);
+    space.Abandon();
+    EXPECT_EQ(space.Reach(run, BLOCK), std::nullopt);
+    memory.Free(run);
+    memory.GiveBackUnused(); // of what the function has no mapping any more
+    memory.GiveBackUnused();
 }
 
 //! The bytes that a controller would transfer, in order.

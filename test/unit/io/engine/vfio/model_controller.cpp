@@ -32,6 +32,10 @@ std::optional<uint32_t> ModelController::Read32(uint32_t offset) {
     if (state_.reads_zero) {
         return 0;
     }
+    if (state_.is_reset) {
+        state_.is_reset = false;
+        Disable();
+    }
     switch (offset) {
     case REGISTER_CAP:
         return state_.entries_max - 1u; // and ready within half a second
@@ -119,6 +123,7 @@ void ModelController::StopDma() {
 void ModelController::Close() {
     std::lock_guard<std::mutex> guard(state_.mutex);
     state_.closed++;
+    open_ = false;
     mappings_.clear();
 }
 
@@ -151,6 +156,7 @@ bool ModelController::Move(uint64_t iova, char *bytes, uint64_t length, bool to_
 
 void ModelController::RingDoorbell(uint32_t offset, uint32_t value) {
     std::lock_guard<std::mutex> guard(state_.mutex);
+    state_.faults += open_ ? 0 : 1;
     const uint32_t index = (offset - REGISTER_DOORBELLS) / STRIDE, queue = index / 2;
     if (index % 2 != 0 || state_.absent || rings_.count(queue) == 0) {
         return; // the model never looks at which completions were taken: there is room for all
@@ -173,7 +179,9 @@ void ModelController::Fetch(uint32_t queue) {
         Move(rings.submissions + rings.head * sizeof(SubmissionEntry), reinterpret_cast<char *>(&taken.entry),
              sizeof taken.entry, false);
         rings.head = (rings.head + 1) % rings.entries;
-        if (state_.holds && queue != 0) {
+        const bool holds = queue == 0 ? state_.holds_administration > 0 : state_.holds;
+        state_.holds_administration -= queue == 0 && holds ? 1 : 0;
+        if (holds) {
             held_.push_back(taken);
         } else {
             CarryOut(taken);

@@ -23,19 +23,21 @@ struct ModelState {
     bool sgl = true, shadow_doorbells = true;
 
     // How it fails.
-    bool holds = false;           //!< takes commands of I/O queues, and carries none out before Release
-    bool ignores_disable = false; //!< CSTS.RDY stays
+    bool holds = false;                //!< takes commands of I/O queues, and carries none out before Release
+    uint32_t holds_administration = 0; //!< so many commands of the administrative queue
+    bool ignores_disable = false;      //!< CSTS.RDY stays
     bool ignores_reset = false;
     bool absent = false;           //!< registers cannot be read
     bool reads_zero = false;       //!< as behind a link that is lost
     bool fatal = false;            //!< CSTS.CFS, until it is disabled
+    bool is_reset = false;         //!< by somebody else, with the next look at it
     bool starts_never = false;     //!< does not become ready
     bool wrong_identifier = false; //!< completes what it was not given
     std::map<uint64_t, uint16_t> status_of_lba;
 
     std::mutex mutex; //!< guards what follows
     std::vector<char> medium = std::vector<char>(CAPACITY);
-    uint64_t faults = 0; //!< transfers to what is not mapped
+    uint64_t faults = 0; //!< transfers to what is not mapped, and doorbells of what is closed
     uint64_t enabled = 0, resets = 0, cut_off = 0, closed = 0, shutdowns = 0, lists = 0, blocks = 0;
     int removal = -1; //!< eventfd
 };
@@ -90,6 +92,7 @@ class ModelController final : public PciFunction {
     std::map<uint64_t, std::pair<char *, uint64_t>> mappings_;
     std::vector<Taken> held_;
     std::vector<int> interrupts_;
+    bool open_ = true;
 };
 
 } // namespace rawduck

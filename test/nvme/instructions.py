@@ -1,0 +1,23 @@
+"""`instructions.py TSV` prints what test/nvme/instructions_in_guest.sh has measured: engines by cases."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    cells: dict[str, dict[str, str]] = {}
+    for line in Path(sys.argv[1]).read_text().splitlines():
+        engine, case, count = line.split("\t")
+        cells.setdefault(engine, {})[case] = f"{int(count):,}"
+    cases = list(dict.fromkeys(case for row in cells.values() for case in row))
+    print("| instructions for each command | " + " | ".join(cases) + " |")
+    print("|---" * (len(cases) + 1) + "|")
+    for engine, row in cells.items():
+        print(f"| `{engine}` | " + " | ".join(row.get(case, "") for case in cases) + " |")
+    return 0 if cells else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

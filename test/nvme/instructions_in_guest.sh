@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Runs inside a guest with one NVMe drive whose clock counts instructions: bench/command_bench.cpp with every engine.
+#   instructions_in_guest.sh COMMAND_BENCH OUT
+set -uo pipefail
+bench=$1 out=$2
+export PATH=$PATH:/usr/sbin:/sbin LANG=C.UTF-8 HOME=/tmp
+cd /tmp
+touch "$out/booted"
+modprobe nvme
+udevadm settle 2>/dev/null || sleep 2
+generic=$(ls -d /dev/ng*n1) block=$(ls -d /dev/nvme*n1)
+cp "$bench" /tmp/command_bench # the guest's files are slow
+
+measure() { timeout 300 /tmp/command_bench "$@" >>"$out/instructions.tsv"; }
+measure "$generic" fixed
+measure "$generic" fixed polling
+measure "$generic" io_uring_cmd
+measure "$generic" io_uring_cmd polling
+measure "$generic" nvme_ioctl
+measure "$block" io_uring
+measure "$block" posix
+
+function=$(basename "$(readlink -f /sys/class/nvme/nvme0/device)")
+modprobe vfio-pci
+echo vfio-pci >"/sys/bus/pci/devices/$function/driver_override"
+echo "$function" >"/sys/bus/pci/devices/$function/driver/unbind"
+echo "$function" >/sys/bus/pci/drivers_probe
+measure "vfio:${function}n1" vfio
+measure "vfio:${function}n1" vfio polling
+touch "$out/finished"

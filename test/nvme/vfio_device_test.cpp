@@ -1,0 +1,354 @@
+//! What an NVMe driver of our own has to stand on a real PCI function: other processes, memory that goes away,
+//! devices that do not answer or are taken away. RAWDUCK_TEST_VFIO names a namespace on vfio-pci, as in
+//! vfio:0000:01:00.0n1, WHOSE CONTENTS ARE DESTROYED; test/nvme/guest.sh sets it in a guest.
+#include "common/memory/buffers/buffer_memory.hpp"
+#include "io/block_io.hpp"
+#include "io/engine/vfio/vfio_function.hpp"
+#include "io/engine/vfio/vfio_queue.hpp"
+#include "io/open_device.hpp"
+#include "support/test_support.hpp"
+#include "target/system/sysfs.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <thread>
+
+namespace rawduck {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr uid_t NOBODY = 65534;
+
+std::string LinkName(const std::string &path) {
+    char buffer[PATH_MAX];
+    const ssize_t length = readlink(path.c_str(), buffer, sizeof buffer);
+    return length <= 0 ? "" : BaseName(std::string(buffer, static_cast<size_t>(length)));
+}
+
+void WriteText(const std::string &path, const std::string &text) {
+    std::ofstream stream(path);
+    stream << text << std::flush;
+    EXPECT_TRUE(stream.good()) << path;
+}
+
+class VfioTest : public ::testing::Test {
+  protected:
+    void SetUp() override { Use("RAWDUCK_TEST_VFIO"); }
+
+    void Use(const char *variable) {
+        const char *name = getenv(variable);
+        if (!name) {
+            GTEST_SKIP() << variable << " names no namespace; make test-nvme runs this in a guest";
+        }
+        target_ = ResolveTarget(name);
+        ASSERT_EQ(target_.kind, TargetKind::VFIO_FUNCTION) << name;
+    }
+    std::unique_ptr<BlockIo> Open() const {
+        return std::make_unique<BlockIo>(OpenDevice(target_, DeviceOptions()), BlockIoOptions(), target_.name,
+                                         std::make_shared<IoStats>());
+    }
+    std::string Directory() const { return "/sys/bus/pci/devices/" + target_.path; }
+    std::string GroupPath() const { return "/dev/vfio/" + LinkName(Directory() + "/iommu_group"); }
+
+    Target target_;
+};
+
+//! What a device would go on transferring to, if its address had been registered: pages that were given back,
+//! and others that came in their place. A transfer to the old ones succeeds, and its data is nowhere.
+TEST_F(VfioTest, MemoryThatGoesAwayBetweenTransfersIsNeverMissed) {
+    constexpr uint64_t LENGTH = 256 * KIB;
+    auto io = Open();
+    const auto data = Pattern(LENGTH, 31);
+    io->Write(8 * MIB, data.data(), LENGTH);
+    const auto map = [&](void *at) {
+        return mmap(at, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0),
+                    -1, 0);
+    };
+    void *const memory = map(nullptr);
+    ASSERT_NE(memory, MAP_FAILED);
+    const auto expect_read = [&](const char *after) {
+        io->Read(8 * MIB, memory, LENGTH);
+        EXPECT_EQ(memcmp(memory, data.data(), LENGTH), 0) << after;
+        std::vector<char> back(LENGTH);
+        io->Write(9 * MIB, memory, LENGTH);
+        io->Read(9 * MIB, back.data(), LENGTH);
+        EXPECT_EQ(back, data) << after;
+    };
+    expect_read("the first transfer");
+    for (int round = 0; round < 20; round++) {
+        ASSERT_EQ(madvise(memory, LENGTH, MADV_DONTNEED), 0);
+        expect_read("MADV_DONTNEED");
+        ASSERT_EQ(munmap(memory, LENGTH), 0);
+        ASSERT_EQ(map(memory), memory);
+        expect_read("munmap and mmap");
+        ASSERT_TRUE(InChild([] { return true; }));
+        std::fill_n(static_cast<char *>(memory), LENGTH, '\0'); // copied on write, if the child still has it
+        expect_read("fork");
+    }
+    munmap(memory, LENGTH);
+}
+
+//! The memory that DuckDB reads into, when it is rawduck's: in place, and right also after its pages were given back.
+TEST_F(VfioTest, BuffersOfOurOwnAreTransferredInPlaceAndNeverToPagesOfBefore) {
+    constexpr uint64_t LENGTH = 256 * KIB;
+    BufferMemory *const memory = BufferMemory::OfProcess();
+    ASSERT_NE(memory, nullptr);
+    auto io = Open();
+    const auto data = Pattern(LENGTH, 53);
+    io->Write(8 * MIB, data.data(), LENGTH);
+    const uint64_t copied = io->Stats().Snapshot(IoOperation::WRITE).bounce_bytes;
+    for (int round = 0; round < 20; round++) {
+        char *const block = memory->Allocate(LENGTH);
+        ASSERT_NE(block, nullptr);
+        memset(block, round, LENGTH);
+        io->Read(8 * MIB, block, LENGTH);
+        EXPECT_EQ(memcmp(block, data.data(), LENGTH), 0) << round;
+        io->Write(9 * MIB, block, LENGTH);
+        memory->Free(block);
+        memory->GiveBackUnused();
+        memory->GiveBackUnused();
+    }
+    EXPECT_EQ(io->Stats().Snapshot(IoOperation::READ).bounce_bytes, 0u);
+    EXPECT_EQ(io->Stats().Snapshot(IoOperation::WRITE).bounce_bytes, copied);
+}
+
+TEST_F(VfioTest, ASecondProcessIsToldWhoHasIt) {
+    auto io = Open();
+    const std::string holder = "process " + std::to_string(getpid());
+    EXPECT_TRUE(InChild([&] {
+        const Error error = CatchError([&] { Open(); });
+        return error.Code() == ErrorCode::LOCKED && strstr(error.what(), holder.c_str()) != nullptr;
+    }));
+    std::vector<char> data(4096);
+    io->Read(0, data.data(), data.size()); // the attempt has not harmed it
+}
+
+TEST_F(VfioTest, TwoTargetsOfOneProcessShareAController) {
+    auto first = Open(), second = Open();
+    const auto data = Pattern(64 * KIB, 37);
+    std::vector<char> back(data.size());
+    first->Write(8 * MIB, data.data(), data.size());
+    first.reset();
+    second->Read(8 * MIB, back.data(), back.size());
+    EXPECT_EQ(back, data);
+}
+
+//! It would, if it kept a descriptor or the registers: then nobody could open the function before it ends.
+TEST_F(VfioTest, AForkedChildDoesNotKeepTheController) {
+    int told[2];
+    ASSERT_EQ(pipe(told), 0);
+    const pid_t parent = fork();
+    if (parent == 0) {
+        auto io = Open();
+        const pid_t child = fork();
+        if (child == 0) {
+            pause();
+            _exit(0);
+        }
+        const bool good = write(told[1], &child, sizeof child) == sizeof child;
+        kill(good ? getpid() : child, SIGKILL);
+        _exit(1);
+    }
+    pid_t child = 0;
+    close(told[1]);
+    ASSERT_EQ(read(told[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+    close(told[0]);
+    waitpid(parent, nullptr, 0);
+    EXPECT_EQ(kill(child, 0), 0) << "the child has ended, so this shows nothing";
+    std::vector<char> data(4096);
+    Open()->Read(0, data.data(), data.size());
+    kill(child, SIGKILL);
+}
+
+TEST_F(VfioTest, AUserWhoMayOpenTheGroupNeedsNoMore) {
+    ASSERT_EQ(chown(GroupPath().c_str(), NOBODY, NOBODY), 0);
+    const auto as_nobody = [&](rlim_t locked_bytes, const std::function<bool()> &body) {
+        return InChild([&] {
+            const rlimit limit = {locked_bytes, locked_bytes};
+            return setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0 &&
+                   body();
+        });
+    };
+    EXPECT_TRUE(as_nobody(8 * MIB, [&] {
+        auto io = Open();
+        const auto data = Pattern(2 * MIB, 41);
+        std::vector<char> back(data.size());
+        io->Write(8 * MIB, data.data(), data.size());
+        io->Read(8 * MIB, back.data(), back.size());
+        return back == data;
+    }));
+    EXPECT_TRUE(as_nobody(16 * KIB, [&] {
+        const Error error = CatchError([&] { Open(); });
+        return error.Code() == ErrorCode::PERMISSION && strstr(error.what(), "ulimit -l") != nullptr;
+    }));
+    ASSERT_EQ(chown(GroupPath().c_str(), 0, 0), 0);
+    EXPECT_TRUE(as_nobody(8 * MIB, [&] {
+        const Error error = CatchError([&] { Open(); });
+        return error.Code() == ErrorCode::PERMISSION && strstr(error.what(), "--user") != nullptr;
+    }));
+}
+
+TEST_F(VfioTest, ANamespaceThatIsNotThereIsNamed) {
+    target_ = ResolveTarget("vfio:" + target_.path + "n77");
+    EXPECT_EQ(CatchError([&] { Open(); }).Code(), ErrorCode::NOT_FOUND);
+}
+
+//! Another driver asks for it: the kernel waits until it was given back, which happens without a command.
+TEST_F(VfioTest, TheKernelGetsItBackAtOnce) {
+    auto io = Open();
+    std::vector<char> data(4096);
+    io->Read(0, data.data(), data.size());
+    const auto start = std::chrono::steady_clock::now();
+    WriteText("/sys/bus/pci/drivers/vfio-pci/unbind", target_.path);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    const std::string message = CatchError([&] { io->Read(0, data.data(), data.size()); }).what();
+    EXPECT_NE(message.find("the kernel wants the device back"), std::string::npos) << message;
+    EXPECT_NE(message.find(target_.name + ": read of 4096 bytes"), std::string::npos) << message;
+    const Error error = CatchError([&] { Open(); });
+    EXPECT_NE(std::string(error.what()).find("rawduck vfio bind " + target_.path), std::string::npos)
+        << error.what();
+    WriteText("/sys/bus/pci/drivers_probe", target_.path);
+    EXPECT_EQ(LinkName(Directory() + "/driver"), "vfio-pci");
+    Open()->Read(0, data.data(), data.size()); // and the old one only ends
+}
+
+//! Somebody resets the function by itself, with commands in flight.
+TEST_F(VfioTest, AResetFromOutsideIsSurvived) {
+    auto io = Open();
+    std::atomic<bool> over{false};
+    std::thread resets([&] {
+        for (int i = 0; i < 2; i++) {
+            std::this_thread::sleep_for(milliseconds(500));
+            WriteText(Directory() + "/reset", "1");
+        }
+        over = true;
+    });
+    const auto data = Pattern(128 * KIB, 43);
+    std::vector<char> back(data.size());
+    try {
+        for (int round = 0; !over || round < 10; round++) {
+            io->Write(8 * MIB, data.data(), data.size());
+            io->Read(8 * MIB, back.data(), back.size());
+            EXPECT_EQ(back, data) << round;
+        }
+    } catch (const Error &error) {
+        ADD_FAILURE() << error.what();
+    }
+    resets.join();
+}
+
+//! Of a command that a test sends by itself.
+struct Sent {
+    Command command;
+    DmaMemory memory;
+
+    Sent(Controller &controller, Opcode opcode, uint64_t offset, char filling)
+        : memory(controller.Memory(), LENGTH, "test") {
+        memset(memory.Data(), filling, LENGTH);
+        command.opcode = opcode;
+        command.length = LENGTH;
+        command.device_offset = offset;
+        command.data = memory.Data();
+    }
+    static constexpr uint32_t LENGTH = 64 * KIB;
+};
+
+//! On a device that takes a second for a MiB that is written. RAWDUCK_TEST_VFIO_SLOW names it.
+class VfioSlowTest : public VfioTest {
+  protected:
+    static constexpr uint32_t LBA = 512, COMMANDS = 16;
+
+    void SetUp() override { Use("RAWDUCK_TEST_VFIO_SLOW"); }
+
+    std::unique_ptr<Controller> Start(uint64_t timeout_ms) {
+        ControllerOptions options;
+        options.command_timeout_ms = timeout_ms;
+        return std::make_unique<Controller>(std::make_unique<VfioFunction>(target_.path, target_.name),
+                                            options, target_.name);
+    }
+    //! Until nothing is in flight.
+    static void ReapAll(VfioQueue &queue, uint32_t count) {
+        Command *completed[COMMANDS];
+        while (count > 0) {
+            count -= queue.Reap(completed, COMMANDS, true);
+        }
+    }
+};
+
+//! The device still holds the writes when their time is over. Once they have failed, their memory is the
+//! caller's again: what he writes there must not reach the device.
+TEST_F(VfioSlowTest, WhatTimedOutTakesNothingFromItsMemoryAnyMore) {
+    auto controller = Start(200);
+    auto queue = std::make_unique<VfioQueue>(*controller, target_.namespace_id, LBA, COMMANDS, false);
+    std::list<Sent> writes;
+    for (uint32_t i = 0; i < COMMANDS; i++) {
+        writes.emplace_back(*controller, Opcode::WRITE, i * Sent::LENGTH, 'a');
+        ASSERT_TRUE(queue->Submit(writes.back().command));
+    }
+    ReapAll(*queue, COMMANDS);
+    const auto failed = std::count_if(writes.begin(), writes.end(), [](const Sent &sent) {
+        return sent.command.nvme_status == STATUS_ABORTED_BY_HOST;
+    });
+    EXPECT_GT(failed, 0) << "the device was fast enough, so this shows nothing";
+    EXPECT_GE(controller->Recoveries(), 1u);
+    for (Sent &sent : writes) {
+        memset(sent.memory.Data(), 'b', Sent::LENGTH);
+    }
+    std::this_thread::sleep_for(milliseconds(500));
+    for (uint32_t i = 0; i < COMMANDS; i++) {
+        Sent read(*controller, Opcode::READ, i * Sent::LENGTH, 'c');
+        ASSERT_TRUE(queue->Submit(read.command));
+        ReapAll(*queue, 1);
+        ASSERT_EQ(read.command.result, Sent::LENGTH);
+        EXPECT_EQ(std::count(read.memory.Data(), read.memory.Data() + Sent::LENGTH, 'b'), 0);
+        EXPECT_EQ(std::count(read.memory.Data(), read.memory.Data() + Sent::LENGTH, 'c'), 0)
+            << "nothing was read";
+    }
+}
+
+//! RAWDUCK_TEST_VFIO_LINK names a namespace behind a PCI bridge of its own, which forwards nothing any more.
+class VfioLinkTest : public VfioTest {
+  protected:
+    void SetUp() override { Use("RAWDUCK_TEST_VFIO_LINK"); }
+
+    //! The bridge's command register: what it forwards.
+    void Forward(bool on) const {
+        char link[PATH_MAX];
+        ASSERT_NE(realpath((Directory() + "/..").c_str(), link), nullptr);
+        const int fd = open((std::string(link) + "/config").c_str(), O_RDWR | O_CLOEXEC);
+        ASSERT_GE(fd, 0) << link;
+        uint16_t command = 0;
+        ASSERT_EQ(pread(fd, &command, sizeof command, 4), 2);
+        command = static_cast<uint16_t>(on ? command | 7 : command & ~7);
+        ASSERT_EQ(pwrite(fd, &command, sizeof command, 4), 2);
+        close(fd);
+    }
+};
+
+TEST_F(VfioLinkTest, ALinkThatIsLostIsTheEndOfItAndIsNamed) {
+    auto io = Open();
+    const auto data = Pattern(64 * KIB, 47);
+    std::vector<char> back(data.size());
+    io->Write(8 * MIB, data.data(), data.size());
+    Forward(false);
+    const std::string message = CatchError([&] { io->Read(8 * MIB, back.data(), back.size()); }).what();
+    EXPECT_TRUE(message.find("its link is lost") != std::string::npos ||
+                message.find("has left the bus") != std::string::npos)
+        << message;
+    EXPECT_NE(message.find(target_.name + ": read of "), std::string::npos) << message;
+    EXPECT_EQ(CatchError([&] { io->Flush(); }).Code(), ErrorCode::IO);
+    io.reset();
+    Forward(true);
+    Open()->Read(8 * MIB, back.data(), back.size());
+    EXPECT_EQ(back, data);
+}
+
+} // namespace
+} // namespace rawduck

@@ -1,0 +1,261 @@
+"""A controller that is handed from the kernel's driver to rawduck's own, and back: by the command line, with
+SQL in between that the kernel's driver then reads. What goes wrong meanwhile, and writers that are killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import faults_on_nvme
+import fdp_on_nvme
+import rawduck
+from faults_on_nvme import attach_new, check_message, failure
+from rawduck import pci
+from rawduck.commands import vfio
+
+ROWS_OF_A_LARGE_COMMIT = 300
+
+
+def printed(command: Callable, *arguments) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        command(*arguments)
+    return text.getvalue()
+
+
+def bind(function: str) -> dict:
+    return json.loads(printed(vfio.bind, function, "", True, True))
+
+
+def unbind(function: str) -> dict:
+    return json.loads(printed(vfio.unbind, function, True))
+
+
+def listed(function: str) -> dict:
+    (row,) = (row for row in json.loads(printed(vfio.list_controllers, True)) if row["function"] == function)
+    return row
+
+
+def refusal(*arguments) -> str:
+    return refusal_of(vfio.bind, *arguments)
+
+
+def refusal_of(command: Callable, *arguments) -> str:
+    try:
+        command(*arguments)
+    except rawduck.RawduckError as error:
+        return str(error)
+    raise AssertionError(f"{command.__name__}{arguments} did not fail")
+
+
+@contextlib.contextmanager
+def bound(function: str) -> Iterator[str]:
+    """Its first namespace as a target."""
+    bind(function)
+    try:
+        yield f"vfio:{function}n1"
+    finally:
+        unbind(function)
+
+
+def check_all(results, plan: dict, tpch: Callable) -> None:
+    other, fdp = plan["other"], plan["fdp"]
+    results.check("vfio: what is in use stays with the kernel", lambda: refusals(plan["plain"]))
+    results.check("vfio: a controller goes there and back", lambda: there_and_back(fdp))
+    with bound(fdp) as target:
+        tpch(results, plan["data"], target, ["auto"], plan["modes"])
+    results.check("vfio: the kernel's driver reads what was written", lambda: read_by_the_kernel(fdp))
+    results.check("vfio: placement, as nvme-cli sees it", lambda: placement(fdp))
+    with bound(plan["bad"]) as target:
+        words = {"read": "unrecovered read error: media error", "write": "write fault"}
+        results.check("vfio: media errors", lambda: faults_on_nvme.media_errors(target, "auto", other, words))
+    results.check("vfio: the device is removed", lambda: removed(plan["plain"], other))
+    results.check(f"vfio: {plan['kills']} writers are killed", lambda: kills(plan["slow"], plan["kills"]))
+
+
+def refusals(function: str) -> None:
+    path = listed(function)["namespaces"][0]["path"]
+    subprocess.run(["mkfs.ext4", "-q", "-F", path], check=True)
+    place = Path("/tmp/mounted")
+    place.mkdir()
+    subprocess.run(["mount", path, place], check=True)
+    try:
+        assert f"{path} is in use: it is mounted on {place}" in refusal(path, "", True)
+        assert "is mounted on" in listed(function)["obstacle"]
+    finally:
+        subprocess.run(["umount", place], check=True)
+    generic = path.replace("nvme", "ng", 1)
+    with open(generic, "rb") as opened:
+        holder = subprocess.Popen(["sleep", "1000"], stdin=opened)
+    try:
+        assert f"process {holder.pid} (sleep) has {generic} open" in refusal(generic, "", True)
+    finally:
+        holder.kill()
+        holder.wait()
+    with rawduck.connect() as connection:
+        attach_new(connection, generic, "x")
+        message = refusal(function, "", True)
+        assert path in message or generic in message, message
+        connection.execute("CREATE TABLE x.t AS SELECT 1 AS v; CHECKPOINT x")
+    assert "--yes" in refusal(function)
+    assert "no such user" in refusal(function, "nobody-of-this-name", True)
+    assert "no PCI function" in refusal("ffff:00:00.0", "", True)
+    assert pci.Function(function).driver == pci.KERNEL_DRIVER
+
+
+def there_and_back(function: str) -> None:
+    before = listed(function)
+    assert (before["driver"], before["obstacle"]) == ("nvme", None), before
+    row = bind(before["namespaces"][0]["target"])
+    assert (row["driver"], row["owner"], row["namespaces"]) == ("vfio-pci", "root", []), row
+    assert bind(function) == row, "again is no error"
+    assert json.loads(printed(vfio.bind, function, "nobody", True, True))["owner"] == "nobody"
+    assert "ready" in printed(vfio.list_controllers)
+    target = f"vfio:{function}n1"
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException), rawduck.connect() as connection:
+            attach_new(connection, target, "x")
+            time.sleep(1000)
+        os._exit(1)
+    try:
+        assert pci.wait_for(lambda: str(child) in str(listed(function)["opened_by"])), listed(function)
+        assert f"process {child}" in refusal_of(unbind, function)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    after = unbind(function)
+    assert after["driver"] == "nvme"
+    assert [row["target"] for row in after["namespaces"]] == [target]
+    assert os.path.exists(after["namespaces"][0]["path"])
+
+
+def read_by_the_kernel(function: str) -> None:
+    """What tpch has left on the volume, and something more by the kernel's driver, which vfio reads then."""
+    path = listed(function)["namespaces"][0]["path"]
+    query = "SELECT count(*), sum(hash(COLUMNS(*)::VARCHAR)) FROM x.customer"
+    with rawduck.connect() as connection:
+        connection.execute("SET nvme_engine = 'io_uring'; SET nvme_placement = 'off'")
+        connection.execute(f"ATTACH 'nvme://{path}/auto_thread.duckdb' AS x")
+        expected = connection.execute(query).fetchall()
+        connection.execute("CREATE TABLE x.more AS SELECT range AS v FROM range(100000)")
+        connection.execute("DETACH x")
+        findings = connection.execute("FROM nvme_check(?) WHERE severity <> 'ok'", [path]).fetchall()
+        assert findings == [], findings
+    with bound(function) as target, rawduck.connect() as connection:
+        connection.execute(f"ATTACH 'nvme://{target}/auto_thread.duckdb' AS x")
+        assert connection.execute(query).fetchall() == expected
+        assert connection.execute("SELECT sum(v) FROM x.more").fetchone()[0] == 4999950000
+
+
+def placement(function: str) -> None:
+    """What is written through each identifier, as the device says afterwards."""
+    generic = listed(function)["namespaces"][0]["path"].replace("nvme", "ng", 1)
+    before = fdp_on_nvme.Witness.ask(generic)
+    with bound(function) as target, fdp_on_nvme.connect("auto") as connection:
+        connection.execute("CALL nvme_format(?, force := true)", [target])
+        connection.execute("CALL nvme_reset_stats()")
+        connection.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x")
+        connection.execute("CREATE TABLE x.t AS SELECT range AS v, hash(range) AS h FROM range(200000)")
+        row = connection.execute("SELECT placement FROM nvme_volumes()").fetchone()
+        assert row == ("database=0, metadata=1, wal=1, temporary=2",), row
+        connection.execute(f"SET temp_directory = 'nvme://{target}/tmp'")
+        connection.execute(fdp_on_nvme.SPILL)
+    written = fdp_on_nvme.Witness.ask(generic).written_since(before)
+    assert written[0] > 1_500_000, written
+    assert written[1] > 0, written
+    assert written[2] > 8_000_000, written
+
+
+def removed(function: str, other: str) -> None:
+    """The machine takes the device out of its bus, as before it is pulled."""
+    with bound_until_removed(function) as target, faults_on_nvme.connect("auto") as connection:
+        bystander = faults_on_nvme.Bystander(connection, other)
+        attach_new(connection, target, "x")
+        connection.execute("CREATE TABLE x.t AS SELECT range AS v FROM range(800000)")
+        connection.execute("CHECKPOINT x; DETACH x")
+        connection.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x")
+        removal = threading.Thread(
+            target=lambda: Path(f"/sys/bus/pci/devices/{function}/remove").write_text("1")
+        )
+        removal.start()
+        removal.join(20)
+        assert not removal.is_alive(), "the kernel waits for the driver"
+        check_message(failure(connection, "SELECT sum(v) FROM x.t"), target, "read", "wants the device back")
+        message = failure(connection, "INSERT INTO x.t VALUES (1)")
+        assert target in message, message
+        bystander.lives()
+
+
+@contextlib.contextmanager
+def bound_until_removed(function: str) -> Iterator[str]:
+    bind(function)
+    yield f"vfio:{function}n1"
+    Path("/sys/bus/pci/rescan").write_text("1")
+    assert pci.wait_for(lambda: pci.Function(function).driver == pci.KERNEL_DRIVER)
+
+
+def kills(function: str, count: int) -> None:
+    """Writers on a slow device, which has their commands when they are killed. Each time everything that was
+    acknowledged is there, and what was not is there whole or not at all."""
+    chance = random.Random(count)
+    with bound(function) as target:
+        with rawduck.connect() as connection:
+            attach_new(connection, target, "x")
+            connection.execute("CREATE TABLE x.t (number BIGINT, hash VARCHAR, filler VARCHAR)")
+        last = -1
+        for attempt in range(count):
+            last = killed_once(target, last, chance.randint(1, 6), chance.uniform(0, 0.2), attempt)
+            if attempt % 20 == 19:
+                print(f"guest: {attempt + 1} writers killed, {last + 1} transactions", flush=True)
+
+
+def killed_once(target: str, last: int, commits: int, seconds: float, attempt: int) -> int:
+    told, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            commit_for_ever(target, last + 1, tells)
+        os._exit(1)
+    os.close(tells)
+    with os.fdopen(told) as lines:
+        acknowledged = [int(lines.readline()) for _ in range(commits)]
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        acknowledged += [int(line) for line in lines]
+    with rawduck.connect() as connection:
+        connection.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x")
+        numbers = connection.execute(
+            "SELECT number, count(*), bool_and(hash = md5(number::VARCHAR)) FROM x.t "
+            "GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+    assert [row[0] for row in numbers] == list(range(len(numbers))), attempt
+    assert all(row[1] == rows_of(row[0]) and row[2] for row in numbers), attempt
+    found = len(numbers) - 1
+    assert acknowledged[-1] <= found <= acknowledged[-1] + 1, (attempt, acknowledged[-1], found)
+    return found
+
+
+def rows_of(number: int) -> int:
+    return ROWS_OF_A_LARGE_COMMIT if number % 3 == 0 else 1
+
+
+def commit_for_ever(target: str, first: int, tells: int) -> None:
+    with rawduck.connect() as connection:
+        connection.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x")
+        for number in range(first, first + 100000):
+            connection.execute(
+                f"INSERT INTO x.t SELECT {number}, md5({number}::VARCHAR), repeat('x', 100) "
+                f"FROM range({rows_of(number)})"
+            )
+            os.write(tells, b"%d\n" % number)

@@ -1,0 +1,167 @@
+"""`rawduck vfio` on a /sys that the test makes; on real controllers it runs in the guest (test/nvme)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import rawduck
+from rawduck import pci, render
+from rawduck.commands import vfio
+
+ADDRESS = "0000:01:00.0"
+FREE = {"path": "/dev/nvme0n1", "in_use": [], "busy": False, "error": None}
+
+
+class Machine:
+    """One NVMe controller with a namespace, and whatever a test adds."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for driver in ("nvme", "vfio-pci", "ahci"):
+            self.make(f"sys/bus/pci/drivers/{driver}/bind")
+        self.add_function(ADDRESS, "0x010802", "nvme", "7")
+        self.make(f"sys/bus/pci/devices/{ADDRESS}/nvme/nvme0/model", "Model X  \n")
+        # With several paths the kernel names the controller, too.
+        self.make(f"sys/bus/pci/devices/{ADDRESS}/nvme/nvme0/nvme0c0n1/size")
+        self.make("sys/block/nvme0n1/nsid", "3\n")
+        self.make("dev/nvme0n1")
+
+    def make(self, path: str, text: str = "") -> Path:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def add_function(self, address: str, function_class: str, driver: str, group: str) -> None:
+        directory = f"sys/bus/pci/devices/{address}"
+        self.make(f"{directory}/class", function_class + "\n")
+        self.set_driver(address, driver)
+        if group:
+            (self.root / directory / "iommu_group").symlink_to(self.root / "sys/groups" / group)
+            self.make(f"sys/groups/{group}/devices/.made")
+            (self.root / "sys/groups" / group / "devices" / address).symlink_to(self.root / directory)
+
+    def set_driver(self, address: str, driver: str) -> None:
+        link = self.root / f"sys/bus/pci/devices/{address}/driver"
+        link.unlink(missing_ok=True)
+        link.symlink_to(self.root / f"sys/bus/pci/drivers/{driver}")
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(pci, "ROOT", tmp_path)
+    monkeypatch.setattr(vfio, "_occupied", lambda: {"/dev/nvme0n1": FREE})
+    monkeypatch.setattr(vfio, "_MOMENT_SECONDS", 0.0)
+    return Machine(tmp_path)
+
+
+def listed(capsys) -> dict:
+    vfio.list_controllers(json=True)
+    (row,) = json.loads(capsys.readouterr().out)
+    return row
+
+
+def refusal(*arguments) -> str:
+    with pytest.raises(rawduck.RawduckError) as error:
+        vfio.bind(*arguments)
+    return str(error.value)
+
+
+def test_list(machine, capsys):
+    machine.add_function("0000:00:1f.2", "0x010601", "ahci", "5")
+    assert listed(capsys) == {
+        "function": ADDRESS,
+        "model": "Model X",
+        "driver": "nvme",
+        "iommu_group": "7",
+        "node": None,
+        "owner": None,
+        "opened_by": None,
+        "namespaces": [{"path": "/dev/nvme0n1", "target": f"vfio:{ADDRESS}n3", "in_use": []}],
+        "obstacle": None,
+    }
+    vfio.list_controllers()
+    lines = capsys.readouterr().out.splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
+        "function model driver namespaces state",
+        f"{ADDRESS} Model X nvme /dev/nvme0n1 may be bound",
+    ]
+
+
+def test_list_of_what_is_bound(machine, capsys):
+    machine.set_driver(ADDRESS, "vfio-pci")
+    (machine.root / f"sys/bus/pci/devices/{ADDRESS}/nvme").rename(machine.root / "gone")
+    node = machine.make("dev/vfio/7")
+    row = listed(capsys)
+    assert (row["model"], row["driver"], row["namespaces"], row["obstacle"]) == (None, "vfio-pci", [], None)
+    assert (row["node"], row["owner"]) == (str(node), render.printable(os.popen("id -un").read().strip()))
+    vfio.list_controllers()
+    assert "ready" in capsys.readouterr().out
+
+
+def test_without_an_iommu(machine, capsys):
+    (machine.root / f"sys/bus/pci/devices/{ADDRESS}/iommu_group").unlink()
+    assert "intel_iommu=on" in listed(capsys)["obstacle"]
+    assert f"{ADDRESS}: there is no IOMMU; enable it in the firmware" in refusal(ADDRESS, "", True)
+
+
+def test_a_group_that_others_share(machine):
+    machine.add_function("0000:01:00.1", "0x010601", "ahci", "7")
+    assert "cannot keep it apart from 0000:01:00.1 (ahci); move the drive" in refusal(ADDRESS, "", True)
+
+
+def test_what_is_in_use(machine, monkeypatch, capsys):
+    mounted = {**FREE, "in_use": ["it is mounted on /home"], "busy": True}
+    monkeypatch.setattr(vfio, "_occupied", lambda: {"/dev/nvme0n1": mounted})
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    expected = "/dev/nvme0n1 is in use: it is mounted on /home"
+    assert refusal(ADDRESS, "", True) == f"{ADDRESS}: {expected}; it stays with the kernel"
+    assert listed(capsys)["obstacle"] == expected
+
+
+def test_what_nobody_can_look_at(machine, monkeypatch):
+    monkeypatch.setattr(vfio, "_occupied", lambda: {"/dev/nvme0n1": {**FREE, "error": "permission denied"}})
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "nobody can tell who uses /dev/nvme0n1: permission denied" in refusal(ADDRESS, "", True)
+
+
+def test_the_boot_drive(machine, monkeypatch):
+    machine.make("sys/block/nvme0n1/nvme0n1p1/partition", "1\n")
+    machine.make("sys/block/nvme0n1/nvme0n1p1/dev", "259:1\n")
+    machine.make("run/udev/data/b259:1", "E:ID_PART_ENTRY_TYPE=c12a7328-f81f-11d2-ba4b-00a0c93ec93b\n")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "may start from /dev/nvme0n1p1, an EFI system partition" in refusal(ADDRESS, "", True)
+
+
+def test_consent(machine, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    message = refusal(ADDRESS, "", False)
+    assert f"{ADDRESS} (Model X): /dev/nvme0n1. Until `rawduck vfio unbind`" in message
+    assert message.endswith("say --yes")
+
+
+def test_without_the_right_or_the_module(machine, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "drivers are changed by root only" in refusal(ADDRESS, "", True)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(vfio.shutil, "which", lambda _: None)
+    (machine.root / "sys/bus/pci/drivers/vfio-pci").rename(machine.root / "gone")
+    assert "no driver vfio-pci; load it (modprobe vfio-pci)" in refusal(ADDRESS, "", True)
+
+
+def test_names(machine):
+    for name in (ADDRESS, f"vfio:{ADDRESS}n3", f"nvme://vfio:{ADDRESS}n3", str(machine.root / "dev/nvme0n1")):
+        assert pci.find(name).address == ADDRESS
+    machine.add_function("0000:00:1f.2", "0x010601", "ahci", "5")
+    for name, words in {
+        "0000:02:00.0": "no PCI function 0000:02:00.0",
+        "0000:00:1f.2": "is no NVMe controller",
+        "/dev/sda": "neither a PCI function",
+    }.items():
+        with pytest.raises(rawduck.RawduckError, match=words):
+            pci.find(name)
