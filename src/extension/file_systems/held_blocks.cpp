@@ -59,6 +59,14 @@ template struct Reveal<FileHandleTag, &DatabaseHandle::handle>;
 template struct Reveal<DatabasesTag, &DatabaseManager::databases>;
 template struct Reveal<DatabasesLockTag, &DatabaseManager::databases_lock>;
 
+duckdb::FileHandle *FileHandleOf(BlockManager &block_manager) {
+    auto *const manager = dynamic_cast<SingleFileBlockManager *>(&block_manager);
+    if (!manager || !(manager->*MemberOf(DatabaseHandleTag()))) {
+        return nullptr;
+    }
+    return ((manager->*MemberOf(DatabaseHandleTag())).get()->*MemberOf(FileHandleTag())).get();
+}
+
 namespace {
 
 //! Null where the database is another, or not in a file of DuckDB's own format.
@@ -67,13 +75,8 @@ BlockManager *BlockManagerIn(duckdb::AttachedDatabase &database, const duckdb::F
         !database.GetCatalog().IsDuckCatalog()) {
         return nullptr;
     }
-    auto *const manager =
-        dynamic_cast<SingleFileBlockManager *>(&database.GetStorageManager().GetBlockManager());
-    if (!manager) {
-        return nullptr;
-    }
-    const auto &handle = manager->*MemberOf(DatabaseHandleTag());
-    return handle && (handle.get()->*MemberOf(FileHandleTag())).get() == &file ? manager : nullptr;
+    BlockManager &manager = database.GetStorageManager().GetBlockManager();
+    return FileHandleOf(manager) == &file ? &manager : nullptr;
 }
 
 } // namespace

@@ -11,6 +11,10 @@
 
 namespace rawduck {
 
+//! The handle that a database in DuckDB's own format has of its file; null where there is none. It is open as long as the
+//! database is attached.
+duckdb::FileHandle *FileHandleOf(duckdb::BlockManager &block_manager);
+
 //! The blocks of a database that are held when its file is closed, by DuckDB's threads (ReaderThreads says why) or by
 //! what lists the database's metadata. They are held here, too, so that they end in the thread that closes, while
 //! their block manager still is. Not thread-safe.
