@@ -11,9 +11,12 @@ connect by themselves, such as SQLAlchemy or Ibis, call `rawduck.register()` fir
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+# As in `typing`, which takes as long to load as all else before the command line answers an interrupt.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from rawduck.connection import connect, extension_path, load, register
     from rawduck.errors import RawduckError
 

@@ -110,7 +110,16 @@ def connect(
     """
     register()
     config = {**({"allow_unsigned_extensions": True} if ceph else {}), **(config or {})}
-    connection = duckdb.connect(":memory:" if database is None else os.fspath(database), read_only, config)
+    path = ":memory:" if database is None else os.fspath(database)
+    try:
+        connection = duckdb.connect(path, read_only, config)
+    except duckdb.IOException as error:
+        if paths.holds_volume(path):
+            name = paths.volume_path(path, "<name>")
+            raise duckdb.IOException(
+                f"{error} It is a rawduck volume: {name} names a database on it"
+            ) from None
+        raise
     try:
         return load(connection, ceph=ceph)
     except BaseException:

@@ -34,6 +34,15 @@ def absolute_target(target: str) -> str:
     return target if target.startswith((MEMORY_PREFIX, VFIO_PREFIX)) else os.path.abspath(target)
 
 
+def holds_volume(path: str) -> bool:
+    """Whether an ordinary path is the file or device of a volume (docs/ON_DISK_FORMAT.md)."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(8) == b"RAWDUCK\0"
+    except (OSError, ValueError):
+        return False
+
+
 def volume_path(target: str, file: str) -> str:
     return f"{VOLUME_SCHEME}{absolute_target(target)}/{file}"
 

@@ -4,6 +4,7 @@
 //! A program that has DuckDB linked in registers what it links with it (duckdb_static_extension.h). The Python
 //! package does the same with this object: two registrations, since file systems have to be there before a
 //! database is opened, and functions need its catalog.
+#include "extension/file_systems/errors.hpp"
 #include "extension/file_systems/install.hpp"
 
 #include "volume/names/path.hpp"
@@ -53,7 +54,15 @@ void AllowOwnFiles(duckdb::DatabaseInstance &database) {
     }
 }
 
+//! Of a path that cannot be one the error names what was given, not the temporary directory that follows from it.
+void RequireVolumePath(const std::string &given) {
+    if (rawduck::IsVolumePath(given)) {
+        rawduck::Translated([&] { rawduck::CanonicalVolumePath(given); });
+    }
+}
+
 void PrepareDatabase(duckdb::DatabaseInstance &database) {
+    RequireVolumePath(database.config.options.database_path);
     rawduck::InstallFileSystems(database);
     CorrectTemporaryDirectory(database.config);
     AllowOwnFiles(database);

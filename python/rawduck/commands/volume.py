@@ -116,7 +116,7 @@ def _info_fields(row: render.Row) -> list[tuple[str, str]]:
         ("capacity", render.size(row["capacity"])),
         ("used", f"{render.size(row['used'])}, and {render.size(row['metadata_bytes'])} for metadata"),
         ("free", f"{render.size(row['free'])}, largest extent {render.size(row['largest_free_extent'])}"),
-        ("files", f"{row['files']} in {row['extents']} extents"),
+        ("files", f"{row['files']} in {row['extents']} extent{'' if row['extents'] == 1 else 's'}"),
         ("LBA size", f"{row['lba_size']} bytes"),
         ("buffer alignment", f"{row['memory_alignment']} bytes"),
         ("write cache", "volatile" if row["volatile_write_cache"] else "none"),

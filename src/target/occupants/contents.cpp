@@ -56,14 +56,6 @@ std::string ReadBytes(const Target &target, int fd, uint64_t offset, uint64_t le
     return bytes;
 }
 
-bool HoldsVolume(const Target &target, int fd, uint64_t size) {
-    const uint64_t last_unit = size >= 2 * ALLOCATION_UNIT_BYTES
-                                   ? AlignDown(size, ALLOCATION_UNIT_BYTES) - ALLOCATION_UNIT_BYTES
-                                   : 0;
-    return ReadBytes(target, fd, 0, VOLUME_MAGIC.size()) == VOLUME_MAGIC ||
-           ReadBytes(target, fd, last_unit, VOLUME_MAGIC.size()) == VOLUME_MAGIC;
-}
-
 bool HoldsOnlyZeros(const Target &target, int fd, uint64_t size) {
     const uint64_t length = std::min<uint64_t>(size, MIB);
     for (uint64_t offset : {uint64_t(0), size - length}) {
@@ -158,6 +150,15 @@ void FindPartitions(int fd, std::vector<std::string> &contents) {
 
 } // namespace
 
+bool HoldsVolume(const Target &target, int fd) {
+    const uint64_t size = SizeOf(target, fd);
+    const uint64_t last_unit = size >= 2 * ALLOCATION_UNIT_BYTES
+                                   ? AlignDown(size, ALLOCATION_UNIT_BYTES) - ALLOCATION_UNIT_BYTES
+                                   : 0;
+    return ReadBytes(target, fd, 0, VOLUME_MAGIC.size()) == VOLUME_MAGIC ||
+           ReadBytes(target, fd, last_unit, VOLUME_MAGIC.size()) == VOLUME_MAGIC;
+}
+
 std::vector<std::string> FindContents(const Target &target, int fd) {
     std::vector<std::string> contents;
     const uint64_t size = SizeOf(target, fd);
@@ -165,7 +166,7 @@ std::vector<std::string> FindContents(const Target &target, int fd) {
         return contents;
     }
     const bool is_file = target.kind == TargetKind::REGULAR_FILE;
-    if (HoldsVolume(target, fd, size)) {
+    if (HoldsVolume(target, fd)) {
         contents.push_back("it is a rawduck volume");
     }
     if (ReadBytes(target, fd, DATABASE_MAGIC_OFFSET, DATABASE_MAGIC.size()) == DATABASE_MAGIC) {

@@ -102,6 +102,17 @@ def test_existing_destination(target, con, stock_file, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["", "direct://"])
+def test_a_copy_does_not_replace_a_volume(file_target, con, tmp_path, scheme):
+    """Who names it means a file on it."""
+    source = tmp_path / "source"
+    source.write_text("new")
+    copy(con, source, file_target.path("kept"))
+    with pytest.raises(duckdb.Error, match=f"rawduck volume.*nvme://{file_target.name}/<name>"):
+        copy(con, source, f"{scheme}{file_target.name}", overwrite=True)
+    assert one(con, "SELECT name FROM nvme_files(?)", file_target.name) == "kept"
+
+
+@pytest.mark.parametrize("scheme", ["", "direct://"])
 def test_what_is_overwritten_keeps_its_permissions(con, tmp_path, scheme):
     source, private = tmp_path / "source", tmp_path / "private"
     source.write_text("new")

@@ -55,6 +55,17 @@ def test_failed_connect_leaves_nothing_open(file_target):
         con.execute("CREATE TABLE t AS SELECT 42 AS v")
 
 
+def test_a_path_that_names_the_volume_itself(file_target):
+    with pytest.raises(duckdb.IOException, match=f"rawduck volume: nvme://{file_target.name}/<name> names"):
+        rawduck.connect(file_target.name)
+
+
+def test_a_relative_path_on_a_volume():
+    """The error names what was given, not the temporary directory beside it."""
+    with pytest.raises(duckdb.Error, match=r"nvme://disk.rawduck/x.duckdb: .*absolute path"):
+        rawduck.connect("nvme://disk.rawduck/x.duckdb")
+
+
 def test_load(target):
     """Into a database of a process that has registered nothing."""
     code = """

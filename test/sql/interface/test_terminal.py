@@ -84,6 +84,15 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "rawduck: interrupted\n")
 
 
+def test_little_is_loaded_before_interrupts_are_answered():
+    code = "import sys; import rawduck.start; print(*sys.modules)"
+    variables = {**os.environ, "PYTHONPATH": str(Path(rawduck.__file__).parents[1])}
+    command = [sys.executable, "-S", "-c", code]  # without what the environment loads itself
+    loaded = subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout.split()
+    assert "rawduck.start" in loaded
+    assert not {"duckdb", "rich", "typer", "typing", "re"} & set(loaded)
+
+
 @pytest.mark.parametrize("arguments", [("ls", "--json"), ("ls",), ("check",), ("check", "--json")])
 def test_nobody_reads_to_the_end(file_target, arguments):
     """The exit code is that of the command, and nothing is said about the pipe."""

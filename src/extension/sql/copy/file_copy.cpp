@@ -3,6 +3,7 @@
 #include "direct/rename_file.hpp"
 #include "extension/file_systems/errors.hpp"
 #include "extension/sql/copy/unfinished.hpp"
+#include "target/occupants/contents.hpp"
 #include "target/open_target.hpp"
 #include "target/system/posix_lock.hpp"
 #include "volume/names/path.hpp"
@@ -148,7 +149,8 @@ void FileCopy::CheckNames(bool overwrite) {
     }
     RequireNoLog(destination_path_, LOG_AT_DESTINATION);
     if (replaces && !overwrite) {
-        throw duckdb::IOException("%s: it exists already; choose another name or pass overwrite := true",
+        throw duckdb::IOException("%s: it exists already; choose another name or pass overwrite := true "
+                                  "(rawduck cp: --overwrite)",
                                   destination_path_);
     }
     if (replaces) {
@@ -163,12 +165,25 @@ void FileCopy::LockReplaced() {
         Translated([&] {
             replaced_target_ = ResolveTarget(LocalPath(files_, destination_path_));
             replaced_lock_ = std::make_unique<TargetLock>(replaced_target_, TargetLock::Mode::EXCLUSIVE);
+            RequireNoVolume();
         });
         return;
     }
     replaced_ = files_.OpenFile(destination_path_, FileFlags::FILE_FLAGS_READ | FileFlags::FILE_FLAGS_WRITE |
                                                        FileFlags::FILE_FLAGS_NULL_IF_NOT_EXISTS |
                                                        FileLockType::WRITE_LOCK);
+}
+
+// Who names a volume's own file mostly means a file on it; all that is on it would be gone.
+void FileCopy::RequireNoVolume() {
+    int error_number = 0;
+    const FileDescriptor fd = TryOpenTarget(replaced_target_, O_RDONLY, error_number);
+    if (fd.IsOpen() && HoldsVolume(replaced_target_, fd.Get())) {
+        throw Error(ErrorCode::INVALID,
+                    destination_path_ + ": it is a rawduck volume, which a copy does not replace; nvme://" +
+                        replaced_target_.path + "/<name> names a file on it. To do without the volume, " +
+                        "remove its file first");
+    }
 }
 
 void FileCopy::RequireNoLog(const std::string &path, const char *advice) {
@@ -314,7 +329,8 @@ void FileCopy::Finish() {
             throw Error(error.Code(),
                         std::string(error.what()) +
                             ". That was made while the copy ran, so it was left as it is, and "
-                            "nothing was copied; choose another name, or copy again with overwrite := true");
+                            "nothing was copied; choose another name, or copy again with overwrite := true "
+                            "(rawduck cp: --overwrite)");
         }
     });
     finished_ = true;
