@@ -2,6 +2,7 @@
 #pragma once
 
 #include "volume/log/catalog.hpp"
+#include "volume/tree/catalog_tree.hpp"
 #include "volume/tree/free_space.hpp"
 
 #include <algorithm>
@@ -9,6 +10,52 @@
 #include <random>
 
 namespace rawduck {
+
+//! All that a catalog says of a file, to be compared.
+inline std::string TextOf(uint64_t id, const CatalogEntry &entry) {
+    std::string text = std::to_string(id) + " " + entry.name + " " + FileKindName(entry.kind) + " " +
+                       std::to_string(entry.size) + " " + std::to_string(entry.created_us) + " " +
+                       std::to_string(entry.modified_us) + " " + entry.tail;
+    for (const Extent &extent : entry.extents) {
+        text += " " + std::to_string(extent.start) + "+" + std::to_string(extent.units);
+    }
+    for (const Hole &hole : entry.holes) {
+        text += " hole " + std::to_string(hole.offset) + "+" + std::to_string(hole.length);
+    }
+    return text + "\n";
+}
+
+inline std::string TextOf(const Catalog &catalog) {
+    std::string text;
+    for (const auto &[id, entry] : catalog.Entries()) {
+        text += TextOf(id, entry);
+    }
+    return text;
+}
+
+inline std::string TextOf(const CatalogTree &catalog) {
+    std::map<uint64_t, std::string> texts;
+    catalog.ScanNames("", [&](std::string_view name, uint64_t id) {
+        const auto found = catalog.Find(id);
+        EXPECT_TRUE(found && found->name == name);
+        CatalogEntry entry;
+        entry.name = name;
+        entry.kind = found->kind;
+        entry.size = found->size;
+        entry.created_us = found->created_us;
+        entry.modified_us = found->modified_us;
+        entry.tail = catalog.Tail(id, *found);
+        entry.extents = catalog.Extents(*found, 0, UINT64_MAX);
+        entry.holes = catalog.Holes(*found);
+        texts[id] = TextOf(id, entry);
+        return true;
+    });
+    std::string all;
+    for (const auto &[id, text] : texts) {
+        all += text;
+    }
+    return all;
+}
 
 //! Files are those of a Catalog, which each record is applied to by Next.
 class CatalogChanges {
@@ -25,7 +72,7 @@ class CatalogChanges {
     Record Next(FreeSpace &space) {
         record_ = Record();
         const uint64_t kind = random() % 20;
-        const bool full = space.FreeUnits() < 200;
+        const bool full = space.FreeUnits() < kept_units;
         if (model.Entries().empty() || (kind < 3 && !full && model.Entries().size() < files_max)) {
             Create(space);
         } else if (full || kind == 3) {
@@ -47,6 +94,7 @@ class CatalogChanges {
     Catalog model;
     std::mt19937_64 random;
     uint64_t files_max = 40, next_id = 1;
+    uint64_t kept_units = 200; //!< with less, files are removed
 
   private:
     using Entry = std::pair<const uint64_t, CatalogEntry>;
