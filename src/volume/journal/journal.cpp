@@ -45,7 +45,7 @@ void WriteSuperblock(BlockIo &io, const TreeSuperblock &superblock, int copy) {
 
 Journal::Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones zones)
     : io_(io), trees_(trees), zones_(std::move(zones)), spare_superblock_(1 - image.superblock_copy),
-      mount_(NextMount(image)), superblocks_agree_(image.copies_agree), found_parts_(image.log.size()),
+      mount_(NextMount(image)), found_parts_(image.log.size()),
       layout_(image.superblock), area_(image.log.back().area), position_(image.log.back().bytes),
       epoch_(image.log.back().epoch), superblock_(image.superblock) {}
 
@@ -63,7 +63,7 @@ void Journal::Start() {
         io_.Flush();
         TreeSuperblock next = superblock_;
         next.mounts = mount_;
-        next.sequence += superblocks_agree_ ? 1 : 2; // the copy that was lost may have had the next
+        next.sequence++;
         SealSuperblock(next);
         WriteSuperblock(io_, next, spare_superblock_);
         WriteSuperblock(io_, next, 1 - spare_superblock_);

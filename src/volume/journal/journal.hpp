@@ -81,7 +81,6 @@ class Journal {
     const Zones zones_;
     const int spare_superblock_; //!< the copy that this mount did not read: it is written first
     const uint64_t mount_;
-    const bool superblocks_agree_; //!< at mount
     const size_t found_parts_;     //!< of the log, at mount
     const TreeSuperblock layout_;  //!< for what never changes
 

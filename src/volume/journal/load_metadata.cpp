@@ -63,7 +63,7 @@ void Replay(MetadataTrees &trees, FreeSpace space, JournalImage &image) {
 } // namespace
 
 uint64_t NextMount(const JournalImage &image) {
-    return image.superblock.mounts + (image.copies_agree ? 1 : 2);
+    return image.superblock.mounts + 1;
 }
 
 LoadedMetadata LoadMetadata(BlockIo &io, uint64_t cache_bytes, CheckPages check) {

@@ -22,8 +22,8 @@ enum class CheckPages { NO, ALL };
 //! Throws Error: as ReadJournal, and CORRUPT or IO for pages that cannot be read. `cache_bytes`: of pages in memory.
 LoadedMetadata LoadMetadata(BlockIo &io, uint64_t cache_bytes, CheckPages check = CheckPages::NO);
 
-//! The number that the mount of this image has, once it writes. One that was lost may have been used by whoever wrote
-//! the copy of the superblock that is not valid.
+//! The number that the mount of this image has, once it writes. Nobody has used it: both superblocks count a mount
+//! before it writes anything else.
 uint64_t NextMount(const JournalImage &image);
 
 } // namespace rawduck

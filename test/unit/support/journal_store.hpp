@@ -17,9 +17,42 @@ using Medium = std::shared_ptr<SimulatedMedium>;
 inline const Target JOURNAL_TARGET = ResolveTarget("simulated:journal");
 constexpr uint32_t JOURNAL_LBA = 512;
 
-inline std::unique_ptr<BlockIo> OpenMedium(const Medium &medium) {
-    return std::make_unique<BlockIo>(OpenSimulatedDevice(medium, JOURNAL_TARGET, DeviceOptions()),
-                                     BlockIoOptions(), JOURNAL_TARGET.name, std::make_shared<IoStats>());
+//! A device whose process is killed at a flush: what was written stays in the cache of the medium.
+class KilledAtFlush final : public Device {
+  public:
+    KilledAtFlush(std::unique_ptr<Device> inner, uint64_t flushes)
+        : inner_(std::move(inner)), flushes_left_(flushes) {}
+    const Capabilities &Caps() const override { return inner_->Caps(); }
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
+        return inner_->CreateQueue(depth, use);
+    }
+    void Flush() override {
+        if (flushes_left_ == 0) {
+            throw Error(ErrorCode::IO, "killed");
+        }
+        flushes_left_--;
+        inner_->Flush();
+    }
+    bool Deallocate(uint64_t device_offset, uint64_t length) override {
+        return inner_->Deallocate(device_offset, length);
+    }
+
+  private:
+    std::unique_ptr<Device> inner_;
+    uint64_t flushes_left_;
+};
+
+inline std::unique_ptr<BlockIo> OpenMedium(const Medium &medium, uint64_t flushes = UINT64_MAX) {
+    return std::make_unique<BlockIo>(
+        std::make_unique<KilledAtFlush>(OpenSimulatedDevice(medium, JOURNAL_TARGET, DeviceOptions()), flushes),
+        BlockIoOptions(), JOURNAL_TARGET.name, std::make_shared<IoStats>());
+}
+
+//! Damages one copy of the superblock.
+inline void DamageSuperblock(const Medium &medium, int copy) {
+    const uint64_t lbas = medium->Options().capacity_bytes / JOURNAL_LBA;
+    medium->Inject(SimulatedFault::CORRUPTION,
+                   copy == 0 ? 0 : lbas - ALLOCATION_UNIT_BYTES / JOURNAL_LBA);
 }
 
 //! With a short log, so that there are many checkpoints.
@@ -46,8 +79,8 @@ struct JournalState {
 
 class JournalStore {
   public:
-    explicit JournalStore(const Medium &medium_p, CheckPages check = CheckPages::ALL)
-        : medium(medium_p), io(OpenMedium(medium)), loaded(LoadMetadata(*io, MIB, check)),
+    explicit JournalStore(const Medium &medium_p, uint64_t flushes = UINT64_MAX)
+        : medium(medium_p), io(OpenMedium(medium, flushes)), loaded(LoadMetadata(*io, MIB, CheckPages::ALL)),
           journal(*io, loaded.image, *loaded.trees, {[this] { return TakeZone(); }, [this](uint64_t zone) {
                                                          std::lock_guard<std::mutex> guard(space_mutex);
                                                          EXPECT_TRUE(loaded.space->Free(zone, ZONE_UNITS));
@@ -109,9 +142,10 @@ class JournalStore {
         return loaded.space->AllocateAligned(ZONE_UNITS);
     }
 
-    // The first unit of each extent. Covered by a checksum and written together with the record, or written before.
+    // The first unit of each extent: covered by a checksum and written together with the record, or written before,
+    // with a checksum or without.
     void AddData(CatalogChanges &changes, JournalRecord &record, JournalState &state) {
-        const bool checksummed = changes.random() % 2 == 0;
+        const uint64_t way = changes.random() % 3;
         Item checksums(ItemType::DATA_CHECKSUM, 0);
         for (const Item &item : record.items) {
             for (const Extent &extent : item.extents) {
@@ -120,13 +154,16 @@ class JournalStore {
                 state.data[extent.start] = fill;
                 const Segment segment{extent.start * ALLOCATION_UNIT_BYTES, &buffers.back()[0],
                                       ALLOCATION_UNIT_BYTES, PlacementClass::DATABASE};
-                if (checksummed) {
+                if (way == 0) {
                     record.writes.push_back(segment);
-                    checksums.checksums.push_back({segment.device_offset, ALLOCATION_UNIT_BYTES,
-                                                   Crc32c(0, segment.data, segment.length)});
                 } else {
                     io->Write(segment.device_offset, segment.data, segment.length);
-                    record.cached = JournalRecord::Cached::NOT_CHECKSUMMED;
+                    record.cached = way == 1 ? JournalRecord::Cached::CHECKSUMMED
+                                             : JournalRecord::Cached::NOT_CHECKSUMMED;
+                }
+                if (way < 2) {
+                    checksums.checksums.push_back({segment.device_offset, ALLOCATION_UNIT_BYTES,
+                                                   Crc32c(0, segment.data, segment.length)});
                 }
             }
         }
