@@ -206,8 +206,10 @@ bool ParseItems(const char *data, size_t length, std::vector<Item> &items, std::
 }
 
 std::string SealRecord(const Uuid &uuid, uint64_t epoch, uint64_t sequence, int64_t now_us,
-                       const std::string &payload, uint32_t item_count, uint32_t lba_size) {
+                       const std::string &payload, uint32_t item_count, uint32_t lba_size,
+                       const LogEnding &before) {
     RecordHeader header{};
+    header.before = before;
     memcpy(header.magic, RECORD_MAGIC, sizeof(RECORD_MAGIC));
     header.epoch = epoch;
     header.sequence = sequence;

@@ -74,6 +74,14 @@ struct Item {
     std::vector<DataChecksum> checksums;
 };
 
+//! In the first record of an epoch of format 2: where the log ends that it continues. Zeros in format 1.
+struct LogEnding {
+    uint64_t epoch = 0;
+    uint64_t bytes = 0; //!< of the records of that epoch
+    bool operator==(const LogEnding &other) const { return epoch == other.epoch && bytes == other.bytes; }
+};
+static_assert(sizeof(LogEnding) == 16, "layout is part of the format");
+
 //! 64 bytes at the start of each record.
 struct RecordHeader {
     char magic[4]; //!< "RDLG"
@@ -83,7 +91,8 @@ struct RecordHeader {
     uint32_t payload_bytes;
     uint32_t item_count;
     int64_t time_us;
-    uint8_t reserved[24];
+    LogEnding before;
+    uint8_t reserved[8];
 };
 static_assert(sizeof(RecordHeader) == 64, "layout is part of the format");
 
@@ -102,7 +111,8 @@ bool ParseItems(const char *data, size_t length, std::vector<Item> &items, std::
 
 //! A record around encoded items, padded with zeros to a multiple of lba_size.
 std::string SealRecord(const Uuid &uuid, uint64_t epoch, uint64_t sequence, int64_t now_us,
-                       const std::string &payload, uint32_t item_count, uint32_t lba_size);
+                       const std::string &payload, uint32_t item_count, uint32_t lba_size,
+                       const LogEnding &before = LogEnding());
 
 //! Is there a whole record of this volume and epoch at the start of `data`? Fills `header` when there is.
 bool CheckRecord(const Uuid &uuid, uint64_t epoch, const char *data, size_t available, RecordHeader &header);

@@ -4,6 +4,7 @@
 #include "common/error.hpp"
 #include "common/memory/aligned_buffer.hpp"
 #include "volume/log/choose_superblock.hpp"
+#include "volume/log/examine_data.hpp"
 #include "volume/log/log_reader.hpp"
 
 #include <algorithm>
@@ -50,35 +51,6 @@ void LoadSnapshot(BlockIo &io, const std::string &target_name, VolumeImage &imag
     }
 }
 
-//! The data whose checksums a record has. TORN takes precedence over UNREADABLE: then the record was never
-//! durable, whatever happened to its other data.
-enum class DataState { WHOLE, TORN, UNREADABLE };
-
-//! `unreadable` says what cannot be read.
-DataState ExamineData(BlockIo &io, const Superblock &sb, const std::vector<Item> &items,
-                      UnreadableLbas &unreadable) {
-    const uint64_t data_end = sb.data_end * ALLOCATION_UNIT_BYTES;
-    for (const Item &item : items) {
-        for (const DataChecksum &range : item.checksums) {
-            const bool sane = IsAligned(range.device_offset, sb.lba_size) &&
-                              IsAligned(range.length, sb.lba_size) &&
-                              range.device_offset >= sb.data_start * ALLOCATION_UNIT_BYTES &&
-                              range.length <= RECORD_BYTES_MAX && range.length <= data_end &&
-                              range.device_offset <= data_end - range.length;
-            if (!sane) {
-                return DataState::TORN;
-            }
-            AlignedBuffer buffer(range.length);
-            ReadAround(io, range.device_offset, buffer.Data(), range.length, unreadable);
-            const bool readable = ErrorWithin(unreadable, range.device_offset, range.length).empty();
-            if (readable && Crc32c(0, buffer.Data(), range.length) != range.crc) {
-                return DataState::TORN;
-            }
-        }
-    }
-    return unreadable.empty() ? DataState::WHOLE : DataState::UNREADABLE;
-}
-
 bool ApplyAll(Catalog &catalog, const std::vector<Item> &items, std::string &problem) {
     for (const Item &item : items) {
         if (!catalog.Apply(item, problem)) {
@@ -112,7 +84,7 @@ class LogReplay {
   public:
     LogReplay(BlockIo &io, VolumeImage &image)
         : io_(io), image_(image), sb_(image.superblock),
-          log_(io, sb_, LogStart(sb_), LogEnd(sb_) - LogStart(sb_)) {}
+          log_(io, sb_.uuid, sb_.lba_size, LogStart(sb_), LogEnd(sb_) - LogStart(sb_)) {}
 
     // A record that has a successor was durable, with the data it publishes, before the successor was
     // written. Only the last one has to show that its data arrived.
@@ -215,7 +187,7 @@ class LogReplay {
     // Behind the last record the log may also be unreadable: then the record counts if its data is there.
     void AcceptLast() {
         UnreadableLbas unreadable;
-        const DataState state = ExamineData(io_, sb_, previous_, unreadable);
+        const DataState state = ExamineData(io_, {sb_.lba_size, sb_.data_start, sb_.data_end}, previous_, unreadable);
         if (state == DataState::WHOLE && AcceptPrevious()) {
             for (const Item &item : previous_) {
                 image_.last_checksums.insert(image_.last_checksums.end(), item.checksums.begin(),
@@ -281,7 +253,7 @@ bool IsUnchanged(BlockIo &io, const std::string &target_name, const Superblock &
         return false;
     }
     const uint64_t end = LogStart(superblock) + log_bytes;
-    LogReader behind(io, superblock, end, LogEnd(superblock) - end);
+    LogReader behind(io, superblock.uuid, superblock.lba_size, end, LogEnd(superblock) - end);
     RecordHeader header;
     const char *payload = nullptr;
     // A whole record there may be one whose data never arrived: then it does not count.

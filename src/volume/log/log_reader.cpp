@@ -13,14 +13,14 @@ bool LogReader::RecordAt(uint64_t position, uint64_t epoch, RecordHeader &header
     }
     data = Load(position, claimed);
     payload = data + sizeof(RecordHeader);
-    return CheckRecord(sb_.uuid, epoch, data, Available(position), header);
+    return CheckRecord(uuid_, epoch, data, Available(position), header);
 }
 
 // A header that can be read and is of another epoch, or none, was never followed by anything durable.
 std::string LogReader::ErrorAt(uint64_t position, uint64_t epoch) {
     const char *data = Load(position, sizeof(RecordHeader));
     const uint64_t claimed = ClaimedRecordBytes(epoch, data, Available(position));
-    const uint64_t length = std::min(std::max<uint64_t>(claimed, sb_.lba_size), RECORD_BYTES_MAX);
+    const uint64_t length = std::min(std::max<uint64_t>(claimed, lba_size_), RECORD_BYTES_MAX);
     return ErrorWithin(unreadable_, start_ + position, length);
 }
 
@@ -28,7 +28,7 @@ uint64_t LogReader::RecordBehind(uint64_t position, uint64_t epoch) {
     const uint64_t limit = std::min(bytes_, position + RECORD_BYTES_MAX + 1);
     RecordHeader header;
     const char *payload = nullptr;
-    for (uint64_t at = position + sb_.lba_size; at < limit; at += sb_.lba_size) {
+    for (uint64_t at = position + lba_size_; at < limit; at += lba_size_) {
         if (RecordAt(at, epoch, header, payload)) {
             return at;
         }
@@ -42,7 +42,7 @@ std::vector<Item> LogReader::ItemsFrom(uint64_t position, uint64_t epoch) {
     const char *payload = nullptr;
     while (position < bytes_) {
         if (!RecordAt(position, epoch, header, payload)) {
-            position += sb_.lba_size;
+            position += lba_size_;
             continue;
         }
         std::string problem;
@@ -50,26 +50,31 @@ std::vector<Item> LogReader::ItemsFrom(uint64_t position, uint64_t epoch) {
         if (ParseItems(payload, header.payload_bytes, found, problem)) {
             items.insert(items.end(), found.begin(), found.end());
         }
-        position += RecordFootprint(header.payload_bytes, sb_.lba_size);
+        position += RecordFootprint(header.payload_bytes, lba_size_);
     }
     return items;
 }
 
 uint64_t LogReader::LaterEpoch(uint64_t epoch) {
-    RecordHeader header;
-    const char *payload = nullptr;
-    for (uint64_t at = window_start_; at < bytes_; at += sb_.lba_size) {
-        const char *data = Load(at, sizeof(header));
-        if (Available(at) < sizeof(header)) {
-            break;
-        }
-        memcpy(&header, data, sizeof(header));
-        const uint64_t claimed = header.epoch;
-        if (claimed > epoch && RecordAt(at, claimed, header, payload)) {
-            return claimed;
+    for (uint64_t at = window_start_; at < bytes_; at += lba_size_) {
+        const uint64_t found = EpochAt(at);
+        if (found > epoch) {
+            return found;
         }
     }
     return 0;
+}
+
+uint64_t LogReader::EpochAt(uint64_t position) {
+    const char *data = Load(position, sizeof(RecordHeader));
+    RecordHeader header;
+    if (Available(position) < sizeof header) {
+        return 0;
+    }
+    memcpy(&header, data, sizeof header);
+    const uint64_t claimed = header.epoch;
+    const char *payload = nullptr;
+    return RecordAt(position, claimed, header, payload) ? claimed : 0;
 }
 
 // Moves the window so that it holds `length` bytes at `position`, or what there is of them.

@@ -12,13 +12,16 @@ namespace rawduck {
 //! call to call. LBAs that cannot be read are zeros and so part of no whole record.
 class LogReader {
   public:
-    //! `start` and `bytes`: where the records lie on the target. `superblock` outlives this.
-    LogReader(BlockIo &io, const Superblock &superblock, uint64_t start, uint64_t bytes)
-        : io_(io), sb_(superblock), start_(start), bytes_(bytes) {}
+    //! `start` and `bytes`: where the records of the volume lie on the target.
+    LogReader(BlockIo &io, const Uuid &uuid, uint32_t lba_size, uint64_t start, uint64_t bytes)
+        : io_(io), uuid_(uuid), lba_size_(lba_size), start_(start), bytes_(bytes) {}
 
     //! Is there a whole record of this epoch at `position`? If so, `header` is filled and `payload` is valid
     //! until the next call.
     bool RecordAt(uint64_t position, uint64_t epoch, RecordHeader &header, const char *&payload);
+
+    //! Of the whole record at `position`; 0 when there is none.
+    uint64_t EpochAt(uint64_t position);
 
     //! Where RecordAt found none: the device's error for an unreadable LBA of a record at `position`. Empty
     //! when all of its LBAs are readable: then there is no record.
@@ -43,7 +46,8 @@ class LogReader {
     static constexpr uint64_t READ_BYTES_FIRST = 128 * KIB, READ_BYTES_MAX = 4 * MIB;
 
     BlockIo &io_;
-    const Superblock &sb_;
+    const Uuid uuid_;
+    const uint32_t lba_size_;
     const uint64_t start_, bytes_;
     uint64_t window_start_ = 0, filled_ = 0, read_bytes_ = READ_BYTES_FIRST;
     AlignedBuffer window_;

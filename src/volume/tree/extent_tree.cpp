@@ -1,6 +1,7 @@
 #include "volume/tree/extent_tree.hpp"
 
 #include "common/invariant.hpp"
+#include "volume/tree/number_key.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -8,21 +9,6 @@
 namespace rawduck {
 
 namespace {
-
-//! Big-endian, so that keys are ordered as numbers.
-class Key {
-  public:
-    explicit Key(uint64_t file_unit) {
-        for (int byte = 7; byte >= 0; byte--) {
-            bytes_[byte] = static_cast<char>(file_unit);
-            file_unit >>= 8;
-        }
-    }
-    operator std::string_view() const { return {bytes_, sizeof bytes_}; }
-
-  private:
-    char bytes_[8];
-};
 
 struct Place {
     uint64_t start, units;
@@ -36,9 +22,7 @@ bool IsExtent(std::string_view key, std::string_view value) {
 Extent ExtentOf(std::string_view key, std::string_view value) {
     RAWDUCK_INVARIANT(IsExtent(key, value), "the tree of a file holds extents");
     Extent extent;
-    for (const char byte : key) {
-        extent.file_unit = extent.file_unit << 8 | static_cast<uint8_t>(byte);
-    }
+    extent.file_unit = NumberKey::NumberOf(key);
     Place place{};
     memcpy(&place, value.data(), sizeof place);
     extent.start = place.start;
@@ -64,16 +48,16 @@ Extent From(const Extent &extent, uint64_t file_unit) {
 
 void ExtentTree::Put(const Extent &extent) {
     const Place place{extent.start, extent.units};
-    tree_.Put(Key(extent.file_unit), {reinterpret_cast<const char *>(&place), sizeof place});
+    tree_.Put(NumberKey(extent.file_unit), {reinterpret_cast<const char *>(&place), sizeof place}, use_);
 }
 
 void ExtentTree::Erase(uint64_t file_unit) {
-    tree_.Erase(Key(file_unit));
+    tree_.Erase(NumberKey(file_unit));
 }
 
 //! The last that begins before the unit.
 std::optional<Extent> ExtentTree::FindBefore(uint64_t file_unit) const {
-    const auto entry = file_unit > 0 ? tree_.FindAtOrBefore(Key(file_unit - 1)) : std::nullopt;
+    const auto entry = file_unit > 0 ? tree_.FindAtOrBefore(NumberKey(file_unit - 1)) : std::nullopt;
     return entry ? std::optional<Extent>(ExtentOf(entry->key, entry->value)) : std::nullopt;
 }
 
@@ -88,7 +72,7 @@ std::vector<Extent> ExtentTree::Slice(uint64_t from, uint64_t to) const {
         return pieces;
     }
     const auto first = FindBefore(from + 1);
-    tree_.Scan(Key(first ? first->file_unit : from), [&](std::string_view key, std::string_view value) {
+    tree_.Scan(NumberKey(first ? first->file_unit : from), [&](std::string_view key, std::string_view value) {
         Extent piece = ExtentOf(key, value);
         if (piece.file_unit >= to) {
             return false;

@@ -13,7 +13,9 @@ namespace rawduck {
 //! is whole.
 class ExtentTree {
   public:
-    ExtentTree(PageStore &store, const TreeRoot &root) : tree_(store, root) {}
+    //! `use`: of the pages that changes need.
+    ExtentTree(PageStore &store, const TreeRoot &root, PageUse use = PageUse::ADD)
+        : tree_(store, root), use_(use) {}
 
     //! Allocation units that are covered.
     uint64_t Units() const;
@@ -41,6 +43,7 @@ class ExtentTree {
     void JoinWithNeighbours(Extent extent);
 
     Tree tree_;
+    PageUse use_;
 };
 
 } // namespace rawduck

@@ -1,4 +1,4 @@
-//! Where pages of metadata trees lie: in zones of 4 MiB that are taken from the volume's free space as they are
+//! Where pages of metadata trees lie: in zones of 1 MiB that are taken from the volume's free space as they are
 //! needed and go back when nothing is left in them. Which pages of a zone are in use is kept here, and written
 //! as a map with each checkpoint, so that finding room for a page never changes a page.
 //!
@@ -16,7 +16,7 @@
 
 namespace rawduck {
 
-constexpr uint32_t ZONE_PAGES = 256;
+constexpr uint32_t ZONE_PAGES = 64;
 constexpr uint64_t ZONE_UNITS = ZONE_PAGES * TREE_PAGE_UNITS;
 
 //! What pages are needed for. What adds to a tree leaves some to what makes it smaller, and to checkpoints, which

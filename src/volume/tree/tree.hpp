@@ -38,7 +38,7 @@ class Tree {
 
     //! Adds the key, or gives it another value. Key and value have at most TREE_ENTRY_BYTES_MAX bytes together,
     //! and the key at least one.
-    void Put(std::string_view key, std::string_view value);
+    void Put(std::string_view key, std::string_view value, PageUse use = PageUse::ADD);
     //! Whether the key was there.
     bool Erase(std::string_view key);
     //! Gives up all pages. The tree is empty afterwards.

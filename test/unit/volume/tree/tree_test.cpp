@@ -215,7 +215,7 @@ TEST(TreeTest, AFullVolumeChangesNothing) {
     Changes changes(5);
     changes.erased = 0;
     std::map<std::string, std::string> model;
-    store.zones.free.erase(std::next(store.zones.free.begin()), store.zones.free.end());
+    store.zones.free.erase(std::next(store.zones.free.begin(), 4), store.zones.free.end());
     const auto fill = [&] {
         for (;;) {
             const std::string key = changes.Key();

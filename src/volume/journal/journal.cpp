@@ -1,0 +1,272 @@
+#include "volume/journal/journal.hpp"
+
+#include "common/clock.hpp"
+#include "common/crc32c.hpp"
+#include "common/error.hpp"
+#include "common/invariant.hpp"
+#include "common/memory/aligned_buffer.hpp"
+#include "volume/journal/load_metadata.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rawduck {
+
+namespace {
+
+//! A record and its data up to this length are written with FUA, more is flushed.
+constexpr uint64_t FUA_BYTES_MAX = 64 * KIB;
+//! Kept for pages, so that most records find what they need.
+constexpr size_t STOCK_ZONES = 4;
+
+//! All in flight together, and durable on return.
+void WriteDurably(BlockIo &io, std::vector<Segment> segments, bool flush) {
+    uint64_t bytes = 0;
+    for (const Segment &segment : segments) {
+        bytes += segment.length;
+    }
+    const bool fua = !flush && io.Caps().fua && bytes <= FUA_BYTES_MAX;
+    io.Execute({Opcode::WRITE, fua, std::move(segments)});
+    if (!fua) {
+        io.Flush();
+    }
+}
+
+void WriteSuperblock(BlockIo &io, const TreeSuperblock &superblock, int copy) {
+    AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
+    memcpy(buffer.Data(), &superblock, sizeof(superblock));
+    const uint64_t unit = copy == 0 ? 0 : superblock.capacity_units - 1;
+    WriteDurably(
+        io, {{unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}},
+        false);
+}
+
+} // namespace
+
+Journal::Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones zones)
+    : io_(io), trees_(trees), zones_(std::move(zones)), spare_superblock_(1 - image.superblock_copy),
+      mount_(NextMount(image)), found_parts_(image.log.size()),
+      layout_(image.superblock), area_(image.log.back().area), position_(image.log.back().bytes),
+      epoch_(image.log.back().epoch), superblock_(image.superblock) {}
+
+void Journal::WriteSuperblocks(BlockIo &io, const TreeSuperblock &superblock) {
+    WriteSuperblock(io, superblock, 0);
+    WriteSuperblock(io, superblock, 1);
+}
+
+// The copy that the mount relies on comes last: the other one may be damaged, or old. Both count the mount before it
+// writes a record or a page, so whoever mounts after it uses other numbers, whichever copy is lost then.
+void Journal::Start() {
+    if (!counted_) {
+        std::lock_guard<std::mutex> guard(checkpoint_mutex_);
+        // What the mount has read may still be in the device's cache, if the process before was killed.
+        io_.Flush();
+        TreeSuperblock next = superblock_;
+        next.mounts = mount_;
+        next.sequence++;
+        SealSuperblock(next);
+        WriteSuperblock(io_, next, spare_superblock_);
+        WriteSuperblock(io_, next, 1 - spare_superblock_);
+        superblock_ = next;
+        counted_ = true;
+    }
+    // The log goes on in the other area, because a torn tail is never appended to. There is to be a checkpoint before
+    // it comes back to this one; before anything is written to the other, if that is needed, too.
+    if (!has_pending_) {
+        BeginCheckpoint();
+    }
+    if (found_parts_ > 1) {
+        WriteCheckpoint();
+    }
+    started_ = true;
+}
+
+void Journal::Append(const JournalRecord &record) {
+    if (record.items.empty()) {
+        if (record.cached != JournalRecord::Cached::NOTHING) {
+            io_.Flush();
+        }
+        return;
+    }
+    if (!started_) {
+        Start();
+    }
+    std::string payload;
+    for (const Item &item : record.items) {
+        AppendItem(payload, item);
+    }
+    const uint64_t footprint = RecordFootprint(payload.size(), layout_.lba_size);
+    const bool fits = footprint <= std::min(RECORD_BYTES_MAX, LogBytes(layout_));
+    if (!record_under_way_) {
+        fits ? RequireRoom(footprint) : static_cast<void>(WriteCheckpoint());
+        record_under_way_ = true;
+    }
+    ApplyItems(record.items);
+    fits ? WriteRecord(record, payload) : WriteByCheckpoint(record);
+    record_under_way_ = false;
+    applied_ = 0;
+}
+
+// A checkpoint begins when half of an area is full, so that there is room for records while it is written. Only when
+// the rest is full, too, has a record to wait for it.
+void Journal::RequireRoom(uint64_t footprint) {
+    const uint64_t needed = position_ + footprint;
+    if (needed <= LogBytes(layout_) / 2 || (has_pending_ && needed <= LogBytes(layout_))) {
+        return;
+    }
+    if (has_pending_ || position_ > 0) {
+        WriteCheckpoint(); // which also waits for whoever is writing it
+        BeginCheckpoint();
+    }
+}
+
+// Only between two records. From here on records go to the other area, which no superblock needs.
+void Journal::BeginCheckpoint() {
+    std::lock_guard<std::mutex> guard(checkpoint_mutex_);
+    RAWDUCK_INVARIANT(!pending_, "one checkpoint is written at a time");
+    Pending pending;
+    pending.superblock = superblock_;
+    TakeFrozen(pending);
+    before_ = {epoch_, position_};
+    area_ = 1 - area_;
+    position_ = records_ = 0;
+    epoch_ = NumberInMount(mount_, ++epochs_);
+    pending.superblock.epoch = epoch_;
+    pending.superblock.log_area = area_;
+    pending_.emplace(std::move(pending));
+    has_pending_ = true;
+}
+
+void Journal::TakeFrozen(Pending &pending) {
+    for (;;) {
+        try {
+            std::unique_lock<std::shared_mutex> guard(trees_.store.Mutex());
+            if (trees_.pages.MapBytes(1) >= MAP_PAGES_MAX * TREE_PAGE_BYTES) {
+                throw Error(ErrorCode::NO_SPACE, io_.TargetName() +
+                                                     ": there is more metadata than can be listed; remove "
+                                                     "files from the volume");
+            }
+            PageStore::Frozen frozen = trees_.store.Freeze(trees_.map_units);
+            pending.superblock.generation = frozen.generation;
+            pending.superblock.roots = trees_.catalog.Roots();
+            pending.superblock.map_bytes = frozen.map.size();
+            pending.superblock.map_crc = Crc32c(0, frozen.map.data(), frozen.map.size());
+            std::fill_n(pending.superblock.map_units, MAP_PAGES_MAX, 0);
+            std::copy(frozen.map_units.begin(), frozen.map_units.end(), pending.superblock.map_units);
+            pending.map.swap(frozen.map);
+            trees_.map_units.swap(frozen.map_units);
+            return;
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::NO_SPACE || !RefillZones()) {
+                throw;
+            }
+        }
+    }
+}
+
+bool Journal::RefillZones() {
+    return trees_.zones.Fill(STOCK_ZONES, zones_.take);
+}
+
+void Journal::ApplyItems(const std::vector<Item> &items) {
+    while (applied_ < items.size()) {
+        std::string problem;
+        try {
+            std::unique_lock<std::shared_mutex> guard(trees_.store.Mutex());
+            trees_.catalog.Apply(items[applied_], PageUse::REMOVE, problem);
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::NO_SPACE || !RefillZones()) {
+                throw;
+            }
+            continue; // the item goes on
+        }
+        if (!problem.empty()) {
+            throw Error(ErrorCode::CORRUPT, io_.TargetName() +
+                                                ": refused to write metadata that contradicts itself (" +
+                                                problem + "); this is a bug in rawduck, please report it");
+        }
+        applied_++;
+    }
+}
+
+void Journal::WriteRecord(const JournalRecord &record, const std::string &payload) {
+    const std::string bytes =
+        SealRecord(layout_.uuid, epoch_, records_ + 1, NowUs(), payload,
+                   static_cast<uint32_t>(record.items.size()), layout_.lba_size,
+                   records_ == 0 ? before_ : LogEnding());
+    AlignedBuffer buffer;
+    buffer.Append(bytes.data(), bytes.size());
+    std::vector<Segment> writes = record.writes;
+    writes.push_back({LogStart(layout_, area_) + position_, buffer.Data(), buffer.Size(),
+                      PlacementClass::METADATA});
+    // Data without a checksum in the record has to be durable before the record that publishes it.
+    if (record.cached == JournalRecord::Cached::NOT_CHECKSUMMED) {
+        io_.Flush();
+    }
+    WriteDurably(io_, std::move(writes), record.cached == JournalRecord::Cached::CHECKSUMMED);
+    // Nothing after this throws: a durable record is not written again.
+    position_ += bytes.size();
+    records_++;
+    RAWDUCK_INVARIANT(IsAligned(position_, layout_.lba_size) && position_ <= LogBytes(layout_),
+                      "records lie back to back and inside the log");
+}
+
+// What is too long for a record is published by a checkpoint, with the data: that is flushed before the superblocks.
+void Journal::WriteByCheckpoint(const JournalRecord &record) {
+    if (!frozen_with_record_) {
+        if (!record.writes.empty()) {
+            io_.Execute({Opcode::WRITE, false, record.writes});
+        }
+        BeginCheckpoint();
+        frozen_with_record_ = true;
+    }
+    WriteCheckpoint();
+    frozen_with_record_ = false;
+}
+
+bool Journal::WriteCheckpoint() {
+    std::lock_guard<std::mutex> guard(checkpoint_mutex_);
+    if (!pending_) {
+        return false;
+    }
+    trees_.store.WriteFrozen();
+    WriteMap(*pending_);
+    // Superblocks must not name pages that are still in the device's cache.
+    io_.Flush();
+    TreeSuperblock next = pending_->superblock;
+    next.sequence = superblock_.sequence + 1;
+    SealSuperblock(next);
+    WriteSuperblock(io_, next, spare_superblock_);
+    WriteSuperblock(io_, next, 1 - spare_superblock_);
+    superblock_ = next;
+    {
+        // Only now can no mount go by the checkpoint before.
+        std::unique_lock<std::shared_mutex> store_guard(trees_.store.Mutex());
+        trees_.store.FrozenIsDurable();
+    }
+    pending_.reset();
+    has_pending_ = false;
+    checkpoints_++;
+    for (const uint64_t zone : trees_.zones.Shrink(STOCK_ZONES)) {
+        zones_.give(zone);
+    }
+    return true;
+}
+
+void Journal::WriteMap(const Pending &pending) {
+    AlignedBuffer buffer;
+    buffer.Append(pending.map.data(), pending.map.size());
+    const std::vector<uint64_t> units = MapUnits(pending.superblock);
+    buffer.AppendZeros(units.size() * TREE_PAGE_BYTES - pending.map.size());
+    Request request;
+    request.opcode = Opcode::WRITE;
+    for (size_t i = 0; i < units.size(); i++) {
+        request.segments.push_back({units[i] * ALLOCATION_UNIT_BYTES, buffer.Data() + i * TREE_PAGE_BYTES,
+                                    TREE_PAGE_BYTES, PlacementClass::METADATA});
+    }
+    if (!units.empty()) {
+        io_.Execute(request);
+    }
+}
+
+} // namespace rawduck

@@ -1,0 +1,106 @@
+//! Writes the metadata of a volume of format 2: a record of the log for each commit, and checkpoints of the trees.
+//!
+//! Invariants:
+//!  - One record is in flight at a time, and it is durable before the next one is written.
+//!  - A checkpoint is of the state between two records, both of which it knows the places of.
+//!  - A superblock is written only after everything that it names is durable, and one copy only after the other.
+//!  - What the superblocks before named (pages, an area of the log) is given up only after both copies are durable.
+//!  - No mount uses an epoch or a generation that another mount may have used: superblocks that count the mount are
+//!    durable before it writes anything else.
+#pragma once
+
+#include "io/block_io.hpp"
+#include "volume/journal/journal_image.hpp"
+#include "volume/journal/metadata_trees.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+namespace rawduck {
+
+//! What a record publishes.
+struct JournalRecord {
+    //! What the items publish that was written before and may still lie in the device's cache.
+    enum class Cached {
+        NOTHING,
+        CHECKSUMMED,    //!< covered by DATA_CHECKSUM items: one flush behind the record is enough
+        NOT_CHECKSUMMED //!< flushed before the record
+    };
+    std::vector<Item> items;
+    Cached cached = Cached::NOTHING;
+    std::vector<Segment> writes; //!< data that DATA_CHECKSUM items cover, written together with the record
+};
+
+class Journal {
+  public:
+    //! Where pages get zones of free space from. Called without the mutex of the store; does not throw.
+    struct Zones {
+        std::function<uint64_t()> take;          //!< 0 when there is none
+        std::function<void(uint64_t start)> give; //!< of what take has returned, or the mount has found
+    };
+
+    //! Continues from what a mount has read, which outlives this.
+    Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones zones);
+
+    //! Makes a record durable and applies it to the trees. By one thread at a time. Space that it frees has been
+    //! loaded (FreeSpace::Load) before, and is free afterwards. Throws Error; then nothing more can be appended. Or
+    //! std::bad_alloc: then the same record is to be appended again.
+    void Append(const JournalRecord &record);
+
+    //! Whether a checkpoint has begun and is not durable yet. Any thread.
+    bool CheckpointPending() const { return has_pending_; }
+    //! Writes the checkpoint that is pending. Any thread, beside Append; Append does it itself only where it cannot go
+    //! on without. Returns whether there was one. Throws as Append; with std::bad_alloc it is still pending.
+    bool WriteCheckpoint();
+
+    uint64_t Epoch() const { return epoch_; }
+    //! Since the mount.
+    uint64_t Checkpoints() const { return checkpoints_; }
+
+    //! Writes both superblocks of an empty volume.
+    static void WriteSuperblocks(BlockIo &io, const TreeSuperblock &superblock);
+
+  private:
+    struct Pending {
+        TreeSuperblock superblock{};
+        std::string map;
+    };
+    void Start();
+    void RequireRoom(uint64_t footprint);
+    void BeginCheckpoint();
+    void TakeFrozen(Pending &pending);
+    bool RefillZones();
+    void ApplyItems(const std::vector<Item> &items);
+    void WriteRecord(const JournalRecord &record, const std::string &payload);
+    void WriteByCheckpoint(const JournalRecord &record);
+    void WriteMap(const Pending &pending);
+
+    BlockIo &io_;
+    MetadataTrees &trees_;
+    const Zones zones_;
+    const int spare_superblock_; //!< the copy that this mount did not read: it is written first
+    const uint64_t mount_;
+    const size_t found_parts_;     //!< of the log, at mount
+    const TreeSuperblock layout_;  //!< for what never changes
+
+    // Touched only by the thread that appends.
+    bool counted_ = false; //!< superblocks count this mount
+    bool started_ = false;
+    uint32_t epochs_ = 0; //!< of this mount
+    uint32_t area_ = 0;
+    LogEnding before_; //!< that the epoch continues
+    uint64_t position_ = 0, records_ = 0; //!< of the epoch
+    bool record_under_way_ = false; //!< it has room, and so many items are in the trees
+    size_t applied_ = 0;
+    bool frozen_with_record_ = false; //!< the checkpoint that is pending publishes it
+    std::atomic<uint64_t> epoch_{0}, checkpoints_{0};
+
+    //! Guards what follows. Held while a checkpoint is written; the mutex of the store is taken under it.
+    std::mutex checkpoint_mutex_;
+    TreeSuperblock superblock_; //!< as on the target, when nothing is pending
+    std::optional<Pending> pending_;
+    std::atomic<bool> has_pending_{false};
+};
+
+} // namespace rawduck

@@ -1,0 +1,53 @@
+//! The metadata trees of a volume of format 2, with the pages that they lie in.
+#pragma once
+
+#include "volume/journal/tree_superblock.hpp"
+#include "volume/tree/catalog_tree.hpp"
+#include "volume/tree/free_space.hpp"
+
+#include <mutex>
+
+namespace rawduck {
+
+//! Zones for pages, between the free space of the volume and the pages: these are needed under the mutex of the
+//! store, under which free space cannot be looked for. Thread-safe.
+class ZoneStock {
+  public:
+    //! A zone for pages; 0 when there is none: then the stock has to be filled.
+    uint64_t Take();
+    //! A zone that was taken.
+    void Give(uint64_t start) noexcept;
+
+    //! Adds zones from `take` (which returns 0 when there are none) until there are so many. Returns whether it
+    //! added any.
+    bool Fill(size_t zones, const std::function<uint64_t()> &take);
+    //! Removes zones until there are at most so many.
+    std::vector<uint64_t> Shrink(size_t zones);
+
+  private:
+    std::mutex mutex_; //!< guards what follows; no other lock is taken under it
+    std::vector<uint64_t> zones_;
+};
+
+class MetadataTrees {
+  public:
+    //! The trees of a checkpoint. Reads the map of its pages. `generation`: of the first checkpoint that will be
+    //! written. Throws Error CORRUPT or IO.
+    MetadataTrees(BlockIo &io, const TreeSuperblock &superblock, uint64_t generation, uint64_t cache_bytes);
+
+    //! Everything that is wrong: as CatalogTree::FindProblems, and pages that are in use by nothing, or by two, or in
+    //! space that files have. The mutex of the store is held, shared; nothing was changed since the last checkpoint.
+    std::vector<std::string> FindProblems() const;
+
+    ZoneStock zones;
+    PageSpace pages;
+    PageStore store;
+    CatalogTree catalog;
+    std::vector<uint64_t> map_units; //!< where the map of the last checkpoint lies
+};
+
+//! The free space of a mount: what neither files have nor pages lie in. It takes the mutex of the store, shared, as
+//! each function of it does that may read a group. Throws as FreeSpace.
+FreeSpace FindFreeSpace(MetadataTrees &trees, const SpaceMap::Area &area);
+
+} // namespace rawduck

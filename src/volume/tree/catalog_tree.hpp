@@ -1,0 +1,93 @@
+//! The durable state of a volume's files in metadata trees: what a mount finds. Every record of the log is applied
+//! to it, by the same code when it is written and when it is replayed.
+//!
+//!     names     path -> id of the file
+//!     files     id -> FileEntry
+//!     tails     id, number of the piece -> bytes behind the last whole LBA
+//!     space     SpaceTree: what the extents of all files cover
+#pragma once
+
+#include "volume/tree/file_lists.hpp"
+#include "volume/tree/space_tree.hpp"
+
+#include <memory>
+#include <optional>
+
+namespace rawduck {
+
+//! Where the trees are, as a superblock says.
+struct CatalogRoots {
+    TreeRoot names, files, tails, space_maps, space_summaries;
+};
+static_assert(sizeof(CatalogRoots) == 120, "layout is part of the format");
+
+//! The mutex of the store guards it: shared for what is const, exclusive for the rest. Reading throws what
+//! PageStore::Read throws, and Error CORRUPT for entries that make no sense.
+class CatalogTree {
+  public:
+    CatalogTree(PageStore &store, const CatalogRoots &roots, uint32_t lba_size, const SpaceMap::Area &area);
+
+    //! False, with `problem`, when the item contradicts the state, which is then unchanged. When it throws, the
+    //! change may be made in part, and the next call must be with the same item: it goes on with it. `use`: of
+    //! the pages that what adds to the state needs.
+    bool Apply(const Item &item, PageUse use, std::string &problem);
+
+    std::optional<uint64_t> IdOf(std::string_view name) const;
+    //! Calls `visit` with each name from `from` on, in order, and the id of the file, until it returns false.
+    void ScanNames(std::string_view from,
+                   const std::function<bool(std::string_view name, uint64_t file_id)> &visit) const;
+    std::optional<FileEntry> Find(uint64_t file_id) const;
+    std::string Tail(uint64_t file_id, const FileEntry &entry) const;
+    std::vector<Extent> Extents(const FileEntry &entry, uint64_t from, uint64_t to) const;
+    std::vector<Hole> Holes(const FileEntry &entry) const;
+    //! The highest that a file has; 0 when there is none.
+    uint64_t LastId() const;
+    const SpaceTree &Space() const { return space_; }
+
+    CatalogRoots Roots() const;
+
+    //! Everything that is wrong: with the trees and their pages, files without names and names without files,
+    //! sizes without extents, space that two files share, or that is in use and belongs to none. Calls
+    //! `visit_page` for each page.
+    std::vector<std::string> FindProblems(const std::function<void(const PagePointer &)> &visit_page) const;
+
+  private:
+    using Steps = std::vector<std::function<void()>>;
+    using SharedEntry = std::shared_ptr<FileEntry>;
+
+    bool Plan(const Item &item, std::string &problem);
+    bool PlanCreate(const Item &item, std::string &problem);
+    bool PlanExtents(const SharedEntry &entry, const Item &item, std::string &problem);
+    bool PlanRemap(const SharedEntry &entry, const Item &item, std::string &problem);
+    bool PlanSize(const SharedEntry &entry, const Item &item, std::string &problem);
+    bool PlanMove(const SharedEntry &entry, const Item &item, std::string &problem);
+    void PlanRemove(uint64_t file_id, const SharedEntry &entry);
+    void PlanSpace(std::vector<Extent> extents, bool used);
+    void PlanStore(uint64_t file_id, const SharedEntry &entry);
+    void RunSteps();
+    SharedEntry TakeEntry(uint64_t file_id);
+    bool IsFreeSpace(std::vector<Extent> extents) const;
+    void PutTail(uint64_t file_id, std::string_view tail, uint32_t old_bytes);
+    FileLists ListsOf(FileEntry &entry) const { return FileLists(store_, entry, use_); }
+    void FindFileProblems(uint64_t file_id, std::string_view bytes,
+                          const std::function<void(const PagePointer &)> &visit_page,
+                          std::map<uint64_t, SpaceMap> &used, std::vector<std::string> &problems) const;
+    void CoverSpace(const std::string &name, const std::vector<Extent> &extents,
+                    std::map<uint64_t, SpaceMap> &used, std::vector<std::string> &problems) const;
+    void FindNameProblems(uint64_t files, std::vector<std::string> &problems) const;
+
+    PageStore &store_;
+    const uint32_t lba_size_;
+    const SpaceMap::Area area_;
+    Tree names_, files_, tails_;
+    SpaceTree space_;
+
+    //! What is to be done for the item that is being applied, each step so that it may be done again, and how
+    //! much of it was done. An item that was interrupted goes on here.
+    Steps steps_;
+    size_t steps_done_ = 0;
+    PageUse use_ = PageUse::ADD;
+    std::map<uint64_t, SharedEntry> changing_; //!< entries that differ from those in the tree of files
+};
+
+} // namespace rawduck

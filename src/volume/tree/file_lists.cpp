@@ -1,0 +1,206 @@
+#include "volume/tree/file_lists.hpp"
+
+#include "common/error.hpp"
+#include "common/scope_exit.hpp"
+#include "volume/format/extent_list.hpp"
+#include "volume/tree/extent_tree.hpp"
+#include "volume/tree/number_key.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+namespace rawduck {
+
+namespace {
+
+std::string_view BytesOf(const uint64_t &length) {
+    return {reinterpret_cast<const char *>(&length), sizeof length};
+}
+
+//! False when it holds something else.
+bool ReadHoles(const Tree &tree, std::vector<Hole> &holes) {
+    bool sound = true;
+    tree.Scan("", [&](std::string_view key, std::string_view value) {
+        Hole hole;
+        sound = key.size() == NumberKey::BYTES && value.size() == sizeof hole.length;
+        if (sound) {
+            hole.offset = NumberKey::NumberOf(key);
+            memcpy(&hole.length, value.data(), sizeof hole.length);
+            holes.push_back(hole);
+        }
+        return sound;
+    });
+    return sound;
+}
+
+} // namespace
+
+// The root is that of the tree as it is, whatever becomes of the change.
+template <class CHANGE> void FileLists::ChangeExtents(const CHANGE &change) {
+    ExtentTree tree(store_, entry_.extents_root, use_);
+    const ScopeExit keep_root([&] { entry_.extents_root = tree.Root(); });
+    change(tree);
+}
+
+template <class CHANGE> void FileLists::ChangeHoles(const CHANGE &change) {
+    Tree tree(store_, entry_.holes_root);
+    const ScopeExit keep_root([&] { entry_.holes_root = tree.Root(); });
+    change(tree);
+}
+
+std::vector<Extent> FileLists::Extents(uint64_t from, uint64_t to) const {
+    if (entry_.extents.empty()) {
+        return ExtentTree(store_, entry_.extents_root).Slice(from, to);
+    }
+    std::vector<Extent> pieces;
+    for (const Extent &extent : entry_.extents) {
+        const uint64_t begin = std::max(from, extent.file_unit);
+        const uint64_t end = std::min(to, extent.file_unit + extent.units);
+        if (begin < end) {
+            pieces.push_back(Extent{begin, extent.start + (begin - extent.file_unit), end - begin});
+        }
+    }
+    return pieces;
+}
+
+// A tree that is there already is what an attempt before has left.
+void FileLists::MoveExtentsToTree() {
+    if (entry_.extents.size() <= ENTRY_EXTENTS_MAX) {
+        return;
+    }
+    ChangeExtents([&](ExtentTree &tree) {
+        tree.Clear();
+        for (const Extent &extent : entry_.extents) {
+            tree.Append(extent);
+        }
+    });
+    entry_.extents.clear();
+}
+
+void FileLists::Append(const Extent &extent) {
+    if (entry_.extents_root.levels > 0 && entry_.extents.empty()) {
+        ChangeExtents([&](ExtentTree &tree) { tree.Append(extent); });
+        return;
+    }
+    if (extent.file_unit == UnitsOf(entry_.extents)) {
+        AppendExtent(entry_.extents, extent);
+    }
+    MoveExtentsToTree();
+}
+
+void FileLists::Remap(const std::vector<Extent> &moved) {
+    if (entry_.extents.empty()) {
+        ChangeExtents([&](ExtentTree &tree) {
+            for (const Extent &extent : moved) {
+                tree.Remap(extent);
+            }
+        });
+        return;
+    }
+    entry_.extents = RemappedExtents(entry_.extents, moved);
+    MoveExtentsToTree();
+}
+
+void FileLists::CutUnits(uint64_t units) {
+    if (entry_.extents.empty()) {
+        ChangeExtents([&](ExtentTree &tree) { tree.Truncate(units); });
+    } else {
+        CutExtents(entry_.extents, units);
+    }
+}
+
+std::vector<Hole> FileLists::Holes() const {
+    std::vector<Hole> holes = entry_.holes;
+    if (holes.empty() && !ReadHoles(Tree(store_, entry_.holes_root), holes)) {
+        throw Error(ErrorCode::CORRUPT,
+                    "the tree of the holes of \"" + entry_.name +
+                        "\" holds something else; `rawduck check` tells what it concerns");
+    }
+    return holes;
+}
+
+void FileLists::SetHoles(const std::vector<Hole> &holes) {
+    if (holes.size() <= ENTRY_HOLES_MAX) {
+        std::vector<Hole> copy = holes;
+        ChangeHoles([](Tree &tree) { tree.Clear(); });
+        entry_.holes.swap(copy);
+        return;
+    }
+    std::map<uint64_t, uint64_t> old;
+    std::vector<Hole> in_tree;
+    ReadHoles(Tree(store_, entry_.holes_root), in_tree);
+    for (const Hole &hole : in_tree) {
+        old[hole.offset] = hole.length;
+    }
+    ChangeHoles([&](Tree &tree) {
+        for (const Hole &hole : holes) {
+            const auto same = old.find(hole.offset);
+            if (same == old.end() || same->second != hole.length) {
+                tree.Put(NumberKey(hole.offset), BytesOf(hole.length), use_);
+            }
+            if (same != old.end()) {
+                old.erase(same);
+            }
+        }
+        for (const auto &[offset, length] : old) {
+            tree.Erase(NumberKey(offset));
+        }
+    });
+    entry_.holes.clear();
+}
+
+void FileLists::CutHoles(uint64_t size) {
+    if (!entry_.holes.empty()) {
+        rawduck::CutHoles(entry_.holes, size);
+        return;
+    }
+    ChangeHoles([&](Tree &tree) {
+        for (auto last = tree.FindAtOrBefore(NumberKey(UINT64_MAX)); last;
+             last = tree.FindAtOrBefore(NumberKey(UINT64_MAX))) {
+            const uint64_t offset = NumberKey::NumberOf(last->key);
+            uint64_t length = 0;
+            memcpy(&length, last->value.data(), std::min(sizeof length, last->value.size()));
+            if (offset >= size) {
+                tree.Erase(last->key);
+                continue;
+            }
+            if (length > size - offset) {
+                tree.Put(last->key, BytesOf(size - offset), use_);
+            }
+            return;
+        }
+    });
+}
+
+void FileLists::Clear() {
+    ChangeExtents([](ExtentTree &tree) { tree.Clear(); });
+    ChangeHoles([](Tree &tree) { tree.Clear(); });
+    entry_.extents.clear();
+    entry_.holes.clear();
+}
+
+std::vector<std::string>
+FileLists::FindProblems(const std::function<void(const PagePointer &)> &visit_page) const {
+    std::vector<std::string> problems = ExtentTree(store_, entry_.extents_root).FindProblems(visit_page);
+    const Tree holes_tree(store_, entry_.holes_root);
+    for (std::string &problem : holes_tree.FindProblems(visit_page)) {
+        problems.push_back(std::move(problem));
+    }
+    if (!problems.empty()) {
+        return problems; // what cannot be read cannot be compared
+    }
+    const uint64_t units = entry_.extents.empty() ? ExtentTree(store_, entry_.extents_root).Units()
+                                                  : UnitsOf(entry_.extents);
+    if (units != entry_.units ||
+        units != AlignUp(entry_.size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES) {
+        problems.push_back("file \"" + entry_.name + "\": its extents do not match its size");
+    }
+    std::vector<Hole> holes = entry_.holes;
+    if ((holes.empty() && !ReadHoles(holes_tree, holes)) || !AreHolesSound(holes, entry_.size)) {
+        problems.push_back("file \"" + entry_.name + "\": its list of holes makes no sense");
+    }
+    return problems;
+}
+
+} // namespace rawduck

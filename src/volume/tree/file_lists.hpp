@@ -1,0 +1,49 @@
+//! The extents and holes of a file, wherever they lie: in its entry, or in trees of their own.
+#pragma once
+
+#include "volume/tree/file_entry.hpp"
+
+#include <functional>
+
+namespace rawduck {
+
+//! Works on an entry in memory, which the caller puts into the tree of files afterwards. The mutex of the store
+//! guards it: shared for what is const, exclusive for the rest. Reading throws what PageStore::Read throws. A
+//! change that throws may be made in part, with the entry saying what is there: made again, it is whole.
+class FileLists {
+  public:
+    //! `use`: of the pages that changes need.
+    FileLists(PageStore &store, FileEntry &entry, PageUse use = PageUse::REMOVE)
+        : store_(store), entry_(entry), use_(use) {}
+
+    //! What covers [from, to), clipped to it, in order.
+    std::vector<Extent> Extents(uint64_t from, uint64_t to) const;
+    //! The extent begins where the file ends; or, made again, is what is there.
+    void Append(const Extent &extent);
+    //! These ranges, which are in order and covered, lie there now.
+    void Remap(const std::vector<Extent> &moved);
+    //! Gives up what lies behind.
+    void CutUnits(uint64_t units);
+
+    std::vector<Hole> Holes() const;
+    void SetHoles(const std::vector<Hole> &holes);
+    //! Gives up what lies behind `size` bytes.
+    void CutHoles(uint64_t size);
+
+    //! Gives up all.
+    void Clear();
+
+    //! As that of Tree, for the trees of the file; also gaps, and lists that contradict its size.
+    std::vector<std::string> FindProblems(const std::function<void(const PagePointer &)> &visit_page) const;
+
+  private:
+    template <class CHANGE> void ChangeExtents(const CHANGE &change);
+    template <class CHANGE> void ChangeHoles(const CHANGE &change);
+    void MoveExtentsToTree();
+
+    PageStore &store_;
+    FileEntry &entry_;
+    const PageUse use_;
+};
+
+} // namespace rawduck

@@ -1,0 +1,178 @@
+//! A volume of format 2 on a simulated medium, with random records and the data that they publish, for tests.
+#pragma once
+
+#include "common/crc32c.hpp"
+#include "io/device/simulated/simulated_device.hpp"
+#include "support/catalog_changes.hpp"
+#include "support/volume_fixture.hpp"
+#include "volume/journal/journal.hpp"
+#include "volume/journal/load_metadata.hpp"
+
+#include <list>
+
+namespace rawduck {
+
+using Medium = std::shared_ptr<SimulatedMedium>;
+
+inline const Target JOURNAL_TARGET = ResolveTarget("simulated:journal");
+constexpr uint32_t JOURNAL_LBA = 512;
+
+//! A device whose process is killed at a flush: what was written stays in the cache of the medium.
+class KilledAtFlush final : public Device {
+  public:
+    KilledAtFlush(std::unique_ptr<Device> inner, uint64_t flushes)
+        : inner_(std::move(inner)), flushes_left_(flushes) {}
+    const Capabilities &Caps() const override { return inner_->Caps(); }
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
+        return inner_->CreateQueue(depth, use);
+    }
+    void Flush() override {
+        if (flushes_left_ == 0) {
+            throw Error(ErrorCode::IO, "killed");
+        }
+        flushes_left_--;
+        inner_->Flush();
+    }
+    bool Deallocate(uint64_t device_offset, uint64_t length) override {
+        return inner_->Deallocate(device_offset, length);
+    }
+
+  private:
+    std::unique_ptr<Device> inner_;
+    uint64_t flushes_left_;
+};
+
+inline std::unique_ptr<BlockIo> OpenMedium(const Medium &medium, uint64_t flushes = UINT64_MAX) {
+    return std::make_unique<BlockIo>(
+        std::make_unique<KilledAtFlush>(OpenSimulatedDevice(medium, JOURNAL_TARGET, DeviceOptions()), flushes),
+        BlockIoOptions(), JOURNAL_TARGET.name, std::make_shared<IoStats>());
+}
+
+//! Damages one copy of the superblock.
+inline void DamageSuperblock(const Medium &medium, int copy) {
+    const uint64_t lbas = medium->Options().capacity_bytes / JOURNAL_LBA;
+    medium->Inject(SimulatedFault::CORRUPTION,
+                   copy == 0 ? 0 : lbas - ALLOCATION_UNIT_BYTES / JOURNAL_LBA);
+}
+
+//! With a short log, so that there are many checkpoints.
+inline Medium JournalMedium(SimulatedFua fua = SimulatedFua::HONOURED, uint64_t log_bytes = 32 * KIB) {
+    SimulatedOptions options;
+    options.capacity_bytes = 32 * MIB;
+    options.lba_size = options.atomic_write_bytes = JOURNAL_LBA; // so that pages and superblocks are torn
+    options.fua = fua;
+    auto medium = std::make_shared<SimulatedMedium>(options);
+    TreeSuperblock superblock =
+        MakeTreeSuperblock(options.capacity_bytes, JOURNAL_LBA, MakeUuid(), "test", 1);
+    superblock.log_units = log_bytes / ALLOCATION_UNIT_BYTES;
+    superblock.log_start[1] = superblock.log_start[0] + superblock.log_units;
+    SealSuperblock(superblock);
+    Journal::WriteSuperblocks(*OpenMedium(medium), superblock);
+    return medium;
+}
+
+//! What a mount is to find.
+struct JournalState {
+    Catalog catalog;
+    std::map<uint64_t, char> data; //!< allocation unit -> what it is filled with
+};
+
+class JournalStore {
+  public:
+    explicit JournalStore(const Medium &medium_p, uint64_t flushes = UINT64_MAX)
+        : medium(medium_p), io(OpenMedium(medium, flushes)), loaded(LoadMetadata(*io, MIB, CheckPages::ALL)),
+          journal(*io, loaded.image, *loaded.trees, {[this] { return TakeZone(); }, [this](uint64_t zone) {
+                                                         std::lock_guard<std::mutex> guard(space_mutex);
+                                                         EXPECT_TRUE(loaded.space->Free(zone, ZONE_UNITS));
+                                                     }}) {
+        EXPECT_TRUE(loaded.problems.empty()) << loaded.problems.front();
+    }
+
+    //! Appends the next of the random records, and some of the data that it publishes.
+    void Append(CatalogChanges &changes, JournalState &state) {
+        CatalogChanges::Record next;
+        JournalRecord record;
+        {
+            std::lock_guard<std::mutex> guard(space_mutex);
+            next = changes.Next(*loaded.space);
+            for (const Extent &extent : next.freed) {
+                loaded.space->Load(extent);
+            }
+        }
+        record.items = next.items;
+        AddData(changes, record, state);
+        for (const Extent &extent : next.freed) {
+            state.data.erase(state.data.lower_bound(extent.start),
+                             state.data.lower_bound(extent.start + extent.units));
+        }
+        state.catalog = changes.model;
+        journal.Append(record);
+        std::lock_guard<std::mutex> guard(space_mutex);
+        for (const Extent &extent : next.freed) {
+            EXPECT_TRUE(loaded.space->Free(extent.start, extent.units));
+        }
+    }
+
+    //! What is found is that state.
+    std::string DifferenceTo(const JournalState &state) {
+        std::shared_lock<std::shared_mutex> guard(loaded.trees->store.Mutex());
+        const std::string found = TextOf(loaded.trees->catalog), expected = TextOf(state.catalog);
+        if (found != expected) {
+            return "found:\n" + found + "expected:\n" + expected;
+        }
+        for (const auto &[unit, fill] : state.data) {
+            std::string content(ALLOCATION_UNIT_BYTES, '?');
+            io->Read(unit * ALLOCATION_UNIT_BYTES, &content[0], content.size());
+            if (content != std::string(ALLOCATION_UNIT_BYTES, fill)) {
+                return "allocation unit " + std::to_string(unit) + " holds something else";
+            }
+        }
+        return "";
+    }
+
+    Medium medium;
+    std::unique_ptr<BlockIo> io;
+    LoadedMetadata loaded;
+    std::mutex space_mutex;
+    Journal journal;
+
+  private:
+    uint64_t TakeZone() {
+        std::lock_guard<std::mutex> guard(space_mutex);
+        return loaded.space->AllocateAligned(ZONE_UNITS);
+    }
+
+    // The first unit of each extent: covered by a checksum and written together with the record, or written before,
+    // with a checksum or without.
+    void AddData(CatalogChanges &changes, JournalRecord &record, JournalState &state) {
+        const uint64_t way = changes.random() % 3;
+        Item checksums(ItemType::DATA_CHECKSUM, 0);
+        for (const Item &item : record.items) {
+            for (const Extent &extent : item.extents) {
+                const char fill = static_cast<char>(changes.random());
+                buffers.emplace_back(ALLOCATION_UNIT_BYTES, fill);
+                state.data[extent.start] = fill;
+                const Segment segment{extent.start * ALLOCATION_UNIT_BYTES, &buffers.back()[0],
+                                      ALLOCATION_UNIT_BYTES, PlacementClass::DATABASE};
+                if (way == 0) {
+                    record.writes.push_back(segment);
+                } else {
+                    io->Write(segment.device_offset, segment.data, segment.length);
+                    record.cached = way == 1 ? JournalRecord::Cached::CHECKSUMMED
+                                             : JournalRecord::Cached::NOT_CHECKSUMMED;
+                }
+                if (way < 2) {
+                    checksums.checksums.push_back({segment.device_offset, ALLOCATION_UNIT_BYTES,
+                                                   Crc32c(0, segment.data, segment.length)});
+                }
+            }
+        }
+        if (!checksums.checksums.empty()) {
+            record.items.push_back(checksums);
+        }
+    }
+
+    std::list<std::string> buffers;
+};
+
+} // namespace rawduck

@@ -1,0 +1,246 @@
+//! The catalog in trees against the one in memory, which the same records are applied to.
+
+#include "support/catalog_changes.hpp"
+#include "support/out_of_memory.hpp"
+#include "support/tree_store.hpp"
+#include "volume/tree/catalog_tree.hpp"
+
+namespace rawduck {
+
+namespace {
+
+constexpr SpaceMap::Area AREA{300, 3 * GROUP_UNITS + 77};
+
+//! A catalog on a medium, with the free space that a mount would find.
+class CatalogStore {
+  public:
+    explicit CatalogStore(const std::shared_ptr<SimulatedMedium> &medium, uint32_t lba_size,
+                          const TreeCheckpoint &checkpoint = TreeCheckpoint(),
+                          const CatalogRoots &roots = CatalogRoots(), uint64_t cache_bytes = MIB)
+        : store(medium, checkpoint, cache_bytes), catalog(store.pages, roots, lba_size, AREA),
+          space(AREA, catalog.Space().Summaries(),
+                [this](uint64_t group) { return catalog.Space().Map(group); }) {}
+
+    void Apply(const CatalogChanges::Record &record) {
+        for (const Extent &extent : record.freed) {
+            space.Load(extent); // before the record is applied
+        }
+        for (const Item &item : record.items) {
+            std::string problem;
+            ASSERT_TRUE(catalog.Apply(item, PageUse::ADD, problem)) << problem;
+        }
+        Free(record);
+    }
+    void Free(const CatalogChanges::Record &record) {
+        for (const Extent &extent : record.freed) {
+            ASSERT_TRUE(space.Free(extent.start, extent.units));
+        }
+    }
+
+    //! Everything is found as the model has it, and the other way round.
+    void RequireSame(const Catalog &model) {
+        ASSERT_EQ(TextOf(catalog), TextOf(model));
+        uint64_t units = 0;
+        for (const auto &[id, entry] : model.Entries()) {
+            EXPECT_EQ(catalog.IdOf(entry.name), id);
+            units += entry.Units();
+        }
+        EXPECT_EQ(catalog.LastId(), model.Entries().empty() ? 0 : model.Entries().rbegin()->first);
+        EXPECT_EQ(space.FreeUnits() + units, AREA.end - AREA.start);
+    }
+
+    //! Nothing is wrong, and no page is in use but those that are referred to.
+    void RequireSound() {
+        std::set<uint64_t> used(store.map_units.begin(), store.map_units.end());
+        const auto problems = catalog.FindProblems([&](const PagePointer &page) {
+            EXPECT_TRUE(store.space.InUse(page.unit));
+            EXPECT_TRUE(used.insert(page.unit).second) << "two pages share a place";
+        });
+        ASSERT_TRUE(problems.empty()) << problems.front();
+        EXPECT_EQ(store.space.UsedPages(), used.size());
+    }
+
+    TreeStore store;
+    CatalogTree catalog;
+    FreeSpace space;
+};
+
+} // namespace
+
+TEST(CatalogTreeTest, IsWhatTheCatalogInMemoryIs) {
+    for (const uint32_t lba_size : {512u, 4096u}) {
+        CatalogChanges changes(lba_size, AREA, lba_size);
+        CatalogStore store(TreeMedium(), lba_size);
+        for (int step = 0; step < 4000; step++) {
+            store.Apply(changes.Next(store.space));
+            if (step % 100 == 0) {
+                store.RequireSame(changes.model);
+            }
+            if (step % 250 == 0) {
+                store.store.Write();
+                store.RequireSound();
+            }
+            ASSERT_FALSE(HasFailure()) << "step " << step;
+        }
+    }
+}
+
+TEST(CatalogTreeTest, IsThereAfterAReload) {
+    const auto medium = TreeMedium();
+    CatalogChanges changes(512, AREA, 5);
+    TreeCheckpoint checkpoint;
+    CatalogRoots roots;
+    for (int round = 0; round < 20; round++) {
+        CatalogStore store(medium, 512, checkpoint, roots, TREE_PAGE_BYTES * 4);
+        store.RequireSame(changes.model);
+        EXPECT_EQ(store.space.LoadedGroups(), 0u) << "a mount reads no bitmap";
+        for (int step = 0; step < 150; step++) {
+            store.Apply(changes.Next(store.space));
+        }
+        checkpoint = store.store.Write();
+        roots = store.catalog.Roots();
+        ASSERT_FALSE(HasFailure()) << "round " << round;
+    }
+}
+
+// An item for which there is no memory is applied when it comes again, wherever it was interrupted.
+TEST(CatalogTreeTest, AnInterruptedItemGoesOn) {
+    CatalogChanges changes(512, AREA, 11);
+    CatalogStore store(TreeMedium(), 512);
+    int64_t interrupted = 0;
+    for (int step = 0; step < 600; step++) {
+        const CatalogChanges::Record record = changes.Next(store.space);
+        for (const Extent &extent : record.freed) {
+            store.space.Load(extent);
+        }
+        for (const Item &item : record.items) {
+            int64_t allocations = 0;
+            for (bool done = false; !done;) {
+                allocations += static_cast<int64_t>(changes.random() % 60);
+                const OutOfMemoryAfter limit(allocations);
+                std::string problem;
+                try {
+                    done = store.catalog.Apply(item, PageUse::ADD, problem);
+                    ASSERT_TRUE(done) << problem;
+                } catch (const std::bad_alloc &) {
+                    interrupted++;
+                }
+            }
+        }
+        store.Free(record);
+        if (step % 100 == 99) {
+            store.store.Write();
+            store.RequireSame(changes.model);
+            store.RequireSound();
+        }
+        ASSERT_FALSE(HasFailure()) << "step " << step;
+    }
+    EXPECT_GT(interrupted, 100);
+}
+
+TEST(CatalogTreeTest, ContradictionsAreRefused) {
+    CatalogStore store(TreeMedium(), 512);
+    const auto apply = [&](const Item &item) {
+        std::string problem;
+        const bool applied = store.catalog.Apply(item, PageUse::ADD, problem);
+        EXPECT_EQ(applied, problem.empty());
+        return problem;
+    };
+    const auto create = [&](uint64_t id, const std::string &name) {
+        Item item(ItemType::CREATE, id);
+        item.kind = static_cast<uint8_t>(FileKind::DATABASE);
+        item.name = name;
+        return apply(item);
+    };
+    const auto with = [&](ItemType type, uint64_t id, std::vector<Extent> extents) {
+        Item item(type, id);
+        item.extents = std::move(extents);
+        return apply(item);
+    };
+    EXPECT_EQ(create(1, "one"), "");
+    EXPECT_EQ(create(2, "two"), "");
+    EXPECT_NE(create(1, "three"), "") << "an id that is taken";
+    EXPECT_NE(create(3, "two"), "") << "a name that is taken";
+    EXPECT_EQ(with(ItemType::EXTENTS, 1, {{0, 1000, 4}}), "");
+    EXPECT_NE(with(ItemType::EXTENTS, 1, {{5, 2000, 4}}), "") << "a gap";
+    EXPECT_NE(with(ItemType::EXTENTS, 2, {{0, 1003, 1}}), "") << "space of another file";
+    EXPECT_NE(with(ItemType::EXTENTS, 2, {{0, 2000, 2}, {2, 2001, 2}}), "") << "the same space twice";
+    EXPECT_NE(with(ItemType::EXTENTS, 2, {{0, AREA.start - 1, 2}}), "") << "outside";
+    EXPECT_NE(with(ItemType::EXTENTS, 2, {{0, AREA.end - 1, 2}}), "") << "outside";
+    EXPECT_NE(with(ItemType::REMAP, 1, {{3, 3000, 2}}), "") << "more than there is";
+    EXPECT_NE(with(ItemType::REMAP, 1, {{0, 1002, 1}}), "") << "space of the file itself";
+    EXPECT_NE(with(ItemType::EXTENTS, 7, {{0, 3000, 1}}), "") << "no such file";
+    Item size(ItemType::SIZE, 1);
+    size.size = 4096;
+    EXPECT_NE(apply(size), "") << "shrinks";
+    size.size = 4 * 4096 - 1;
+    EXPECT_NE(apply(size), "") << "no tail";
+    size.size = 4 * 4096;
+    EXPECT_EQ(apply(size), "");
+    Item move(ItemType::MOVE, 1);
+    move.name = "two";
+    EXPECT_NE(apply(move), "") << "a file is there";
+    move.replaced_id = 3;
+    EXPECT_NE(apply(move), "") << "another file is there";
+    move.replaced_id = 2;
+    EXPECT_EQ(apply(move), "");
+    store.RequireSound();
+    EXPECT_EQ(store.catalog.IdOf("two"), 1u);
+    EXPECT_FALSE(store.catalog.IdOf("one").has_value());
+}
+
+// What `check` compares is compared: each of these states is one that no item makes.
+TEST(CatalogTreeTest, ProblemsAreFound) {
+    const auto problem_of = [](const std::function<void(CatalogStore &, CatalogRoots &)> &damage) {
+        CatalogStore sound(TreeMedium(), 512);
+        CatalogChanges changes(512, AREA, 3);
+        for (int step = 0; step < 60; step++) {
+            sound.Apply(changes.Next(sound.space));
+        }
+        CatalogRoots roots = sound.catalog.Roots();
+        damage(sound, roots);
+        const CatalogTree damaged(sound.store.pages, roots, 512, AREA);
+        const auto problems = damaged.FindProblems([](const PagePointer &) {});
+        return problems.empty() ? "" : problems.front();
+    };
+    const auto change = [](CatalogStore &store, TreeRoot &root, const std::function<void(Tree &)> &work) {
+        Tree tree(store.store.pages, root);
+        work(tree);
+        root = tree.Root();
+    };
+    EXPECT_EQ(problem_of([](CatalogStore &, CatalogRoots &) {}), "");
+    EXPECT_NE(problem_of([&](CatalogStore &store, CatalogRoots &roots) {
+                  change(store, roots.names, [](Tree &tree) { tree.Put("another", "12345678"); });
+              }).find("names belong to"),
+              std::string::npos);
+    EXPECT_NE(problem_of([&](CatalogStore &store, CatalogRoots &roots) {
+                  std::string name;
+                  store.catalog.ScanNames("", [&](std::string_view first, uint64_t) {
+                      name = first;
+                      return false;
+                  });
+                  change(store, roots.names, [&](Tree &tree) { tree.Erase(name); });
+              }).find("cannot be found under its name"),
+              std::string::npos);
+    EXPECT_NE(problem_of([&](CatalogStore &store, CatalogRoots &roots) {
+                  change(store, roots.tails, [](Tree &tree) { tree.Clear(); });
+              }).find("missing"),
+              std::string::npos);
+    EXPECT_NE(problem_of([&](CatalogStore &store, CatalogRoots &roots) {
+                  change(store, roots.space_summaries, [](Tree &tree) { tree.Clear(); });
+              }).find("summary"),
+              std::string::npos);
+    EXPECT_NE(problem_of([&](CatalogStore &store, CatalogRoots &roots) {
+                  SpaceTree space(store.store.pages, roots.space_maps, roots.space_summaries, AREA);
+                  space.Set(store.space.Allocate(1, 0, false, 0), true, PageUse::ADD);
+                  roots.space_maps = space.MapsRoot();
+                  roots.space_summaries = space.SummariesRoot();
+              }).find("not what files have there"),
+              std::string::npos);
+    EXPECT_NE(problem_of([&](CatalogStore &store, CatalogRoots &roots) {
+                  change(store, roots.files, [](Tree &tree) { tree.Put("88888888", "nonsense"); });
+              }).find("makes no sense"),
+              std::string::npos);
+}
+
+} // namespace rawduck
