@@ -175,11 +175,11 @@ class Pool:
         return ctypes.string_at(out, length)
 
     def query(self, name: str, request: Request, reply_bytes: int = 1 << 16, seconds: float = 60.0) -> Reply:
-        """Sends the request again while the helper works on it or is busy, as clients do."""
+        """Sends the request again while the helper works on it, is busy, or does not run for a moment."""
         limit = time.monotonic() + seconds
         while True:
             reply = self.query_once(name, request, reply_bytes)
-            if reply.status not in ("working", "busy") or time.monotonic() > limit:
+            if reply.status not in ("working", "busy", "unavailable") or time.monotonic() > limit:
                 return reply
             time.sleep(max(reply.retry_ms, 2) / 1000)
 

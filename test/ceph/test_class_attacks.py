@@ -179,7 +179,7 @@ def test_many_regexes_and_endless_planning(pool):
     assert len(equalities) < 256 << 10
     planning = Request(COLUMNS, ["count(*)"], equalities, True, time_ms_max=1000)
     assert pool.query("attacks/texts", planning).status in ("too slow", "failed", "bad request")
-    assert time.monotonic() - start < 12
+    assert time.monotonic() - start < 30  # of half an hour
 
 
 def test_others_in_the_placement_group_hardly_wait(cluster, pool):

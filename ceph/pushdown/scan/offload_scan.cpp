@@ -4,6 +4,7 @@
 #include "ceph/files/query_pins.hpp"
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/pushdown/scan/join_filters.hpp"
+#include "ceph/pushdown/scan/reading_share.hpp"
 #include "ceph/query/chunks.hpp"
 #include "ceph/settings/rados_settings.hpp"
 #include "extension/file_systems/errors.hpp"
@@ -143,9 +144,8 @@ struct OffloadLocalState final : duckdb::LocalTableFunctionState {
 //! they do not count on it: the objects may change all the time.
 KeptAnswers KeptAfter(const OffloadBindData &data, const OffloadGlobalState &global) {
     KeptAnswers kept;
-    // Objects that the client has shared will be computed by their OSDs, once.
-    kept.expected = data.request.use_cache && global.answered + global.shared == global.targets.size() &&
-                    2 * global.answered >= global.targets.size() &&
+    kept.expected = data.request.use_cache &&
+                    HasMostAnswers(global.targets.size(), global.answered, global.shared) &&
                     global.largest_reply_bytes < KEPT_REPLY_BYTES_MAX &&
                     (!data.expects_kept || 2 * global.cached >= global.answered);
     kept.reply_bytes_max = data.request.reply_bytes_max;

@@ -40,4 +40,10 @@ inline bool ShouldReadAsked(const ScanProgress &progress, double waited_s, doubl
     return progress.unsent == 0 && waited_s >= enough_s;
 }
 
+//! Whether the OSDs' hosts probably have most answers of a scan that has ended: objects that the client has read beside
+//! them are computed when they are asked about the next time.
+inline bool HasMostAnswers(size_t objects, size_t answered, size_t shared) {
+    return answered + shared == objects && 2 * answered >= objects;
+}
+
 } // namespace rawduck_ceph

@@ -140,24 +140,6 @@ def test_auto_asks_for_what_was_kept(con, objects):
     assert "kept the earlier answers" not in con.execute(why).fetchone()[0]
 
 
-def test_auto_asks_for_what_was_kept_after_sharing(con, objects):
-    """Objects that the client has read beside the OSDs are no reason not to ask for the others' answers."""
-    last = "SELECT shared, why FROM rados_scans() ORDER BY scan DESC LIMIT 1"
-    for attempt in range(100):
-        # How many are shared depends on how many calls are in flight, and on time.
-        con.execute("SET rados_offload = 'shared'")
-        con.execute(f"SET rados_offload_in_flight = {1 + attempt % OBJECTS}")
-        query = query_of(objects, f"i <> {attempt}")
-        expected = con.execute(query).fetchall()
-        shared, _ = con.execute(last).fetchone()
-        if 0 < shared <= OBJECTS // 2:
-            break
-    assert 0 < shared <= OBJECTS // 2
-    con.execute("SET rados_offload = 'auto'")
-    assert con.execute(query).fetchall() == expected
-    assert "kept the earlier answers" in con.execute(last).fetchone()[1]
-
-
 def test_a_replaced_object_is_not(con, objects):
     query = query_of(objects)
     for _ in range(2):

@@ -290,8 +290,8 @@ def test_erasure_coded_pools_are_read(con, tables):
     rows, stock = pushed_and_read(con, query)
     assert rows == stock
     asked = requests(con, "exec") - before
-    assert 1 <= asked <= 2
     scan = last_offloaded(con)
+    assert 1 <= asked < scan["objects"]  # two at once; an OSD that has no time at the moment is asked again
     assert scan["fell_back"] == scan["objects"] > 5
     assert "cannot read in this pool" in scan["fallback_reasons"]
 

@@ -38,6 +38,13 @@ TEST(ReadingShareTest, ReadsWhatAStuckOsdWasAskedAbout) {
     EXPECT_TRUE(ShouldReadAsked({0, 4, 0, 0.3}, 0.3, 0, 0.3)) << "nothing tells how long answers take";
 }
 
+TEST(ReadingShareTest, OsdsHaveMostAnswersUnlessManyObjectsWereRead) {
+    EXPECT_TRUE(HasMostAnswers(6, 6, 0));
+    EXPECT_TRUE(HasMostAnswers(6, 3, 3));
+    EXPECT_FALSE(HasMostAnswers(6, 2, 4));
+    EXPECT_FALSE(HasMostAnswers(6, 5, 0)) << "one was refused";
+}
+
 TEST(OsdCountsTest, KnowsWhichOsdsAreElsewhere) {
     const std::string dump =
         "epoch 13\n"
