@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/process/reader_threads.hpp"
-#include "extension/file_systems/held_blocks.hpp"
+#include "extension/memory/held_blocks.hpp"
 #include "io/storage_file.hpp"
 #include "volume/mount/open_file.hpp"
 

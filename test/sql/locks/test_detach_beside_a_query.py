@@ -9,11 +9,11 @@ import pytest
 import rawduck
 from support import make_target
 
-#: Which thread reads is up to DuckDB: in each attempt it is, with a chance of a third or more, the one that computes
-#: afterwards.
+#: Which thread reads is up to DuckDB: in each attempt it is, with a chance of a third or more, the one that
+#: computes afterwards.
 ATTEMPTS = 16
-#: A thread that computes shows only by the processor time that it has used that it has let go of a run of 29 MB: after
-#: 290 ms.
+#: A thread that computes shows only by the processor time that it has used that it has let go of a run of
+#: 29 MB: after 290 ms.
 OBSERVED_S = 0.25
 #: Where other programs keep all processors busy, every one may be slow.
 SLOW_MOST = 2
@@ -21,7 +21,7 @@ ROWS = 1_200_000
 
 
 def detach_s(path: str) -> float:
-    """How long DETACH takes beside a thread that has read the database, and computes something else by now."""
+    """How long DETACH takes beside a thread that has read the database, and computes something else now."""
     with rawduck.connect() as con:
         con.execute("SET threads = 1; SET async_threads = 1")
         # The thread that scans reads, too.

@@ -1,4 +1,4 @@
-#include "extension/file_systems/held_blocks.hpp"
+#include "extension/memory/held_blocks.hpp"
 
 #include "extension/memory/reveal.hpp"
 
