@@ -28,7 +28,7 @@ using namespace rawduck;
 
 namespace {
 
-constexpr uint64_t NS_PER_CASE = 100000000, WARM_UP_COMMANDS = 200;
+constexpr uint64_t NS_PER_CASE = 50000000, WARM_UP_COMMANDS = 200;
 constexpr uint64_t SPAN_BYTES = 64 * MIB;
 constexpr uint32_t DEPTH_MAX = 32;
 //! Where the NVMe command begins in an entry of a ring with large entries.

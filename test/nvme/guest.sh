@@ -92,11 +92,11 @@ engines() {
 
 # A driver of our own on the same devices, and on one whose link is lost.
 vfio_engine() {
-    local fdp small cacheless bad slow link name target modes
+    local fdp small cacheless bad link name target modes
     fdp=$(function_of fdp) small=$(function_of small) cacheless=$(function_of cacheless)
-    bad=$(function_of bad) slow=$(function_of kills) link=$(function_of link)
+    bad=$(function_of bad) link=$(function_of link)
     modprobe vfio-pci
-    drive_by vfio-pci "$fdp" "$small" "$cacheless" "$bad" "$slow" "$link"
+    drive_by vfio-pci "$fdp" "$small" "$cacheless" "$bad" "$link"
     while read -r name target modes; do
         RAWDUCK_TEST_NVME=vfio:$target gtest "vfio-$name" "All/NvmeEngineTest.*/vfio_$modes"
     done <<END
@@ -106,9 +106,8 @@ cacheless-512 ${cacheless}n1 single
 few-queues-512 ${link}n1 pool
 END
     RAWDUCK_TEST_NVME=vfio:${bad}n1 gtest vfio-bad 'NvmeErrorTest.*'
-    RAWDUCK_TEST_VFIO=vfio:${fdp}n1 RAWDUCK_TEST_VFIO_SLOW=vfio:${slow}n1 RAWDUCK_TEST_VFIO_LINK=vfio:${link}n1 \
-        gtest vfio-function 'Vfio*'
-    drive_by nvme "$fdp" "$small" "$cacheless" "$bad" "$slow" "$link"
+    RAWDUCK_TEST_VFIO=vfio:${fdp}n1 RAWDUCK_TEST_VFIO_LINK=vfio:${link}n1 gtest vfio-function 'Vfio*'
+    drive_by nvme "$fdp" "$small" "$cacheless" "$bad" "$link"
 }
 
 # The engines of the kernel's driver.

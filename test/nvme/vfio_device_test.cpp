@@ -3,13 +3,12 @@
 //! vfio:0000:01:00.0n1, WHOSE CONTENTS ARE DESTROYED; test/nvme/guest.sh sets it in a guest.
 #include "common/memory/buffers/buffer_memory.hpp"
 #include "io/block_io.hpp"
-#include "io/engine/vfio/vfio_function.hpp"
-#include "io/engine/vfio/vfio_queue.hpp"
 #include "io/open_device.hpp"
 #include "support/test_support.hpp"
 #include "target/system/sysfs.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <climits>
 #include <cstring>
@@ -242,75 +241,6 @@ TEST_F(VfioTest, AResetFromOutsideIsSurvived) {
         ADD_FAILURE() << error.what();
     }
     resets.join();
-}
-
-//! Of a command that a test sends by itself.
-struct Sent {
-    Command command;
-    DmaMemory memory;
-
-    Sent(Controller &controller, Opcode opcode, uint64_t offset, char filling)
-        : memory(controller.Memory(), LENGTH, "test") {
-        memset(memory.Data(), filling, LENGTH);
-        command.opcode = opcode;
-        command.length = LENGTH;
-        command.device_offset = offset;
-        command.data = memory.Data();
-    }
-    static constexpr uint32_t LENGTH = 64 * KIB;
-};
-
-//! On a device that takes a second for a MiB that is written. RAWDUCK_TEST_VFIO_SLOW names it.
-class VfioSlowTest : public VfioTest {
-  protected:
-    static constexpr uint32_t LBA = 512, COMMANDS = 16;
-
-    void SetUp() override { Use("RAWDUCK_TEST_VFIO_SLOW"); }
-
-    std::unique_ptr<Controller> Start(uint64_t timeout_ms) {
-        ControllerOptions options;
-        options.command_timeout_ms = timeout_ms;
-        return std::make_unique<Controller>(std::make_unique<VfioFunction>(target_.path, target_.name),
-                                            options, target_.name);
-    }
-    //! Until nothing is in flight.
-    static void ReapAll(VfioQueue &queue, uint32_t count) {
-        Command *completed[COMMANDS];
-        while (count > 0) {
-            count -= queue.Reap(completed, COMMANDS, true);
-        }
-    }
-};
-
-//! The device still holds the writes when their time is over. Once they have failed, their memory is the
-//! caller's again: what he writes there must not reach the device.
-TEST_F(VfioSlowTest, WhatTimedOutTakesNothingFromItsMemoryAnyMore) {
-    auto controller = Start(200);
-    auto queue = std::make_unique<VfioQueue>(*controller, target_.namespace_id, LBA, COMMANDS, false);
-    std::list<Sent> writes;
-    for (uint32_t i = 0; i < COMMANDS; i++) {
-        writes.emplace_back(*controller, Opcode::WRITE, i * Sent::LENGTH, 'a');
-        ASSERT_TRUE(queue->Submit(writes.back().command));
-    }
-    ReapAll(*queue, COMMANDS);
-    const auto failed = std::count_if(writes.begin(), writes.end(), [](const Sent &sent) {
-        return sent.command.nvme_status == STATUS_ABORTED_BY_HOST;
-    });
-    EXPECT_GT(failed, 0) << "the device was fast enough, so this shows nothing";
-    EXPECT_GE(controller->Recoveries(), 1u);
-    for (Sent &sent : writes) {
-        memset(sent.memory.Data(), 'b', Sent::LENGTH);
-    }
-    std::this_thread::sleep_for(milliseconds(500));
-    for (uint32_t i = 0; i < COMMANDS; i++) {
-        Sent read(*controller, Opcode::READ, i * Sent::LENGTH, 'c');
-        ASSERT_TRUE(queue->Submit(read.command));
-        ReapAll(*queue, 1);
-        ASSERT_EQ(read.command.result, Sent::LENGTH);
-        EXPECT_EQ(std::count(read.memory.Data(), read.memory.Data() + Sent::LENGTH, 'b'), 0);
-        EXPECT_EQ(std::count(read.memory.Data(), read.memory.Data() + Sent::LENGTH, 'c'), 0)
-            << "nothing was read";
-    }
 }
 
 //! RAWDUCK_TEST_VFIO_LINK names a namespace behind a PCI bridge of its own, which forwards nothing any more.

@@ -128,7 +128,7 @@ def there_and_back(function: str) -> None:
             time.sleep(1000)
         os._exit(1)
     try:
-        assert pci.wait_for(lambda: str(child) in str(listed(function)["opened_by"])), listed(function)
+        assert pci.wait_for(lambda: opens(function, child), 60), listed(function)
         assert f"process {child}" in refusal_of(unbind, function)
     finally:
         os.kill(child, signal.SIGKILL)
@@ -137,6 +137,11 @@ def there_and_back(function: str) -> None:
     assert after["driver"] == "nvme"
     assert [row["target"] for row in after["namespaces"]] == [target]
     assert os.path.exists(after["namespaces"][0]["path"])
+
+
+def opens(function: str, process: int) -> bool:
+    node = pci.Function(function).group_node
+    return any(f"process {process} " in name for _, name in pci.openers([node]))
 
 
 def read_by_the_kernel(function: str) -> None:

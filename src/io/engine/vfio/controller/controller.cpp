@@ -30,6 +30,9 @@ SubmissionEntry MakeEntry(const nvme_passthru_cmd64 &command) {
     return entry;
 }
 
+//! Between two looks at the controller while commands complete, at most.
+constexpr uint64_t HEALTH_LOOK_MS = 1000;
+
 //! Of a command that a thread waits for.
 class WaitingSink final : public CommandSink {
   public:
@@ -147,9 +150,14 @@ void Controller::Submit(QueueLane &lane, const nvme_passthru_cmd64 &command, uin
 
 void Controller::Wait(QueueLane &lane, std::unique_lock<std::mutex> &lock) {
     const bool came = lane.Wait(lock);
-    if (came && !lane.Violated()) {
+    const uint64_t now = MonotonicNs();
+    // One command may be stuck while others complete.
+    const bool looked =
+        now - lane.checked_ns < std::min(HEALTH_LOOK_MS, options_.command_timeout_ms / 4) * 1000000;
+    if (came && looked && !lane.Violated()) {
         return;
     }
+    lane.checked_ns = now;
     lock.unlock();
     CheckHealth();
     lock.lock();

@@ -32,8 +32,8 @@ bool Controller::IsOverdue() {
     for (QueueLane &lane : lanes_) {
         std::lock_guard<std::mutex> guard(lane.Mutex());
         const uint64_t oldest = lane.Pair().OldestNs();
-        // What is complete and was not looked at counts as answered.
-        if (oldest != UINT64_MAX && now - oldest > timeout_ns && !lane.Pair().HasCompletion()) {
+        // What is complete and was not looked at counts as answered. The next look is not far.
+        if (oldest < now && now - oldest > timeout_ns && !lane.Pair().HasCompletion()) {
             return true;
         }
     }
@@ -105,7 +105,7 @@ Controller::Quiet Controller::Quiesce() {
             return Quiet::RESET;
         }
         // While somebody else resets it, it does not answer, and nobody may reset it again.
-        if (MonotonicNs() >= end || RemovalRequested() || SameController()) {
+        if (MonotonicNs() >= end || RemovalRequested()) {
             memory_.Abandon();
             return Quiet::CUT_OFF;
         }

@@ -42,7 +42,8 @@ class QueueLane {
     bool Violated() const { return violated_; }
     void ForgetViolation() { violated_ = false; }
 
-    uint32_t users = 0; //!< queues on this lane; guarded by the controller's mutex instead
+    uint64_t checked_ns = 0; //!< when somebody looked after the controller last
+    uint32_t users = 0;      //!< queues on this lane; guarded by the controller's mutex instead
 
   private:
     bool WaitForController(std::unique_lock<std::mutex> &lock);

@@ -190,6 +190,30 @@ TEST_F(ControllerTest, ACommandThatTakesTooLongIsSentAgainAfterTheControllerWasD
     EXPECT_EQ(state_.resets, 0u);
 }
 
+TEST_F(ControllerTest, OneCommandThatIsStuckWhileOthersCompleteIsNoticed) {
+    Start();
+    WriteAndReadBack(0, 4096);
+    {
+        std::lock_guard<std::mutex> guard(state_.mutex);
+        state_.held_lba = 2048;
+    }
+    std::atomic<bool> over{false};
+    std::vector<std::thread> others;
+    for (uint64_t t = 1; t <= 6; t++) { // on every lane
+        others.emplace_back([&, t] {
+            while (!over) {
+                WriteAndReadBack(t * 128 * KIB, 64 * KIB);
+            }
+        });
+    }
+    WriteAndReadBack(2048 * ModelState::LBA_BYTES, 4096);
+    over = true;
+    for (auto &other : others) {
+        other.join();
+    }
+    EXPECT_GE(controller_->Recoveries(), 1u);
+}
+
 TEST_F(ControllerTest, ACommandThatAlwaysTakesTooLongFailsAndLeavesNothingBehind) {
     Start();
     state_.holds = true;

@@ -179,7 +179,9 @@ void ModelController::Fetch(uint32_t queue) {
         Move(rings.submissions + rings.head * sizeof(SubmissionEntry), reinterpret_cast<char *>(&taken.entry),
              sizeof taken.entry, false);
         rings.head = (rings.head + 1) % rings.entries;
-        const bool holds = queue == 0 ? state_.holds_administration > 0 : state_.holds;
+        const bool stuck = queue != 0 && taken.entry.opcode != 0 && taken.entry.cdw10 == state_.held_lba;
+        const bool holds = stuck || (queue == 0 ? state_.holds_administration > 0 : state_.holds);
+        state_.held_lba = stuck ? UINT64_MAX : state_.held_lba;
         state_.holds_administration -= queue == 0 && holds ? 1 : 0;
         if (holds) {
             held_.push_back(taken);

@@ -24,6 +24,7 @@ struct ModelState {
 
     // How it fails.
     bool holds = false;                //!< takes commands of I/O queues, and carries none out before Release
+    uint64_t held_lba = UINT64_MAX;    //!< commands that begin there, once
     uint32_t holds_administration = 0; //!< so many commands of the administrative queue
     bool ignores_disable = false;      //!< CSTS.RDY stays
     bool ignores_reset = false;
