@@ -37,7 +37,7 @@ bench: build ## Benchmarks against stock DuckDB; BENCH=scan (or all), TARGET=/de
 .PHONY: build
 build: $(INSTALLED) ## Install what is missing, build the extension, install the package into .venv
 
-$(INSTALLED): $(SOURCES) requirements.txt
+$(INSTALLED): $(SOURCES) requirements.txt requirements-gpu.txt
 	@scripts/bootstrap.sh build
 	@scripts/build.sh
 	@touch $@
@@ -96,6 +96,11 @@ test-bench: build ## The benchmarks, with next to no data
 test-crash: build ## Power cuts of DuckDB on a simulated device; SEED=1 CUTS=20000
 	@scripts/bootstrap.sh test
 	@$(PYTHON) test/crash/run.py --seed $(SEED) --cuts $(CUTS)
+
+.PHONY: gpu-check
+gpu-check: build ## Everything that only a GPU can show, and the bars, in ten minutes; ARGS='--scale 10', or --rehearse
+	@scripts/bootstrap.sh test
+	@$(PYTHON) test/gpu_check/run.py $(ARGS)
 
 .PHONY: test-mutation
 test-mutation: build ## Breaks one rule of the volume at a time: do the power cuts notice?

@@ -8,15 +8,21 @@ file(GLOB RAWDUCK_CEPH_BYTES_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/
      ceph/helper/supervisor/*.cpp ceph/helper/worker/handed_over_object.cpp
      ceph/rados/connection/osd_counts.cpp)
 add_executable(rawduck_unit_tests ${RAWDUCK_UNIT_SOURCES} ${RAWDUCK_CEPH_BYTES_SOURCES})
-target_include_directories(rawduck_unit_tests PRIVATE test/unit ${CMAKE_SOURCE_DIR})
+target_include_directories(rawduck_unit_tests PRIVATE test/unit test ${CMAKE_SOURCE_DIR})
 target_link_libraries(rawduck_unit_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)
+# In place of NVIDIA's driver, for tests of how it is called; those of Python load it from here, too.
+add_library(cuda_checker MODULE test/cuda_checker/cuda_checker.cpp test/cuda_checker/memory.cpp
+            test/cuda_checker/streams.cpp src/gpu/kernels/host_kernels.cpp)
+target_include_directories(cuda_checker PRIVATE src test)
+set_target_properties(cuda_checker PROPERTIES CXX_VISIBILITY_PRESET hidden)
 # A module of another version of the interface, which must be refused.
 add_library(xnvme_other_version MODULE test/unit/io/engine/xnvme_other_version.cpp)
 target_include_directories(xnvme_other_version PRIVATE src)
 target_compile_definitions(rawduck_unit_tests PRIVATE
   RAWDUCK_OTHER_XNVME_MODULE="$<TARGET_FILE:xnvme_other_version>"
+  RAWDUCK_CUDA_CHECKER="$<TARGET_FILE:cuda_checker>"
   RAWDUCK_STOCK_SEGMENTS="${CMAKE_SOURCE_DIR}/test/fuzz/corpus/decode_fuzz")
-add_dependencies(rawduck_unit_tests xnvme_other_version)
+add_dependencies(rawduck_unit_tests xnvme_other_version cuda_checker)
 rawduck_with_xnvme(rawduck_unit_tests $<TARGET_FILE_DIR:rawduck_unit_tests>)
 add_test(NAME unit COMMAND rawduck_unit_tests)
 

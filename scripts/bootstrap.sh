@@ -58,11 +58,14 @@ check_python() {
 
 make_environment() {
     local wanted
-    wanted=$(sha256sum requirements.txt)
+    wanted=$(sha256sum requirements.txt requirements-gpu.txt)
     [ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return 0
     check_python
     say "installing Python packages into $venv"
     make_venv "$venv" --requirement requirements.txt
+    # Kernels for GPUs are left out of the build without it.
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement requirements-gpu.txt ||
+        say "could not install requirements-gpu.txt: rawduck will be built without kernels for GPUs"
     printf '%s\n' "$wanted" >"$stamp"
 }
 

@@ -202,6 +202,13 @@ def ceph(arguments: list[str]) -> Counts:
     return pytest("test/ceph", arguments)
 
 
+def sql(arguments: list[str]) -> Counts:
+    # Loaded in place of NVIDIA's driver.
+    if configure_and_build(HOST_BUILD[0], "cuda_checker", *HOST_BUILD[1:]) != 0:
+        return Counts(failed=1)
+    return pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments])
+
+
 def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
     # ThreadSanitizer's shadow memory collides with a highly randomised address space, and the long tests that
     # have one thread are nothing for it. Those that have many get a minute.
@@ -219,7 +226,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "ceph-unit": lambda: unit_tests(*HOST_BUILD, target=CEPH_TESTS),
         "odr": odr,
         "fuzz": fuzz,
-        "sql": lambda: pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
+        "sql": lambda: sql(arguments),
         # Not in parallel: the disk below one test is stopped, and waits are bounded.
         "processes": lambda: pytest("test/processes", arguments),
         "crash": lambda: pytest("test/crash", ["--numprocesses=auto", "--dist=worksteal", *arguments]),

@@ -7,7 +7,8 @@
 >>> for batch in gpu.scan(connection, "lineitem", ["l_quantity", "l_shipdate"], device="emulated"):
 ...     x = numpy.from_dlpack(batch["l_quantity"])
 
-There is one device so far, "emulated": host memory, and the kernels as loops. docs/GPU.md says more.
+A device is a GPU, by its number, or "emulated": host memory, and the same kernels as loops. docs/GPU.md
+says more.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ Condition = tuple[str, str, Any]
 
 DECIMAL_FORMS = ("arrow", "int64", "float64")
 _WHOLE_BATCH = -1
+_CUDA = 2
+_DEFAULT_STREAM = 1
+#: Of NumPy, by the first letters of Arrow's formats.
+_TYPE_STRINGS = {
+    **{"b": "|b1", "c": "|i1", "C": "|u1", "s": "<i2", "S": "<u2", "i": "<i4", "I": "<u4"},
+    **{"l": "<i8", "L": "<u8", "f": "<f4", "g": "<f8", "td": "<i4", "tt": "<i8", "ts": "<i8"},
+}
 _NOT_YET = 2
 _BATCH_ROWS_MAX = 2**31 - 1
 
@@ -64,6 +72,8 @@ def _library() -> ctypes.CDLL:
         "close": (None, [ctypes.c_uint64]),
         "free_batch": (None, [pointer]),
         "describe": (ctypes.c_char_p, [pointer]),
+        "wait": (number, [pointer, ctypes.c_int64]),
+        "numbers": (number, [pointer, number, ctypes.POINTER(ctypes.c_uint64)]),
     }
     for name, (result, arguments) in declarations.items():
         function = getattr(library, f"rawduck_gpu_{name}")
@@ -139,7 +149,26 @@ class Column:
         return len(self._batch)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
+        kind, ordinal = self._batch._device
+        return kind, ordinal
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Of version 3. The default stream waits for the batch, and consumers order theirs behind it."""
+        if self._batch._device[0] != _CUDA:
+            raise AttributeError(f"{self.name} lies in host memory, which has no __cuda_array_interface__")
+        address = ctypes.c_uint64()
+        if _library().rawduck_gpu_numbers(self._batch._handle, self._index, ctypes.byref(address)) < 0:
+            raise AttributeError(str(_failure()))
+        self._batch._wait(_DEFAULT_STREAM)
+        return {
+            "shape": (len(self),),
+            "typestr": _TYPE_STRINGS[self.format[:2]],
+            "data": (address.value, False),
+            "strides": None,
+            "stream": _DEFAULT_STREAM,
+            "version": 3,
+        }
 
     def __dlpack__(
         self,
@@ -150,15 +179,21 @@ class Column:
         copy: bool | None = None,
     ) -> Any:
         """Numbers, booleans, dates and times, the latter as the numbers that Arrow gives them."""
-        if stream is not None:
+        is_cuda = self._batch._device[0] == _CUDA
+        if stream is not None and not is_cuda:
             raise BufferError("memory of the host has no streams; pass stream=None")
+        if stream is not None and (stream == 0 or stream < -1):
+            raise BufferError(f"stream={stream} is none; 1 is CUDA's default stream, -1 waits for nothing")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"the batch lies in host memory, not on device {dl_device}")
+            raise BufferError(f"the batch lies on {self._batch.report['device']}, not on device {dl_device}")
         if copy:
             raise BufferError("a column of a batch is handed out as it is; copy it where you take it")
         is_versioned = max_version is not None and max_version[0] >= 1
         try:
-            return _capsule("tensor", self._batch._handle, self._index, int(is_versioned))
+            capsule = _capsule("tensor", self._batch._handle, self._index, int(is_versioned))
+            if is_cuda:
+                self._batch._wait(_DEFAULT_STREAM if stream is None else stream)
+            return capsule
         except RawduckError as error:
             raise BufferError(str(error)) from None
 
@@ -179,6 +214,7 @@ class Batch:
         description = json.loads(_library().rawduck_gpu_describe(handle).decode("utf-8", "surrogateescape"))
         self._columns = description["columns"]
         self._rows: int = description["rows"]
+        self._device: list[int] = description["device"]
         #: What was read, copied to the device and decoded, in bytes; how long it took; and for each column of
         #: each row group that was read for this batch, whether it was decoded ("gpu") or scanned by DuckDB.
         #: Of a query the route is "query", and `peak_waiting_bytes` says how much host memory at most it has
@@ -187,6 +223,11 @@ class Batch:
 
     def __len__(self) -> int:
         return self._rows
+
+    def _wait(self, stream: int) -> None:
+        """Makes a stream of CUDA wait until the batch is there."""
+        if _library().rawduck_gpu_wait(self._handle, stream) < 0:
+            raise _failure()
 
     @property
     def column_names(self) -> list[str]:
@@ -273,7 +314,7 @@ def scan(
     where: Sequence[Condition] = (),
     nulls: str | float = "error",
     decimal: str = "arrow",
-    device: str | None = None,
+    device: str | int | None = None,
 ) -> Batches:
     """The rows of a table in batches, exactly as `SELECT` gives them in the same transaction.
 
@@ -287,7 +328,8 @@ def scan(
     `nulls`: what consumers of DLPack find in place of NULL, a number that each such column can hold. With
     "error", such a column is refused. Arrow has NULL in any case.
     `decimal`: "arrow"; "float64"; or "int64", the number without its point.
-    `device`: "emulated". Without it, what RAWDUCK_GPU in the environment says.
+    `device`: the number of a GPU, or "emulated". Without it, what RAWDUCK_GPU in the environment says, or
+    else 0.
     """
     if isinstance(columns, str):
         raise ValueError(f"columns={columns!r} is one string; pass a list of names: columns=[{columns!r}]")
@@ -310,7 +352,7 @@ def query(
     batch_rows: int = 1_000_000,
     nulls: str | float = "error",
     decimal: str = "arrow",
-    device: str | None = None,
+    device: str | int | None = None,
 ) -> Batches:
     """The result of a SELECT in batches. DuckDB computes it, in its threads.
 
@@ -341,7 +383,7 @@ def _announce(
     batch_rows: int,
     nulls: str | float,
     decimal: str,
-    device: str | None,
+    device: str | int | None,
 ) -> _Source:
     if decimal not in DECIMAL_FORMS:
         raise ValueError(f"decimal={decimal!r}; it is one of {', '.join(DECIMAL_FORMS)}")
@@ -353,7 +395,7 @@ def _announce(
         raise ValueError(f"nulls={nulls!r}; it is a number that a double holds exactly")
     load(connection)
     options = _Options(
-        (device or "").encode(),
+        ("" if device is None else str(device)).encode(),
         batch_rows,
         DECIMAL_FORMS.index(decimal),
         int(not isinstance(nulls, str)),

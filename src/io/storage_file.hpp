@@ -1,8 +1,11 @@
 //! What a DuckDB file handle needs of the file below it, whether it lies on a volume or on a file system.
 #pragma once
 
+#include "common/error.hpp"
+
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace rawduck {
 
@@ -16,6 +19,21 @@ class StorageFile {
 
     //! Fewer bytes than asked for only at the end of the file. Returns bytes read.
     virtual uint64_t Read(void *data, uint64_t length, uint64_t offset) = 0;
+    struct Range {
+        uint64_t offset;
+        uint64_t length;
+        char *data;
+    };
+    //! Reads all ranges, which lie within the file; on a volume with commands of all of them in flight at once.
+    virtual void ReadRanges(const std::vector<Range> &ranges) {
+        for (const Range &range : ranges) {
+            if (Read(range.data, range.length, range.offset) != range.length) {
+                throw Error(ErrorCode::IO, "the file ends before byte " +
+                                               std::to_string(range.offset + range.length) +
+                                               ", which was to be read");
+            }
+        }
+    }
     virtual void Write(const void *data, uint64_t length, uint64_t offset) = 0;
     //! Writes at the end; returns the offset that the data got.
     virtual uint64_t Append(const void *data, uint64_t length) = 0;

@@ -34,6 +34,8 @@ LAYERS = [
     "volume",
     "direct",
     "gpu/decode",
+    "gpu/columns",
+    "gpu/kernels",
     "gpu/device",
     "gpu/pipeline",
     "extension/memory",

@@ -10,6 +10,9 @@
 #include "duckdb/logging/log_type.hpp"
 #include "duckdb/logging/logger.hpp"
 #include "volume/names/file_name.hpp"
+#include <algorithm>
+#include <map>
+#include <mutex>
 
 namespace rawduck {
 
@@ -29,12 +32,36 @@ constexpr std::chrono::milliseconds READERS_LIMIT{10000};
 
 } // namespace
 
+namespace {
+
+//! All handles, by path. Never destroyed: handles may be closed at exit.
+struct Handles {
+    std::mutex mutex;
+    std::multimap<std::string, StorageFileHandle *> by_path;
+};
+
+Handles &AllHandles() {
+    static auto &all = *new Handles;
+    return all;
+}
+
+} // namespace
+
 StorageFileHandle::StorageFileHandle(duckdb::FileSystem &file_system, std::string path, FileOpenFlags flags,
                                      std::unique_ptr<StorageFile> file, bool prefetch)
     : FileHandle(file_system, std::move(path), std::move(flags)), prefetch(prefetch), file_(std::move(file)) {
+    Handles &all = AllHandles();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    all.by_path.emplace(this->path, this);
 }
 
 StorageFileHandle::~StorageFileHandle() {
+    {
+        Handles &all = AllHandles();
+        const std::lock_guard<std::mutex> lock(all.mutex);
+        const auto [first, last] = all.by_path.equal_range(path);
+        all.by_path.erase(std::find_if(first, last, [&](const auto &entry) { return entry.second == this; }));
+    }
     try {
         StorageFileHandle::Close();
     } catch (...) {
@@ -50,6 +77,12 @@ void StorageFileHandle::Close() {
     auto file = std::move(file_);
     Translated([&] { file->Close(); });
     DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
+}
+
+StorageFileHandle *StorageFileHandle::OnlyOne(const std::string &path) {
+    Handles &all = AllHandles();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    return all.by_path.count(path) == 1 ? all.by_path.find(path)->second : nullptr;
 }
 
 StorageFile &StorageFileHandle::File() {

@@ -22,6 +22,9 @@ class StorageFileHandle : public duckdb::FileHandle {
     void Close() override;
     //! Throws when the handle is closed.
     StorageFile &File();
+    //! The handle on the file of this path (as it was opened) where there is exactly one in this process; null otherwise.
+    //! For those who keep a handle of that path open: then it is theirs.
+    static StorageFileHandle *OnlyOne(const std::string &path);
 
     duckdb::idx_t position = 0; //!< of sequential reads and writes
     const bool prefetch;

@@ -73,6 +73,15 @@ GPU_FUNCTION void SetBits(u32 *word, u32 bits) {
 #endif
 }
 
+//! Adds to a number that other blocks add to, too.
+GPU_FUNCTION void AddTo(u64 *sum, u64 value) {
+#ifdef __CUDACC__
+    atomicAdd(sum, value);
+#else
+    __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
+#endif
+}
+
 //! Each of the BLOCK numbers becomes the sum of itself and those before it. `sums` is shared by the block.
 template <class T> GPU_FUNCTION void SumUp(T *sums) {
     GPU_SYNC();

@@ -1,7 +1,9 @@
 //! Where columns are decoded and batches are put together: a GPU, or this process in its stead.
 //!
-//! All pointers that are named `device` lie in Memory of the same device. Calls are ordered: each sees what those
-//! before it have written. Thread-safe, as far as two calls do not write the same memory.
+//! All pointers that are named `device` lie in Memory of the same device. Calls are ordered, whichever thread makes them:
+//! each sees what those before it have written, but for CopyInSlot, which runs beside the others (see there). Those that
+//! return a number, and CopyOut, wait for it; the others need not be complete when they return. Thread-safe, as far as
+//! two calls do not write the same memory. Throws Error where the device fails.
 #pragma once
 
 #include "gpu/decode/decode.hpp"
@@ -13,7 +15,8 @@
 
 namespace rawduck::gpu {
 
-//! Memory of a device, given back when the last copy of the handle is gone. Aligned to 64 bytes.
+//! Memory of a device, or host memory that it copies from, given back when the last copy of the handle is gone: behind
+//! all that the device was told to do with it before. Aligned to 64 bytes.
 class Memory {
   public:
     Memory() = default;
@@ -21,10 +24,21 @@ class Memory {
 
     uint8_t *Data() const { return data_.get(); }
     uint64_t Size() const { return size_; }
+    //! A part of it, which keeps all of it.
+    Memory Part(uint64_t offset, uint64_t size) const {
+        return {std::shared_ptr<uint8_t>(data_, data_.get() + offset), size};
+    }
 
   private:
     std::shared_ptr<uint8_t> data_;
     uint64_t size_ = 0;
+};
+
+//! What memory is for, which decides when it can be given back.
+enum class Purpose {
+    WORK,   //!< used by this device alone
+    COPIED, //!< written by CopyInSlot, read by everything behind WaitFor
+    SHARED, //!< handed out: others may still use it in their streams when they let it go
 };
 
 //! How the values of a column become those of a batch.
@@ -48,6 +62,25 @@ struct StringExtent {
     uint64_t bytes = 0; //!< of their strings
 };
 
+//! Items of one codec and kind, among all items of a phase.
+struct DecodeLaunch {
+    Codec codec;
+    Kind kind;
+    uint32_t first_item;
+    uint32_t item_count;
+};
+
+//! A moment in what a device was told to do. Arrow's consumers get the address of its handle.
+class Event {
+  public:
+    virtual ~Event() = default;
+    Event() = default;
+    Event(const Event &) = delete;
+    Event &operator=(const Event &) = delete;
+    //! Points to a CUevent; null where nothing has to be waited for.
+    virtual void *HandleAddress() = 0;
+};
+
 class Device {
   public:
     virtual ~Device() = default;
@@ -56,44 +89,72 @@ class Device {
     Device &operator=(const Device &) = delete;
 
     virtual const char *Name() const = 0;
-    //! As Arrow and DLPack number them: 1 is the CPU.
+    //! As Arrow and DLPack number them: 1 is the CPU, 2 is CUDA.
     virtual int32_t TypeNumber() const = 0;
+    //! Of devices of this type.
+    virtual int32_t Ordinal() const = 0;
+    //! Of host memory that is pinned for this device, by all of this process.
+    virtual uint64_t PinnedBytes() const = 0;
 
-    //! Contents undefined. Throws std::bad_alloc.
-    virtual Memory Allocate(uint64_t bytes) = 0;
+    //! Contents undefined. Throws std::bad_alloc, or Error.
+    virtual Memory Allocate(uint64_t bytes, Purpose purpose = Purpose::WORK) = 0;
+    //! SLOT_BYTES of host memory for CopyInSlot. Waits until one is free: there are SLOT_COUNT of them, and a thread must
+    //! not hold more than one.
+    virtual Memory TakeSlot() = 0;
+    //! To COPIED memory, from a slot that is kept as it is. Runs beside the other calls: they see it behind WaitFor.
+    virtual void CopyInSlot(uint8_t *device_to, const uint8_t *slot_from, uint64_t bytes) = 0;
+    //! What CopyInSlot was told to copy so far.
+    virtual std::shared_ptr<Event> CopiesSoFar() = 0;
+    //! Later calls see what was copied before the event.
+    virtual void WaitFor(Event &copies) = 0;
+
+    //! `from` may be changed when it returns.
     virtual void CopyIn(uint8_t *device_to, const void *from, uint64_t bytes) = 0;
     virtual void CopyOut(void *to, const uint8_t *device_from, uint64_t bytes) = 0;
+    //! Within the device.
+    virtual void Copy(uint8_t *device_to, const uint8_t *device_from, uint64_t bytes) = 0;
     virtual void Fill(uint8_t *device_to, uint8_t byte, uint64_t bytes) = 0;
 
-    //! One launch; `tasks` and `items` are copied. What the tasks point to lies on the device.
-    virtual void Decode(Codec codec, Kind kind, Phase phase, const std::vector<SegmentTask> &tasks,
-                        const std::vector<GroupItem> &items) = 0;
+    //! Everything that was called so far, for those who are handed SHARED memory.
+    virtual std::shared_ptr<Event> Ready() = 0;
+    //! Makes a stream of somebody else wait for an event; `stream` as CUDA numbers them, 1 is the default stream.
+    virtual void MakeWait(uint64_t stream, Event &ready) = 0;
+    //! Waits until the device is idle, whoever has told it to do something. A failure is thrown by the next Allocate.
+    virtual void WaitForAllNoted() noexcept = 0;
+
+    //! One phase; `tasks`, `items` and `launches` are copied. What the tasks point to lies on the device.
+    virtual void Decode(Phase phase, const std::vector<SegmentTask> &tasks,
+                        const std::vector<GroupItem> &items, const std::vector<DecodeLaunch> &launches) = 0;
     virtual void VerifyChecksums(const std::vector<ChecksumTask> &tasks) = 0;
 
     //! offsets[0] = 0, offsets[i + 1] = offsets[i] + lengths[i]. Returns the last one.
     virtual uint64_t SumLengths(const uint32_t *device_lengths, uint64_t count, uint64_t *device_offsets) = 0;
-    //! Numbers of the rows whose byte is 1, in order. Returns how many.
-    virtual uint64_t ListRows(const uint8_t *device_bytes, uint64_t count, uint32_t *device_rows) = 0;
+    //! Numbers of the rows whose byte is 1, in order; room for `count`.
+    virtual void ListRows(const uint8_t *device_bytes, uint64_t count, uint32_t *device_rows) = 0;
     //! Copies values of `width` bytes, one behind the other.
     virtual void Gather(const uint8_t *device_from, uint64_t width, const RowSelection &rows,
                         uint8_t *device_to) = 0;
     //! The most rows, from the start of the selection, whose strings have at most `byte_limit` bytes together.
     virtual StringExtent Fitting(const uint64_t *device_offsets, const RowSelection &rows,
                                  uint64_t byte_limit) = 0;
-    //! Appends strings: `device_to[0]` is where they start in `device_chars_to`, the other offsets are written.
+    //! Appends strings, of `bytes` bytes together: `device_to[0]` is where they start in `device_chars_to`, the other
+    //! offsets are written.
     virtual void GatherStrings(const uint64_t *device_offsets, const uint8_t *device_chars,
-                               const RowSelection &rows, int32_t *device_to, uint8_t *device_chars_to) = 0;
-    //! A bit a row, the lowest first, of bytes that are 0 or 1. Returns how many are 0.
-    virtual uint64_t PackBits(const uint8_t *device_bytes, uint64_t count, uint8_t *device_bits) = 0;
+                               const RowSelection &rows, uint64_t bytes, int32_t *device_to,
+                               uint8_t *device_chars_to) = 0;
+    //! A bit a row, the lowest first, of bytes that are 0 or 1.
+    virtual void PackBits(const uint8_t *device_bytes, uint64_t count, uint8_t *device_bits) = 0;
+    //! The same, and returns how many are 0.
+    virtual uint64_t PackBitsAndCount(const uint8_t *device_bytes, uint64_t count, uint8_t *device_bits) = 0;
     //! `scale`: the power of ten of TO_FLOAT64.
     virtual void Convert(Conversion conversion, const uint8_t *device_from, uint64_t width, uint64_t count,
                          uint32_t scale, uint8_t *device_to) = 0;
-    //! Writes `value` (`width` bytes) where the byte of a row is 0.
+    //! Writes `value` (`width` bytes, at most 8) where the byte of a row is 0.
     virtual void ReplaceNulls(const uint8_t *device_valid, uint64_t count, const void *value, uint64_t width,
                               uint8_t *device_values) = 0;
-};
 
-//! The device that a person named; "" is what RAWDUCK_GPU in the environment says. Throws Error where there is none.
-std::shared_ptr<Device> OpenDevice(const std::string &name);
+    static constexpr uint64_t SLOT_BYTES = 16 << 20;
+    static constexpr uint64_t SLOT_COUNT = 8;
+};
 
 } // namespace rawduck::gpu

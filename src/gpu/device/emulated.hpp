@@ -1,35 +1,36 @@
-//! A device without a GPU: memory of this process, the same decoding kernels as loops in the calling thread.
+//! A device without a GPU: memory of this process, the same kernels as loops in the calling thread.
 #pragma once
 
-#include "gpu/device/device.hpp"
+#include "gpu/device/kernel_device.hpp"
 
 namespace rawduck::gpu {
 
-class EmulatedDevice final : public Device {
+class EmulatedDevice final : public KernelDevice {
   public:
     const char *Name() const override { return "emulated"; }
     int32_t TypeNumber() const override { return 1; }
+    int32_t Ordinal() const override { return 0; }
+    uint64_t PinnedBytes() const override { return 0; }
 
-    Memory Allocate(uint64_t bytes) override;
+    Memory Allocate(uint64_t bytes, Purpose purpose = Purpose::WORK) override;
+    Memory TakeSlot() override { return Allocate(SLOT_BYTES); }
+    void CopyInSlot(uint8_t *device_to, const uint8_t *slot_from, uint64_t bytes) override {
+        CopyIn(device_to, slot_from, bytes);
+    }
+    std::shared_ptr<Event> CopiesSoFar() override;
+    void WaitFor(Event &) override {}
     void CopyIn(uint8_t *device_to, const void *from, uint64_t bytes) override;
     void CopyOut(void *to, const uint8_t *device_from, uint64_t bytes) override;
+    void Copy(uint8_t *device_to, const uint8_t *device_from, uint64_t bytes) override {
+        CopyIn(device_to, device_from, bytes);
+    }
     void Fill(uint8_t *device_to, uint8_t byte, uint64_t bytes) override;
-    void Decode(Codec codec, Kind kind, Phase phase, const std::vector<SegmentTask> &tasks,
-                const std::vector<GroupItem> &items) override;
-    void VerifyChecksums(const std::vector<ChecksumTask> &tasks) override;
-    uint64_t SumLengths(const uint32_t *device_lengths, uint64_t count, uint64_t *device_offsets) override;
-    uint64_t ListRows(const uint8_t *device_bytes, uint64_t count, uint32_t *device_rows) override;
-    void Gather(const uint8_t *device_from, uint64_t width, const RowSelection &rows,
-                uint8_t *device_to) override;
-    StringExtent Fitting(const uint64_t *device_offsets, const RowSelection &rows,
-                         uint64_t byte_limit) override;
-    void GatherStrings(const uint64_t *device_offsets, const uint8_t *device_chars, const RowSelection &rows,
-                       int32_t *device_to, uint8_t *device_chars_to) override;
-    uint64_t PackBits(const uint8_t *device_bytes, uint64_t count, uint8_t *device_bits) override;
-    void Convert(Conversion conversion, const uint8_t *device_from, uint64_t width, uint64_t count,
-                 uint32_t scale, uint8_t *device_to) override;
-    void ReplaceNulls(const uint8_t *device_valid, uint64_t count, const void *value, uint64_t width,
-                      uint8_t *device_values) override;
+    std::shared_ptr<Event> Ready() override { return CopiesSoFar(); }
+    void MakeWait(uint64_t, Event &) override {}
+    void WaitForAllNoted() noexcept override {}
+
+  protected:
+    void Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes) override;
 };
 
 } // namespace rawduck::gpu

@@ -8,6 +8,7 @@ namespace {
 constexpr int64_t NULLABLE = 2;
 //! What Arrow says for memory of the CPU, which has no number.
 constexpr int64_t NO_DEVICE_ID = -1;
+constexpr int32_t CPU = 1;
 
 //! What a structure refers to. Children are part of their parent: they may be moved out and released on their own.
 struct SchemaParts {
@@ -98,8 +99,10 @@ void ExportSchema(const Batch &batch, int32_t column, ArrowSchema &schema) {
 
 void ExportArray(const std::shared_ptr<const Batch> &batch, int32_t column, ArrowDeviceArray &array) {
     array = {};
-    array.device_id = NO_DEVICE_ID;
     array.device_type = batch->device->TypeNumber();
+    array.device_id = array.device_type == CPU ? NO_DEVICE_ID : batch->device->Ordinal();
+    array.sync_event =
+        batch->ready->HandleAddress(); // lives as long as the batch, and that as long as the array
     if (column >= 0) {
         FillColumn(batch, static_cast<size_t>(column), array.array);
         return;

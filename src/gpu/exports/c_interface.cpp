@@ -1,5 +1,6 @@
 #include "gpu/exports/c_interface.hpp"
 
+#include "gpu/device/open_device.hpp"
 #include "gpu/exports/arrow.hpp"
 #include "gpu/exports/describe.hpp"
 #include "gpu/exports/dlpack.hpp"
@@ -201,6 +202,29 @@ RAWDUCK_EXPORT void *rawduck_gpu_tensor_capsule(void *batch, int32_t column, int
         const auto index = static_cast<size_t>(column);
         return is_versioned ? TensorCapsule(ExportVersionedTensor(HandleOf(batch).batch, index))
                             : TensorCapsule(ExportTensor(HandleOf(batch).batch, index));
+    });
+}
+
+RAWDUCK_EXPORT int32_t rawduck_gpu_wait(void *batch, int64_t stream) {
+    constexpr int64_t PER_THREAD = 2; // the last one that the default stream is ordered with
+    return Guarded(int32_t{-1}, [&] {
+        const Batch &waited = *HandleOf(batch).batch;
+        if (stream < 0 || stream > PER_THREAD) {
+            waited.is_used_elsewhere = true;
+        }
+        if (stream >= 0) {
+            waited.device->MakeWait(static_cast<uint64_t>(stream), *waited.ready);
+        }
+        return int32_t{0};
+    });
+}
+
+RAWDUCK_EXPORT int32_t rawduck_gpu_numbers(void *batch, int32_t column, uint64_t *address) {
+    return Guarded(int32_t{-1}, [&] {
+        const Batch &asked = *HandleOf(batch).batch;
+        RequireNumbers(asked, static_cast<size_t>(column));
+        *address = reinterpret_cast<uint64_t>(asked.columns[static_cast<size_t>(column)].values.Data());
+        return int32_t{0};
     });
 }
 

@@ -40,6 +40,12 @@ void *rawduck_gpu_schema_capsule(void *batch, int32_t column);
 void *rawduck_gpu_array_capsule(void *batch, int32_t column);
 void *rawduck_gpu_tensor_capsule(void *batch, int32_t column, int32_t is_versioned);
 
+//! Makes a stream of CUDA, as DLPack numbers them, wait until the batch is there; 1 is the default stream, -1 waits for
+//! nothing. -1: failed.
+int32_t rawduck_gpu_wait(void *batch, int64_t stream);
+//! The address of a column of numbers: 0, or -1 where it has none to hand out.
+int32_t rawduck_gpu_numbers(void *batch, int32_t column, uint64_t *address);
+
 } // extern "C"
 
 } // namespace rawduck::gpu

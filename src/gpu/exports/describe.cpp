@@ -55,7 +55,11 @@ std::string DescribeRoutes(const Batch &batch) {
 std::string DescribeBatch(const Batch &batch) {
     const BatchReport &report = batch.report;
     return "{\"rows\":" + std::to_string(batch.rows) + ",\"columns\":[" + DescribeColumns(batch) +
+           "],\"device\":[" + std::to_string(batch.device->TypeNumber()) + "," +
+           std::to_string(batch.device->Ordinal()) +
            "],\"report\":{\"device\":" + Quoted(batch.device->Name()) +
+           ",\"pinned_bytes\":" + std::to_string(batch.device->PinnedBytes()) +
+           ",\"path\":" + Quoted(report.path) +
            ",\"bytes_read\":" + std::to_string(report.counters.bytes_read) +
            ",\"bytes_copied\":" + std::to_string(report.counters.bytes_copied) +
            ",\"bytes_decoded\":" + std::to_string(report.counters.bytes_decoded) +

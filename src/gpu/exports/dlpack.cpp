@@ -15,6 +15,8 @@ template <class MANAGED> struct Owned {
     std::shared_ptr<const Batch> batch;
 };
 
+} // namespace
+
 void RequireNumbers(const Batch &batch, size_t index) {
     const OutputColumn &output = batch.layout->at(index);
     if (output.number.bits == 0) {
@@ -29,6 +31,8 @@ void RequireNumbers(const Batch &batch, size_t index) {
     }
 }
 
+namespace {
+
 template <class MANAGED> MANAGED *Export(const std::shared_ptr<const Batch> &batch, size_t index) {
     RequireNumbers(*batch, index);
     auto *owned = new Owned<MANAGED>;
@@ -36,7 +40,7 @@ template <class MANAGED> MANAGED *Export(const std::shared_ptr<const Batch> &bat
     owned->shape = static_cast<int64_t>(batch->rows);
     DLTensor &tensor = owned->managed.tensor;
     tensor.data = batch->columns[index].values.Data();
-    tensor.device = {batch->device->TypeNumber(), 0};
+    tensor.device = {batch->device->TypeNumber(), batch->device->Ordinal()};
     tensor.ndim = 1;
     tensor.type_code = (*batch->layout)[index].number.code;
     tensor.type_bits = (*batch->layout)[index].number.bits;

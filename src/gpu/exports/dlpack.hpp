@@ -43,8 +43,10 @@ static_assert(sizeof(DLTensor) == 48 && sizeof(DLManagedTensor) == 64 &&
                   sizeof(DLManagedTensorVersioned) == 80,
               "the layout of dlpack.h");
 
-//! The caller calls the deleter, once. Throws Error (UNSUPPORTED) where the column holds no numbers, or NULLs for
-//! which the scan was given no value.
+//! Throws Error (UNSUPPORTED) where the column holds no numbers, or NULLs for which the scan was given no value.
+void RequireNumbers(const Batch &batch, size_t column);
+
+//! The caller calls the deleter, once. Throws as RequireNumbers does.
 DLManagedTensor *ExportTensor(const std::shared_ptr<const Batch> &batch, size_t column);
 DLManagedTensorVersioned *ExportVersionedTensor(const std::shared_ptr<const Batch> &batch, size_t column);
 

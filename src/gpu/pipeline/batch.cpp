@@ -23,6 +23,12 @@ const uint64_t *OffsetsOf(const ColumnRows &column) {
 
 } // namespace
 
+Batch::~Batch() {
+    if (is_used_elsewhere) {
+        device->WaitForAllNoted();
+    }
+}
+
 BatchBuilder::BatchBuilder(std::shared_ptr<const std::vector<OutputColumn>> layout,
                            std::shared_ptr<Device> device)
     : layout_(std::move(layout)), device_(std::move(device)) {}
@@ -39,18 +45,22 @@ void BatchBuilder::Add(QueuedRows rows) {
 }
 
 void BatchBuilder::Shorten(Part &part, std::vector<uint64_t> &string_room) const {
-    for (size_t i = 0; i < layout_->size(); i++) {
-        if ((*layout_)[i].stored_width == 0) {
-            const RowSelection rows = Selected(*part.rows, i, part.selection);
-            part.selection.count =
-                device_->Fitting(OffsetsOf(part.rows->columns[i]), rows, string_room[i]).rows;
+    part.string_bytes.assign(layout_->size(), 0);
+    uint64_t measured = 0; // what the count was when all strings were measured
+    while (measured != part.selection.count) {
+        measured = part.selection.count;
+        for (size_t i = 0; i < layout_->size(); i++) {
+            if ((*layout_)[i].stored_width == 0) {
+                const RowSelection rows = Selected(*part.rows, i, part.selection);
+                const StringExtent fitting =
+                    device_->Fitting(OffsetsOf(part.rows->columns[i]), rows, string_room[i]);
+                part.selection.count = fitting.rows;
+                part.string_bytes[i] = fitting.bytes;
+            }
         }
     }
     for (size_t i = 0; i < layout_->size(); i++) {
-        if ((*layout_)[i].stored_width == 0) {
-            const RowSelection rows = Selected(*part.rows, i, part.selection);
-            string_room[i] -= device_->Fitting(OffsetsOf(part.rows->columns[i]), rows, string_room[i]).bytes;
-        }
+        string_room[i] -= part.string_bytes[i];
     }
 }
 
@@ -59,7 +69,7 @@ std::vector<BatchBuilder::Part> BatchBuilder::ChooseParts(uint64_t row_limit,
     std::vector<Part> parts;
     uint64_t first = taken_;
     for (const QueuedRows &rows : queue_) {
-        Part part{&rows, {nullptr, first, std::min(rows.rows - first, row_limit)}};
+        Part part{&rows, {nullptr, first, std::min(rows.rows - first, row_limit)}, {}};
         const uint64_t wanted = part.selection.count;
         Shorten(part, string_room);
         row_limit -= part.selection.count;
@@ -88,17 +98,17 @@ void BatchBuilder::GatherStrings(size_t index, const std::vector<Part> &parts, u
                                  BatchColumn &column) const {
     uint64_t bytes = 0;
     for (const Part &part : parts) {
-        const RowSelection selected = Selected(*part.rows, index, part.selection);
-        bytes += device_->Fitting(OffsetsOf(part.rows->columns[index]), selected, MOST_STRING_BYTES).bytes;
+        bytes += part.string_bytes[index];
     }
-    column.values = device_->Allocate((rows + 1) * sizeof(int32_t));
-    column.chars = device_->Allocate(bytes);
+    column.values = device_->Allocate((rows + 1) * sizeof(int32_t), Purpose::SHARED);
+    column.chars = device_->Allocate(bytes, Purpose::SHARED);
     auto *offsets = reinterpret_cast<int32_t *>(column.values.Data());
     device_->Fill(column.values.Data(), 0, sizeof(int32_t));
     for (const Part &part : parts) {
         const ColumnRows &from = part.rows->columns[index];
         const RowSelection selected = Selected(*part.rows, index, part.selection);
-        device_->GatherStrings(OffsetsOf(from), from.chars.Data(), selected, offsets, column.chars.Data());
+        device_->GatherStrings(OffsetsOf(from), from.chars.Data(), selected, part.string_bytes[index],
+                               offsets, column.chars.Data());
         offsets += selected.count;
     }
 }
@@ -130,20 +140,20 @@ BatchColumn BatchBuilder::BuildColumn(size_t index, const std::vector<Part> &par
     BatchColumn column;
     if (output.stored_width == 0) {
         GatherStrings(index, parts, rows, column);
-    } else {
-        column.values = device_->Allocate(rows * output.stored_width);
+    } else if (output.conversion == Conversion::NONE) {
+        column.values = device_->Allocate(rows * output.stored_width, Purpose::SHARED);
         GatherColumn(index, parts, column.values);
-    }
-    if (output.conversion != Conversion::NONE) {
-        const Memory converted = device_->Allocate(rows * output.width);
-        device_->Convert(output.conversion, column.values.Data(), output.stored_width, rows, output.scale,
-                         converted.Data());
-        column.values = converted;
+    } else {
+        const Memory stored = device_->Allocate(rows * output.stored_width);
+        GatherColumn(index, parts, stored);
+        column.values = device_->Allocate(rows * output.width, Purpose::SHARED);
+        device_->Convert(output.conversion, stored.Data(), output.stored_width, rows, output.scale,
+                         column.values.Data());
     }
     const Memory valid = GatherValid(index, parts, rows);
     if (valid.Data()) {
-        column.validity = device_->Allocate((rows + 7) / 8);
-        column.null_count = device_->PackBits(valid.Data(), rows, column.validity.Data());
+        column.validity = device_->Allocate((rows + 7) / 8, Purpose::SHARED);
+        column.null_count = device_->PackBitsAndCount(valid.Data(), rows, column.validity.Data());
         if (output.null_value && output.number.bits != 0) {
             device_->ReplaceNulls(valid.Data(), rows, output.null_value->data(), output.width,
                                   column.values.Data());
@@ -153,7 +163,7 @@ BatchColumn BatchBuilder::BuildColumn(size_t index, const std::vector<Part> &par
         column.validity = {};
     }
     if (output.number.code == DLPACK_BOOL) {
-        column.bits = device_->Allocate((rows + 7) / 8);
+        column.bits = device_->Allocate((rows + 7) / 8, Purpose::SHARED);
         device_->PackBits(column.values.Data(), rows, column.bits.Data());
     }
     return column;
@@ -186,6 +196,7 @@ std::shared_ptr<Batch> BatchBuilder::Build(uint64_t row_limit, uint64_t string_l
         batch->columns.push_back(BuildColumn(i, parts, batch->rows));
     }
     Drop(batch->rows);
+    batch->ready = device_->Ready();
     return batch;
 }
 

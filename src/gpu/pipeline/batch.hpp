@@ -4,6 +4,7 @@
 #include "gpu/pipeline/decode_rows.hpp"
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <optional>
 #include <string>
@@ -51,18 +52,27 @@ struct BatchReport {
     std::vector<RouteTaken>
         routes; //!< of what was read for this batch; the next one may begin with the rest of it
     uint64_t pruned_row_groups = 0;
+    const char *path = "";           //!< how blocks were read (BlockSource::Path)
     bool is_query = false;           //!< rows of a query, not of a table
     uint64_t peak_waiting_bytes = 0; //!< of a query: the most that it had computed and nobody had taken
     double milliseconds = 0;
 };
 
-//! Immutable. Whoever is handed its memory shares it.
+//! Immutable. Whoever is handed its memory shares it, and waits for `ready`, or is made to.
 struct Batch {
+    Batch() = default;
+    ~Batch();
+    Batch(const Batch &) = delete;
+    Batch &operator=(const Batch &) = delete;
+
     uint64_t rows = 0;
     std::shared_ptr<const std::vector<OutputColumn>> layout;
     std::vector<BatchColumn> columns;
     BatchReport report;
     std::shared_ptr<Device> device;
+    std::shared_ptr<Event> ready;
+    //! Somebody uses it in a stream that the default stream knows nothing of: its memory is given back when all is done.
+    mutable std::atomic<bool> is_used_elsewhere{false};
 };
 
 //! Rows of a row group that wait for their batch.
@@ -91,7 +101,8 @@ class BatchBuilder {
   private:
     struct Part {
         const QueuedRows *rows;
-        RowSelection selection; //!< without device_rows, which differ between columns
+        RowSelection selection;             //!< without device_rows, which differ between columns
+        std::vector<uint64_t> string_bytes; //!< of each column
     };
 
     std::vector<Part> ChooseParts(uint64_t row_limit, std::vector<uint64_t> string_room);

@@ -2,17 +2,30 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace rawduck::gpu {
+
+//! Blocks that lie one behind the other in the file, and where they go.
+struct BlockRange {
+    uint64_t first;
+    uint64_t count;
+    uint8_t *to;
+};
 
 //! The blocks of a database file. Used by one thread at a time.
 class BlockSource {
   public:
     virtual ~BlockSource() = default;
+    BlockSource() = default;
+    BlockSource(const BlockSource &) = delete;
+    BlockSource &operator=(const BlockSource &) = delete;
+    //! How they are read, in a word.
+    virtual const char *Path() const = 0;
     //! Of each block, its header with the checksum included.
     virtual uint64_t BlockBytes() const = 0;
-    //! Reads `count` blocks that lie one behind the other.
-    virtual void Read(uint64_t first_block, uint64_t count, uint8_t *to) = 0;
+    //! Returns when all ranges are read.
+    virtual void Read(const std::vector<BlockRange> &ranges) = 0;
 };
 
 struct DecodeCounters {

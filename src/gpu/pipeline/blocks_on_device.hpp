@@ -1,30 +1,25 @@
-//! The blocks that a row group needs, on the device, each read once, with verified checksums.
+//! The blocks of a window, complete and verified.
 #pragma once
 
-#include "gpu/device/device.hpp"
-#include "gpu/pipeline/block_source.hpp"
-
-#include <map>
-#include <set>
+#include "gpu/pipeline/block_reader.hpp"
 
 namespace rawduck::gpu {
 
 class BlocksOnDevice {
   public:
-    //! Neighbours are read together, SLOT_BYTES at a time.
-    BlocksOnDevice(const std::set<uint64_t> &wanted, BlockSource &source, Device &device,
-                   DecodeCounters &counters);
+    //! `before`: of the window before, or null.
+    BlocksOnDevice(BlockWindow window, const BlocksOnDevice *before, Device &device, uint64_t block_bytes);
 
     //! Of a segment, behind the header of its block.
     const uint8_t *At(uint64_t block, uint64_t offset) const;
-
-    static constexpr uint64_t SLOT_BYTES = 16 << 20;
+    //! Waits for the checksums. Throws CORRUPT, naming the first block whose own does not fit.
+    void RequireSound(Device &device) const;
+    uint64_t BytesRead() const { return window_.bytes_read; }
 
   private:
-    void Verify(Device &device, uint64_t block_bytes) const;
-
-    Memory memory_;
-    std::map<uint64_t, uint8_t *> places_;
+    BlockWindow window_;
+    std::vector<uint64_t> verified_;
+    Memory errors_; //!< a word for each of them
 };
 
 } // namespace rawduck::gpu

@@ -1,7 +1,5 @@
 #include "gpu/pipeline/decode_rows.hpp"
 
-#include "gpu/pipeline/blocks_on_device.hpp"
-
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 
@@ -18,10 +16,10 @@ constexpr uint64_t SCRATCH_ALIGNMENT = 16;
 struct Piece {
     SegmentTask task;
     uint64_t block;
-    size_t column;
+    size_t output; //!< which of the outputs
 };
 
-//! Runs the phases of all segments of a row group, one launch for each codec and kind.
+//! Runs the phases of all segments of some row groups, one launch for each codec and kind.
 class Launcher {
   public:
     explicit Launcher(Device &device) : device_(device) {}
@@ -45,30 +43,34 @@ class Launcher {
             pieces_[i].task.scratch = scratch_.Data() + starts[i];
             pieces_[i].task.error = reinterpret_cast<u32 *>(errors_.Data()) + i;
         }
-        Run(Phase::PREPARE);
     }
 
-    //! Throws CORRUPT where a kernel met bytes that make no sense.
     void Run(Phase phase) {
-        std::map<std::pair<Codec, Kind>, std::vector<GroupItem>> launches;
+        std::map<std::pair<Codec, Kind>, std::vector<GroupItem>> wanted;
         std::vector<SegmentTask> tasks;
         for (const Piece &piece : pieces_) {
-            auto &items = launches[{piece.task.codec, piece.task.kind}];
+            auto &of_kernel = wanted[{piece.task.codec, piece.task.kind}];
             const u32 groups = GroupCount(piece.task, phase);
             for (u32 group = 0; group < groups; group++) {
-                items.push_back({static_cast<u32>(tasks.size()), group});
+                of_kernel.push_back({static_cast<u32>(tasks.size()), group});
             }
             tasks.push_back(piece.task);
         }
-        for (const auto &[what, items] : launches) {
-            if (!items.empty()) {
-                device_.Decode(what.first, what.second, phase, tasks, items);
+        std::vector<GroupItem> items;
+        std::vector<DecodeLaunch> launches;
+        for (const auto &[what, of_kernel] : wanted) {
+            if (!of_kernel.empty()) {
+                launches.push_back({what.first, what.second, static_cast<uint32_t>(items.size()),
+                                    static_cast<uint32_t>(of_kernel.size())});
+                items.insert(items.end(), of_kernel.begin(), of_kernel.end());
             }
         }
-        ThrowErrors();
+        if (!launches.empty()) {
+            device_.Decode(phase, tasks, items, launches);
+        }
     }
 
-  private:
+    //! Waits for the kernels. Throws CORRUPT where one met bytes that make no sense.
     void ThrowErrors() {
         std::vector<u32> words(pieces_.size());
         device_.CopyOut(words.data(), errors_.Data(), errors_.Size());
@@ -83,6 +85,7 @@ class Launcher {
         }
     }
 
+  private:
     Device &device_;
     std::vector<Piece> pieces_;
     Memory scratch_;
@@ -93,20 +96,6 @@ bool IsConstant(const std::vector<SegmentJob> &segments, uint8_t value) {
     return std::all_of(segments.begin(), segments.end(), [&](const SegmentJob &segment) {
         return segment.codec == Codec::CONSTANT && segment.constant[0] == value;
     });
-}
-
-std::set<uint64_t> WantedBlocks(const std::vector<ColumnJob> &columns) {
-    std::set<uint64_t> wanted;
-    for (const ColumnJob &column : columns) {
-        for (const auto *segments : {&column.data, &column.validity}) {
-            for (const SegmentJob &segment : *segments) {
-                if (segment.codec != Codec::CONSTANT) {
-                    wanted.insert(segment.block);
-                }
-            }
-        }
-    }
-    return wanted;
 }
 
 SegmentTask TaskOf(const SegmentJob &segment, Kind kind, const BlocksOnDevice &blocks) {
@@ -122,97 +111,206 @@ SegmentTask TaskOf(const SegmentJob &segment, Kind kind, const BlocksOnDevice &b
     return task;
 }
 
-//! Output of one column, with what strings need in between.
-struct Decoded {
-    ColumnRows rows;
-    Memory lengths;
+//! Where a column of all row groups goes that have it.
+struct Output {
+    Kind kind = Kind::INT8;
+    uint64_t width = 0;
+    uint64_t rows = 0;
+    Memory values, valid, lengths, offsets, chars;
 };
 
-Decoded MakeRoom(const ColumnJob &column, uint64_t rows, Device &device) {
-    Decoded decoded;
-    decoded.rows.rows = rows;
-    decoded.rows.width = column.width;
-    if (column.kind == Kind::STRING) {
-        decoded.lengths = device.Allocate(rows * sizeof(u32));
-        decoded.rows.offsets = device.Allocate((rows + 1) * sizeof(u64));
-    } else {
-        decoded.rows.values = device.Allocate(rows * column.width);
-    }
-    if (column.validity.empty() || !IsConstant(column.validity, 1)) {
-        decoded.rows.valid = device.Allocate(rows);
-    }
-    return decoded;
+//! A column of a row group, in its output.
+struct Place {
+    size_t output = 0;
+    uint64_t first_row = 0;
+    bool has_valid = false;
+};
+
+bool NeedsValid(const ColumnJob &column) {
+    return column.validity.empty() || !IsConstant(column.validity, 1);
 }
 
-void AddTasks(const ColumnJob &column, size_t index, const Decoded &decoded, const BlocksOnDevice &blocks,
-              Launcher &launcher) {
-    uint64_t row = 0;
-    for (const SegmentJob &segment : column.data) {
-        SegmentTask task = TaskOf(segment, column.kind, blocks);
-        if (column.kind == Kind::STRING) {
-            task.lengths = reinterpret_cast<u32 *>(decoded.lengths.Data()) + row;
-            task.valid = column.validity.empty() ? decoded.rows.valid.Data() + row : nullptr;
-            task.is_text = column.is_text ? 1 : 0;
+class Decoder {
+  public:
+    Decoder(const std::vector<RowGroupJob> &groups, const BlocksOnDevice &blocks, Device &device)
+        : groups_(groups), blocks_(blocks), device_(device), launcher_(device) {
+        PlaceColumns();
+        MakeRoom();
+        for (size_t group = 0; group < groups_.size(); group++) {
+            for (size_t i = 0; i < groups_[group].columns.size(); i++) {
+                AddTasks(groups_[group].columns[i], groups_[group].rows, places_[group][i]);
+            }
+        }
+    }
+
+    void Run() {
+        launcher_.Prepare();
+        launcher_.Run(Phase::PREPARE);
+        launcher_.Run(Phase::VALUES);
+        blocks_.RequireSound(device_); // before anything is believed that stands in them
+        launcher_.ThrowErrors();
+        if (PlaceStrings()) {
+            launcher_.Run(Phase::BYTES);
+            launcher_.ThrowErrors();
+        }
+    }
+
+    std::vector<std::vector<ColumnRows>> Result(DecodeCounters &counters) const {
+        for (const Output &output : outputs_) {
+            counters.bytes_decoded += output.values.Size() + output.chars.Size();
+        }
+        std::vector<std::vector<ColumnRows>> result(groups_.size());
+        for (size_t group = 0; group < groups_.size(); group++) {
+            for (const Place &place : places_[group]) {
+                result[group].push_back(RowsAt(place, groups_[group].rows));
+            }
+        }
+        return result;
+    }
+
+  private:
+    //! Columns of one kind and name, by their order in each row group, share an output.
+    void PlaceColumns() {
+        std::map<std::pair<size_t, Kind>, size_t> known;
+        for (const RowGroupJob &group : groups_) {
+            std::vector<Place> places;
+            for (size_t i = 0; i < group.columns.size(); i++) {
+                const ColumnJob &column = group.columns[i];
+                const auto [found, is_new] = known.insert({{i, column.kind}, outputs_.size()});
+                if (is_new) {
+                    outputs_.push_back({});
+                    outputs_.back().kind = column.kind;
+                    outputs_.back().width = column.width;
+                }
+                Output &output = outputs_[found->second];
+                places.push_back({found->second, output.rows, NeedsValid(column)});
+                output.rows += group.rows;
+            }
+            places_.push_back(std::move(places));
+        }
+    }
+
+    void MakeRoom() {
+        std::vector<bool> needs_valid(outputs_.size());
+        for (const auto &places : places_) {
+            for (const Place &place : places) {
+                needs_valid[place.output] = needs_valid[place.output] || place.has_valid;
+            }
+        }
+        for (size_t i = 0; i < outputs_.size(); i++) {
+            Output &output = outputs_[i];
+            if (output.kind == Kind::STRING) {
+                output.lengths = device_.Allocate(output.rows * sizeof(u32));
+                output.offsets = device_.Allocate((output.rows + 1) * sizeof(u64));
+            } else {
+                output.values = device_.Allocate(output.rows * output.width);
+            }
+            if (needs_valid[i]) {
+                output.valid = device_.Allocate(output.rows);
+            }
+        }
+    }
+
+    void AddTasks(const ColumnJob &column, uint64_t rows, const Place &place) {
+        const Output &output = outputs_[place.output];
+        uint64_t row = place.first_row;
+        for (const SegmentJob &segment : column.data) {
+            SegmentTask task = TaskOf(segment, column.kind, blocks_);
+            if (column.kind == Kind::STRING) {
+                task.lengths = reinterpret_cast<u32 *>(output.lengths.Data()) + row;
+                task.valid = column.validity.empty() ? output.valid.Data() + row : nullptr;
+                task.is_text = column.is_text ? 1 : 0;
+            } else {
+                task.values = output.values.Data() + row * column.width;
+            }
+            launcher_.Add({task, segment.block, place.output});
+            row += segment.rows;
+        }
+        RAWDUCK_INVARIANT(row == place.first_row + rows,
+                          "the segments of a column hold the rows of its row group");
+        row = place.first_row;
+        for (const SegmentJob &segment : column.validity) {
+            if (place.has_valid) {
+                SegmentTask task = TaskOf(segment, Kind::VALIDITY, blocks_);
+                task.values = output.valid.Data() + row;
+                launcher_.Add({task, segment.block, place.output});
+            }
+            row += segment.rows;
+        }
+    }
+
+    //! Lengths are known: makes room for the characters, and tells the tasks where theirs go. False: there are none.
+    bool PlaceStrings() {
+        bool has_strings = false;
+        for (Output &output : outputs_) {
+            if (output.kind == Kind::STRING) {
+                has_strings = true;
+                const uint64_t bytes =
+                    device_.SumLengths(reinterpret_cast<const u32 *>(output.lengths.Data()), output.rows,
+                                       reinterpret_cast<uint64_t *>(output.offsets.Data()));
+                output.chars = device_.Allocate(bytes);
+            }
+        }
+        for (Piece &piece : launcher_.Pieces()) {
+            const Output &output = outputs_[piece.output];
+            if (piece.task.kind == Kind::STRING) {
+                const auto row = piece.task.lengths - reinterpret_cast<const u32 *>(output.lengths.Data());
+                piece.task.offsets = reinterpret_cast<const u64 *>(output.offsets.Data()) + row;
+                piece.task.chars = output.chars.Data();
+            }
+        }
+        return has_strings;
+    }
+
+    ColumnRows RowsAt(const Place &place, uint64_t count) const {
+        const Output &output = outputs_[place.output];
+        ColumnRows rows;
+        rows.rows = count;
+        rows.width = output.width;
+        if (output.kind == Kind::STRING) {
+            rows.offsets = output.offsets.Part(place.first_row * sizeof(u64), (count + 1) * sizeof(u64));
+            rows.chars = output.chars;
         } else {
-            task.values = decoded.rows.values.Data() + row * column.width;
+            rows.values = output.values.Part(place.first_row * output.width, count * output.width);
         }
-        launcher.Add({task, segment.block, index});
-        row += segment.rows;
-    }
-    RAWDUCK_INVARIANT(row == decoded.rows.rows, "the segments of a column hold the rows of its row group");
-    row = 0;
-    for (const SegmentJob &segment : column.validity) {
-        if (decoded.rows.valid.Data()) {
-            SegmentTask task = TaskOf(segment, Kind::VALIDITY, blocks);
-            task.values = decoded.rows.valid.Data() + row;
-            launcher.Add({task, segment.block, index});
+        if (place.has_valid) {
+            rows.valid = output.valid.Part(place.first_row, count);
         }
-        row += segment.rows;
+        return rows;
     }
-}
 
-//! Lengths are known: makes room for the characters, and tells the tasks where theirs go.
-void PlaceStrings(std::vector<Decoded> &decoded, Device &device, Launcher &launcher) {
-    for (Decoded &column : decoded) {
-        if (column.lengths.Data()) {
-            const uint64_t bytes =
-                device.SumLengths(reinterpret_cast<const u32 *>(column.lengths.Data()), column.rows.rows,
-                                  reinterpret_cast<uint64_t *>(column.rows.offsets.Data()));
-            column.rows.chars = device.Allocate(bytes);
-        }
-    }
-    for (Piece &piece : launcher.Pieces()) {
-        const Decoded &column = decoded[piece.column];
-        if (piece.task.kind == Kind::STRING) {
-            const auto row = piece.task.lengths - reinterpret_cast<const u32 *>(column.lengths.Data());
-            piece.task.offsets = reinterpret_cast<const u64 *>(column.rows.offsets.Data()) + row;
-            piece.task.chars = column.rows.chars.Data();
-        }
-    }
-}
+    const std::vector<RowGroupJob> &groups_;
+    const BlocksOnDevice &blocks_;
+    Device &device_;
+    Launcher launcher_;
+    std::vector<Output> outputs_;
+    std::vector<std::vector<Place>> places_; //!< of each column of each row group
+};
 
 } // namespace
 
-std::vector<ColumnRows> DecodeRows(const std::vector<ColumnJob> &columns, uint64_t rows, BlockSource &blocks,
-                                   Device &device, DecodeCounters &counters) {
-    const BlocksOnDevice compressed(WantedBlocks(columns), blocks, device, counters);
-    std::vector<Decoded> decoded;
-    Launcher launcher(device);
-    for (const ColumnJob &column : columns) {
-        decoded.push_back(MakeRoom(column, rows, device));
-        AddTasks(column, decoded.size() - 1, decoded.back(), compressed, launcher);
+std::set<uint64_t> WantedBlocks(const RowGroupJob &group) {
+    std::set<uint64_t> wanted;
+    for (const ColumnJob &column : group.columns) {
+        for (const auto *segments : {&column.data, &column.validity}) {
+            for (const SegmentJob &segment : *segments) {
+                if (segment.codec != Codec::CONSTANT) {
+                    wanted.insert(segment.block);
+                }
+            }
+        }
     }
-    launcher.Prepare();
-    launcher.Run(Phase::VALUES);
-    PlaceStrings(decoded, device, launcher);
-    launcher.Run(Phase::BYTES);
+    return wanted;
+}
 
-    std::vector<ColumnRows> result;
-    for (Decoded &column : decoded) {
-        counters.bytes_decoded += column.rows.values.Size() + column.rows.chars.Size();
-        result.push_back(std::move(column.rows));
-    }
-    return result;
+std::vector<std::vector<ColumnRows>> DecodeRows(const std::vector<RowGroupJob> &groups,
+                                                const BlocksOnDevice &blocks, Device &device,
+                                                DecodeCounters &counters) {
+    Decoder decoder(groups, blocks, device);
+    decoder.Run();
+    counters.bytes_read += blocks.BytesRead();
+    counters.bytes_copied += blocks.BytesRead();
+    return decoder.Result(counters);
 }
 
 } // namespace rawduck::gpu

@@ -1,8 +1,8 @@
-//! From blocks in a file to the columns of a row group on a device.
+//! From blocks on a device to the columns of row groups there.
 #pragma once
 
 #include "gpu/device/device.hpp"
-#include "gpu/pipeline/block_source.hpp"
+#include "gpu/pipeline/blocks_on_device.hpp"
 
 #include <array>
 #include <cstdint>
@@ -38,9 +38,20 @@ struct ColumnRows {
     Memory chars;
 };
 
-//! Reads the blocks, verifies their checksums and decodes all columns. Throws Error: CORRUPT, naming the block, where a
-//! checksum does not fit or bytes make no sense; and whatever `blocks` throws.
-std::vector<ColumnRows> DecodeRows(const std::vector<ColumnJob> &columns, uint64_t rows, BlockSource &blocks,
-                                   Device &device, DecodeCounters &counters);
+//! What is to be decoded of one row group.
+struct RowGroupJob {
+    uint64_t rows = 0;
+    std::vector<ColumnJob> columns;
+};
+
+//! The blocks that row groups need.
+std::set<uint64_t> WantedBlocks(const RowGroupJob &group);
+
+//! Decodes all columns of some row groups together: what kernels are told does not depend on how many there are. Returns
+//! the columns of each row group, which are parts of larger memory. Throws Error: CORRUPT, naming the block, where a
+//! checksum does not fit or bytes make no sense.
+std::vector<std::vector<ColumnRows>> DecodeRows(const std::vector<RowGroupJob> &groups,
+                                                const BlocksOnDevice &blocks, Device &device,
+                                                DecodeCounters &counters);
 
 } // namespace rawduck::gpu

@@ -1,5 +1,7 @@
 #include "gpu/query/query.hpp"
 
+#include "gpu/device/open_device.hpp"
+
 #include "duckdb/common/enums/statement_type.hpp"
 #include "duckdb/common/exception.hpp"
 #include "duckdb/main/client_context.hpp"

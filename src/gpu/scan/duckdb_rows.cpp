@@ -1,5 +1,6 @@
 #include "gpu/scan/duckdb_rows.hpp"
 
+#include "extension/file_systems/storage_file_system.hpp"
 #include "gpu/scan/host_column.hpp"
 
 #include "duckdb/common/file_buffer.hpp"
@@ -9,6 +10,8 @@
 #include "duckdb/storage/block_allocator.hpp"
 #include "duckdb/storage/block_manager.hpp"
 #include "duckdb/storage/data_table.hpp"
+#include "duckdb/storage/single_file_block_manager.hpp"
+#include "duckdb/storage/storage_manager.hpp"
 #include "duckdb/storage/table/row_group.hpp"
 #include "duckdb/storage/table/row_group_collection.hpp"
 #include "duckdb/storage/table/row_group_segment_tree.hpp"
@@ -62,24 +65,63 @@ duckdb::vector<duckdb::StorageIndex> StorageIndexes(const TablePlan &plan,
     return indexes;
 }
 
+//! DuckDB reads into memory that is not its own.
+class BorrowedBuffer final : public duckdb::FileBuffer {
+  public:
+    BorrowedBuffer(duckdb::BlockAllocator &allocator, uint8_t *data, uint64_t bytes)
+        : FileBuffer(allocator, duckdb::FileBufferType::MANAGED_BUFFER, 0, 0) {
+        internal_buffer = buffer = data;
+        internal_size = size = bytes;
+        owns_internal_buffer = false;
+    }
+};
+
+//! Blocks of any file, by DuckDB's handle. DuckDB verifies their checksums, too.
 class DatabaseBlocks final : public BlockSource {
   public:
     explicit DatabaseBlocks(const TablePlan &plan)
         : blocks_(*plan.blocks), allocator_(duckdb::BlockAllocator::Get(*plan.database)) {}
 
+    const char *Path() const override { return "duckdb"; }
     uint64_t BlockBytes() const override { return blocks_.GetBlockAllocSize(); }
 
-    void Read(uint64_t first_block, uint64_t count, uint8_t *to) override {
-        const uint64_t bytes = count * BlockBytes();
-        duckdb::FileBuffer buffer(allocator_, duckdb::FileBufferType::MANAGED_BUFFER, bytes, 0);
-        blocks_.ReadBlocks(duckdb::QueryContext(), buffer, static_cast<duckdb::block_id_t>(first_block),
-                           count);
-        std::memcpy(to, buffer.InternalBuffer(), bytes);
+    void Read(const std::vector<BlockRange> &ranges) override {
+        for (const BlockRange &range : ranges) {
+            const uint64_t bytes = range.count * BlockBytes();
+            BorrowedBuffer buffer(allocator_, range.to, bytes);
+            blocks_.ReadBlocks(duckdb::QueryContext(), buffer, static_cast<duckdb::block_id_t>(range.first),
+                               range.count);
+            if (buffer.InternalBuffer() != range.to) { // a file that is mapped into memory
+                std::memcpy(range.to, buffer.InternalBuffer(), bytes);
+            }
+        }
     }
 
   private:
     duckdb::BlockManager &blocks_;
     duckdb::BlockAllocator &allocator_;
+};
+
+//! Blocks of a file behind rawduck's queues, by the handle that DuckDB has open as long as the plan's database lives.
+class QueuedBlocks final : public BlockSource {
+  public:
+    QueuedBlocks(const TablePlan &plan, StorageFile &file) : block_bytes_(plan.block_bytes), file_(file) {}
+
+    const char *Path() const override { return "queues"; }
+    uint64_t BlockBytes() const override { return block_bytes_; }
+
+    void Read(const std::vector<BlockRange> &ranges) override {
+        std::vector<StorageFile::Range> wanted;
+        for (const BlockRange &range : ranges) {
+            wanted.push_back({duckdb::SingleFileBlockManager::BLOCK_START + range.first * block_bytes_,
+                              range.count * block_bytes_, reinterpret_cast<char *>(range.to)});
+        }
+        file_.ReadRanges(wanted);
+    }
+
+  private:
+    uint64_t block_bytes_;
+    StorageFile &file_;
 };
 
 } // namespace
@@ -114,6 +156,13 @@ std::vector<ColumnRows> ScanLocalRows(duckdb::ClientContext &context, const Tabl
 }
 
 std::unique_ptr<BlockSource> BlocksOf(const TablePlan &plan) {
+    const bool is_plain =
+        plan.blocks && !plan.blocks->InMemory() && !plan.database->GetStorageManager().IsEncrypted();
+    auto *handle =
+        is_plain ? StorageFileHandle::OnlyOne(plan.database->GetStorageManager().GetDBPath()) : nullptr;
+    if (handle) {
+        return std::make_unique<QueuedBlocks>(plan, handle->File());
+    }
     return std::make_unique<DatabaseBlocks>(plan);
 }
 

@@ -13,8 +13,9 @@ std::vector<ColumnRows> ScanRowGroup(duckdb::ClientContext &context, const Table
 std::vector<ColumnRows> ScanLocalRows(duckdb::ClientContext &context, const TablePlan &plan,
                                       const std::vector<size_t> &columns, Device &device);
 
-//! The blocks of the plan's database, read as DuckDB reads them: through its own handle of the file, whichever file
-//! system that is of. (A second descriptor of an ordinary file would take DuckDB's lock with it when it is closed.)
+//! The blocks of the plan's database, through DuckDB's own handle of the file: many ranges at once where that is one of
+//! rawduck's, else as DuckDB reads them. (A second descriptor of an ordinary file would take DuckDB's lock with it when it
+//! is closed.)
 std::unique_ptr<BlockSource> BlocksOf(const TablePlan &plan);
 
 } // namespace rawduck::gpu

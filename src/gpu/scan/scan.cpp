@@ -1,5 +1,6 @@
 #include "gpu/scan/scan.hpp"
 
+#include "gpu/device/open_device.hpp"
 #include "gpu/plan/segments.hpp"
 #include "gpu/scan/duckdb_rows.hpp"
 
@@ -54,6 +55,36 @@ uint64_t WrittenBytes(duckdb::ClientContext &context, const TablePlan &plan) {
     return duckdb::DuckTransaction::Get(context, *plan.database).GetUndoProperties().estimated_size;
 }
 
+//! Which columns of a row group are decoded, or scanned by DuckDB.
+std::vector<size_t> ColumnsOf(const PlannedRowGroup &group, bool are_decoded) {
+    std::vector<size_t> columns;
+    for (size_t i = 0; i < group.columns.size(); i++) {
+        if (group.columns[i].IsDecoded() == are_decoded) {
+            columns.push_back(i);
+        }
+    }
+    return columns;
+}
+
+RowGroupJob JobOf(const PlannedRowGroup &group, const TablePlan &plan) {
+    RowGroupJob job;
+    job.rows = group.rows;
+    for (const size_t column : ColumnsOf(group, true)) {
+        job.columns.push_back(JobOf(group.columns[column], plan.columns[column]));
+    }
+    return job;
+}
+
+//! About as many as the decoded columns take on the device.
+uint64_t DecodedBytes(const RowGroupJob &job) {
+    constexpr uint64_t BYTES_OF_A_STRING = 32;
+    uint64_t width = 0;
+    for (const ColumnJob &column : job.columns) {
+        width += column.width > 0 ? column.width : BYTES_OF_A_STRING;
+    }
+    return job.rows * width;
+}
+
 std::vector<size_t> AllColumns(const TablePlan &plan) {
     std::vector<size_t> columns(plan.columns.size());
     std::iota(columns.begin(), columns.end(), size_t{0});
@@ -68,6 +99,7 @@ Scan::Scan(duckdb::ClientContext &context, TablePlan plan, const ScanOptions &op
       written_bytes_(WrittenBytes(context, plan)), plan_(std::move(plan)),
       layout_(LayoutOf(plan_, options.output)), blocks_(BlocksOf(plan_)), builder_(layout_, device_),
       batch_rows_(options.batch_rows) {
+    PlanWindows();
     if (plan_.local_rows > 0) {
         local_rows_.emplace();
         local_rows_->columns = ScanLocalRows(context, plan_, AllColumns(plan_), *device_);
@@ -99,27 +131,53 @@ void Scan::InTransaction(const std::function<void(duckdb::ClientContext &context
     }
 }
 
-void Scan::DecodeColumns(const PlannedRowGroup &group, const std::vector<size_t> &columns, QueuedRows &rows,
-                         BatchReport &report) {
-    std::vector<ColumnJob> jobs;
-    for (const size_t column : columns) {
-        jobs.push_back(JobOf(group.columns[column], plan_.columns[column]));
+void Scan::PlanWindows() {
+    constexpr uint64_t DECODED_BYTES_MOST = 256 << 20;
+    std::vector<std::set<uint64_t>> wanted;
+    uint64_t rows = batch_rows_, bytes = 0; // of the last window
+    for (const PlannedRowGroup &group : plan_.row_groups) {
+        pruned_ += group.is_pruned ? 1 : 0;
+        if (group.is_pruned || group.visible_rows == 0) {
+            continue;
+        }
+        RowGroupJob job = JobOf(group, plan_);
+        const bool is_full = rows >= batch_rows_ || bytes + DecodedBytes(job) > DECODED_BYTES_MOST ||
+                             wanted.back().size() * plan_.block_bytes >= Device::SLOT_BYTES;
+        if (is_full) {
+            windows_.emplace_back();
+            wanted.emplace_back();
+            rows = bytes = 0;
+        }
+        rows += group.visible_rows;
+        bytes += DecodedBytes(job);
+        wanted.back().merge(WantedBlocks(job));
+        windows_.back().groups.push_back(&group);
+        windows_.back().jobs.push_back(std::move(job));
     }
-    auto decoded = DecodeRows(jobs, group.rows, *blocks_, *device_, report.counters);
+    reader_ = std::make_unique<BlockReader>(std::move(wanted), *blocks_, device_);
+}
+
+void Scan::AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows,
+                      BatchReport &report) {
+    const std::vector<size_t> columns = ColumnsOf(group, true);
     for (size_t i = 0; i < columns.size(); i++) {
         rows.columns[columns[i]] = std::move(decoded[i]);
         rows.is_listed[columns[i]] = !group.visible.empty();
     }
-    if (!group.visible.empty()) {
+    if (!group.visible.empty() && !columns.empty()) {
         const Memory visible = device_->Allocate(group.rows);
         device_->CopyIn(visible.Data(), group.visible.data(), group.rows);
-        rows.listed_rows = device_->Allocate((group.rows + 1) * sizeof(uint32_t));
+        rows.listed_rows = device_->Allocate(group.rows * sizeof(uint32_t));
         device_->ListRows(visible.Data(), group.rows, reinterpret_cast<uint32_t *>(rows.listed_rows.Data()));
         report.counters.bytes_copied += group.rows;
     }
 }
 
-void Scan::ScanColumns(const PlannedRowGroup &group, const std::vector<size_t> &columns, QueuedRows &rows) {
+void Scan::AddScanned(const PlannedRowGroup &group, QueuedRows &rows) {
+    const std::vector<size_t> columns = ColumnsOf(group, false);
+    if (columns.empty()) {
+        return;
+    }
     InTransaction([&](duckdb::ClientContext &context) {
         auto scanned = ScanRowGroup(context, plan_, group, columns, *device_);
         for (size_t i = 0; i < columns.size(); i++) {
@@ -137,37 +195,37 @@ void Scan::ScanColumns(const PlannedRowGroup &group, const std::vector<size_t> &
     }
 }
 
-void Scan::TakeRowGroup(const PlannedRowGroup &group, BatchReport &report) {
-    QueuedRows rows;
-    rows.columns.resize(plan_.columns.size());
-    rows.is_listed.assign(plan_.columns.size(), false);
-    rows.rows = group.visible_rows;
-    std::vector<size_t> decoded, scanned;
+void Scan::Report(const PlannedRowGroup &group, BatchReport &report) const {
     for (size_t i = 0; i < plan_.columns.size(); i++) {
-        (group.columns[i].IsDecoded() ? decoded : scanned).push_back(i);
         report.routes.push_back(
             {static_cast<int64_t>(group.index), i, group.visible_rows, group.columns[i].reason});
     }
-    if (!scanned.empty()) {
-        ScanColumns(group, scanned, rows);
+}
+
+void Scan::TakeWindow(const Window &window, BatchReport &report) {
+    window_blocks_ = std::make_unique<BlocksOnDevice>(reader_->Next(), window_blocks_.get(), *device_,
+                                                      blocks_->BlockBytes());
+    auto decoded = DecodeRows(window.jobs, *window_blocks_, *device_, report.counters);
+    for (size_t i = 0; i < window.groups.size(); i++) {
+        const PlannedRowGroup &group = *window.groups[i];
+        QueuedRows rows;
+        rows.columns.resize(plan_.columns.size());
+        rows.is_listed.assign(plan_.columns.size(), false);
+        rows.rows = group.visible_rows;
+        AddScanned(group, rows);
+        AddDecoded(group, std::move(decoded[i]), rows, report);
+        Report(group, report);
+        builder_.Add(std::move(rows));
     }
-    if (!decoded.empty()) {
-        DecodeColumns(group, decoded, rows, report);
-    }
-    builder_.Add(std::move(rows));
 }
 
 BatchSource::Step Scan::Next(std::shared_ptr<Batch> &batch) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto begin = std::chrono::steady_clock::now();
     BatchReport report;
-    for (; builder_.QueuedCount() < batch_rows_ && next_group_ < plan_.row_groups.size(); next_group_++) {
-        const PlannedRowGroup &group = plan_.row_groups[next_group_];
-        if (group.is_pruned) {
-            pruned_++;
-        } else if (group.visible_rows > 0) {
-            TakeRowGroup(group, report);
-        }
+    while (builder_.QueuedCount() < batch_rows_ && next_window_ < windows_.size()) {
+        TakeWindow(windows_[next_window_], report);
+        next_window_++;
     }
     if (builder_.QueuedCount() < batch_rows_ && local_rows_) {
         for (size_t i = 0; i < plan_.columns.size(); i++) {
@@ -180,6 +238,7 @@ BatchSource::Step Scan::Next(std::shared_ptr<Batch> &batch) {
         return Step::END;
     }
     batch = builder_.Build(batch_rows_);
+    report.path = blocks_->Path();
     report.pruned_row_groups = pruned_;
     pruned_ = 0;
     report.milliseconds =

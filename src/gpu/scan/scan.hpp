@@ -5,6 +5,7 @@
 //! written to rows of the database meanwhile. Rows that the transaction itself had added are copied at the beginning.
 #pragma once
 
+#include "gpu/pipeline/block_reader.hpp"
 #include "gpu/plan/table_plan.hpp"
 #include "gpu/scan/batch_source.hpp"
 
@@ -22,10 +23,19 @@ class Scan final : public BatchSource {
     Step Next(std::shared_ptr<Batch> &batch) override;
 
   private:
-    void TakeRowGroup(const PlannedRowGroup &group, BatchReport &report);
-    void DecodeColumns(const PlannedRowGroup &group, const std::vector<size_t> &columns, QueuedRows &rows,
-                       BatchReport &report);
-    void ScanColumns(const PlannedRowGroup &group, const std::vector<size_t> &columns, QueuedRows &rows);
+    //! Row groups that are decoded together.
+    struct Window {
+        std::vector<const PlannedRowGroup *> groups;
+        std::vector<RowGroupJob> jobs; //!< of each of them: its decoded columns
+    };
+
+    void PlanWindows();
+    void TakeWindow(const Window &window, BatchReport &report);
+    void Report(const PlannedRowGroup &group, BatchReport &report) const;
+    //! Puts decoded columns among those of the row group.
+    void AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows,
+                    BatchReport &report);
+    void AddScanned(const PlannedRowGroup &group, QueuedRows &rows);
     //! Runs in the scan's transaction, or throws InvalidInputException when that is over or has written.
     void InTransaction(const std::function<void(duckdb::ClientContext &context)> &action);
 
@@ -37,11 +47,14 @@ class Scan final : public BatchSource {
     TablePlan plan_;
     std::shared_ptr<const std::vector<OutputColumn>> layout_;
     std::unique_ptr<BlockSource> blocks_;
+    std::vector<Window> windows_;
+    std::unique_ptr<BlockReader> reader_;
+    std::unique_ptr<BlocksOnDevice> window_blocks_; //!< of the last window
     BatchBuilder builder_;
     uint64_t batch_rows_;
-    size_t next_group_ = 0;
+    size_t next_window_ = 0;
     std::optional<QueuedRows> local_rows_;
-    uint64_t pruned_ = 0; //!< row groups since the last batch
+    uint64_t pruned_ = 0; //!< row groups that no batch has reported
 };
 
 } // namespace rawduck::gpu

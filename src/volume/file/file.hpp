@@ -13,6 +13,7 @@
 
 #include "common/gate.hpp"
 #include "common/memory/aligned_buffer.hpp"
+#include "io/storage_file.hpp"
 #include "volume/file/deallocator.hpp"
 #include "volume/file/extent_map.hpp"
 #include "volume/file/file_info.hpp"
@@ -73,6 +74,8 @@ class File {
     FileInfo Info() const;
 
     uint64_t Read(char *data, uint64_t length, uint64_t offset);
+    //! As StorageFile::ReadRanges.
+    void ReadRanges(const std::vector<StorageFile::Range> &ranges);
     void Write(const char *data, uint64_t length, uint64_t offset);
     uint64_t Append(const char *data, uint64_t length);
     void Truncate(uint64_t size);

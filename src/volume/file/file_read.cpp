@@ -31,6 +31,41 @@ uint64_t File::Read(char *data, uint64_t length, uint64_t offset) {
     return length;
 }
 
+void File::ReadRanges(const std::vector<StorageFile::Range> &ranges) {
+    std::shared_lock<Gate> gate(gate_);
+    const uint64_t device_end = tail_.Empty() ? Size() : std::min(Size(), tail_start_);
+    Request request;
+    request.opcode = Opcode::READ;
+    std::vector<StorageFile::Range> others; // that need more than commands of whole LBAs
+    for (const StorageFile::Range &range : ranges) {
+        if (IsTemp() || range.offset + range.length > device_end ||
+            !IsAligned(range.offset, context_.lba_size) || !IsAligned(range.length, context_.lba_size)) {
+            others.push_back(range);
+            continue;
+        }
+        const std::vector<Segment> segments = Segments(range.data, range.length, range.offset);
+        RequireNotOverwritten(segments, range.offset);
+        request.segments.insert(request.segments.end(), segments.begin(), segments.end());
+    }
+    if (!request.segments.empty()) {
+        context_.io.Execute(request);
+    }
+    if (has_holes_.load(std::memory_order_acquire)) {
+        std::shared_lock<std::shared_mutex> guard(map_mutex_);
+        for (const StorageFile::Range &range : ranges) {
+            holes_.ZeroFill(range.data, range.offset, range.length);
+        }
+    }
+    gate.unlock();
+    for (const StorageFile::Range &range : others) {
+        if (Read(range.data, range.length, range.offset) != range.length) {
+            throw Error(ErrorCode::IO, context_.io.TargetName() + ": \"" + Name() + "\" ends before byte " +
+                                           std::to_string(range.offset + range.length) +
+                                           ", which was to be read");
+        }
+    }
+}
+
 std::vector<Segment> File::Segments(char *data, uint64_t length, uint64_t offset) const {
     std::vector<Segment> segments;
     std::shared_lock<std::shared_mutex> guard(map_mutex_);

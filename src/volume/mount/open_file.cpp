@@ -60,6 +60,10 @@ void OpenFile::BeginWrite() {
     }
 }
 
+void OpenFile::ReadRanges(const std::vector<Range> &ranges) {
+    file_->ReadRanges(ranges);
+}
+
 void OpenFile::Write(const void *data, uint64_t length, uint64_t offset) {
     BeginWrite();
     file_->Write(static_cast<const char *>(data), length, offset);

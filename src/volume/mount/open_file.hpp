@@ -20,6 +20,7 @@ class OpenFile final : public StorageFile {
     ~OpenFile() override;
 
     uint64_t Read(void *data, uint64_t length, uint64_t offset) override;
+    void ReadRanges(const std::vector<Range> &ranges) override;
     //! Writes all of it or throws Error (NO_SPACE, IO, READ_ONLY, POISONED). Extends the file when the range
     //! ends behind it.
     void Write(const void *data, uint64_t length, uint64_t offset) override;

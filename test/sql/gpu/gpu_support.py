@@ -9,8 +9,10 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
+import cuda_memory
 import nanoarrow
 import nanoarrow.device
+import numpy
 from rawduck import gpu
 
 EXACT = decimal.Context(prec=50)
@@ -57,9 +59,20 @@ NULLS = {
 
 def values_of(column: gpu.Column) -> list[Any]:
     """A column of a batch as Python values, by Arrow."""
-    array = nanoarrow.device.c_device_array(column).array
+    is_cuda = column.__dlpack_device__()[0] == cuda_memory.CUDA
+    array = cuda_memory.host_array(column) if is_cuda else nanoarrow.device.c_device_array(column).array
     kind, _, parameters = column.format.partition(":")
     return decimals_of(array, parameters) if kind == "d" else nanoarrow.Array(array).to_pylist()
+
+
+def numbers_of(column: gpu.Column) -> Any:
+    """A column of numbers as NumPy's, by DLPack, or from a GPU by __cuda_array_interface__."""
+    if column.__dlpack_device__()[0] != cuda_memory.CUDA:
+        return numpy.from_dlpack(column)
+    form = column.__cuda_array_interface__
+    kind = numpy.dtype(form["typestr"])
+    content = cuda_memory.copied(form["data"][0], form["shape"][0] * kind.itemsize)
+    return numpy.frombuffer(content, kind)
 
 
 def decimals_of(array: Any, parameters: str) -> list[Any]:

@@ -17,18 +17,15 @@ import duckdb
 import nanoarrow.device
 import numpy
 import pytest
-from gpu_support import NULLS, ROWS, TYPES, columns_of, comparable, queried
+from gpu_support import NULLS, ROWS, TYPES, columns_of, comparable, numbers_of, queried
 from rawduck import gpu
-from rawduck.errors import RawduckError
 
 MIB = 1 << 20
 MANY = 300_000
 ENDLESS = "SELECT i FROM range(1000000000000) r(i)"
 
 
-@pytest.fixture(autouse=True)
-def emulated(monkeypatch):
-    monkeypatch.setenv("RAWDUCK_GPU", "emulated")
+pytestmark = pytest.mark.usefixtures("device")
 
 
 @pytest.fixture
@@ -212,7 +209,7 @@ def test_batches_outlive_their_query(threads):
     with gpu.query(threads, "FROM t", batch_rows=1000) as batches:
         first = next(batches)
     threads.close()
-    assert numpy.from_dlpack(first["i"]).tolist() == list(range(1000))
+    assert numbers_of(first["i"]).tolist() == list(range(1000))
 
 
 def test_a_query_survives_its_connection(threads):
@@ -268,7 +265,7 @@ def test_several_threads_share_a_query(threads):
 
     def take():
         for batch in batches:
-            found.extend(numpy.from_dlpack(batch["i"]).tolist())
+            found.extend(numbers_of(batch["i"]).tolist())
 
     takers = [threading.Thread(target=take) for _ in range(4)]
     for taker in takers:
@@ -334,21 +331,15 @@ def test_memory_does_not_grow_with_the_result():
 def test_consumers(con):
     query = "SELECT i, CASE WHEN i % 2 = 0 THEN i END AS n, (i / 10)::DECIMAL(9, 2) AS d FROM range(10) r(i)"
     (batch,) = gpu.query(con, query)
-    assert numpy.from_dlpack(batch["i"]).tolist() == list(range(10))
+    assert numbers_of(batch["i"]).tolist() == list(range(10))
     with pytest.raises(BufferError, match="5 NULLs"):
         numpy.from_dlpack(batch["n"])
     assert nanoarrow.device.c_device_array(batch).array.length == 10
     (batch,) = gpu.query(con, query, nulls=-1, decimal="int64")
-    assert numpy.from_dlpack(batch["n"]).tolist() == [i if i % 2 == 0 else -1 for i in range(10)]
-    assert numpy.from_dlpack(batch["d"]).tolist() == [10 * i for i in range(10)]
+    assert numbers_of(batch["n"]).tolist() == [i if i % 2 == 0 else -1 for i in range(10)]
+    assert numbers_of(batch["d"]).tolist() == [10 * i for i in range(10)]
 
 
 def test_names_that_occur_twice(con):
     (batch,) = gpu.query(con, "SELECT 1 AS a, 2 AS a")
     assert batch.column_names == ["a", "a_1"]
-
-
-def test_without_a_device_the_error_says_what_to_do(con, monkeypatch):
-    monkeypatch.delenv("RAWDUCK_GPU")
-    with pytest.raises(RawduckError, match="RAWDUCK_GPU=emulated"):
-        gpu.query(con, "SELECT 1")

@@ -19,9 +19,7 @@ SEEDS = range(int(os.environ.get("RAWDUCK_GPU_SEED", 0)), int(os.environ.get("RA
 STEPS = 40
 
 
-@pytest.fixture(autouse=True)
-def emulated(monkeypatch):
-    monkeypatch.setenv("RAWDUCK_GPU", "emulated")
+pytestmark = pytest.mark.usefixtures("device")
 
 
 def test_a_checkpoint_does_not_wait_for_an_open_scan(tmp_path):

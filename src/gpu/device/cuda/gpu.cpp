@@ -1,0 +1,309 @@
+#include "gpu/device/cuda/gpu.hpp"
+
+#include "common/error.hpp"
+#include "common/invariant.hpp"
+#include "common/process/fork_generation.hpp"
+#include "gpu/kernels/host_kernels.hpp"
+
+#include <algorithm>
+
+namespace rawduck::gpu::cuda {
+namespace {
+
+//! What the pool keeps of memory that was given back, so that it need not be mapped again for the next batch.
+constexpr uint64_t KEPT_BYTES = 1ull << 30;
+constexpr int BLOCKING_SYNC = 1; //!< of events: threads that wait for them sleep
+
+//! Of images for this architecture or earlier ones of its generation, the latest; then PTX.
+const KernelImage *ChooseImage(const std::vector<KernelImage> &images, int architecture) {
+    const KernelImage *chosen = nullptr;
+    for (const KernelImage &image : images) {
+        const bool fits = image.architecture <= architecture &&
+                          (image.is_ptx || image.architecture / 10 == architecture / 10);
+        if (fits &&
+            (!chosen || (!image.is_ptx && (chosen->is_ptx || image.architecture > chosen->architecture)))) {
+            chosen = &image;
+        }
+    }
+    return chosen;
+}
+
+} // namespace
+
+std::shared_ptr<Gpu> Gpu::Get(int ordinal) {
+    static std::mutex &mutex = *new std::mutex;
+    static auto &opened =
+        *new std::map<int, std::shared_ptr<Gpu>>; // never destroyed: the driver may be gone before
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::shared_ptr<Gpu> &gpu = opened[ordinal];
+    if (!gpu) {
+        gpu = std::make_shared<Gpu>(Driver::Get(), ordinal, KernelImages());
+    }
+    return gpu;
+}
+
+Gpu::Gpu(const Driver &driver, int ordinal, const std::vector<KernelImage> &images)
+    : driver_(driver), ordinal_(ordinal), fork_generation_(ForkGeneration()) {
+    if (ordinal < 0 || ordinal >= driver.DeviceCount()) {
+        throw rawduck::Error(ErrorCode::NOT_FOUND,
+                             "there is no GPU " + std::to_string(ordinal) + "; this machine has " +
+                                 std::to_string(driver.DeviceCount()) + ", numbered from 0; see nvidia-smi");
+    }
+    try {
+        Open(images);
+    } catch (...) {
+        Close();
+        throw;
+    }
+}
+
+Gpu::~Gpu() {
+    Close();
+}
+
+void Gpu::Open(const std::vector<KernelImage> &images) {
+    name_ = "GPU " + std::to_string(ordinal_);
+    RAWDUCK_CUDA(driver_, device_get, "opening " + name_, &device_, ordinal_);
+    char model[128] = {};
+    RAWDUCK_CUDA(driver_, device_name, "asking for the name of " + name_, model, sizeof(model) - 1, device_);
+    name_ += std::string(" (") + model + ")";
+    const auto attribute = [&](Attribute wanted) {
+        int value = 0;
+        RAWDUCK_CUDA(driver_, device_attribute, "asking what " + name_ + " can do", &value, wanted, device_);
+        return value;
+    };
+    architecture_ = 10 * attribute(COMPUTE_CAPABILITY_MAJOR) + attribute(COMPUTE_CAPABILITY_MINOR);
+    if (!attribute(MEMORY_POOLS_SUPPORTED)) {
+        throw rawduck::Error(ErrorCode::UNSUPPORTED, name_ + " has no memory pools in this driver, which "
+                                                             "rawduck needs; install a newer driver");
+    }
+    RAWDUCK_CUDA(driver_, context_retain, "taking the context of " + name_, &context_, device_);
+    const Current current(*this);
+    LoadKernels(images);
+    CreatePool();
+}
+
+void Gpu::LoadKernels(const std::vector<KernelImage> &images) {
+    const KernelImage *image = ChooseImage(images, architecture_);
+    if (!image) {
+        throw rawduck::Error(
+            ErrorCode::UNSUPPORTED,
+            images.empty()
+                ? "this rawduck was built without kernels for GPUs: install requirements-gpu.txt into the "
+                  "environment that builds it, and build it again"
+                : name_ + " is of compute capability " + std::to_string(architecture_ / 10) + "." +
+                      std::to_string(architecture_ % 10) + "; rawduck has kernels from 7.5 on");
+    }
+    LoadImage(*image);
+    u64 count = 0;
+    const HostKernel *kernels = HostKernels(count);
+    for (u64 i = 0; i < count; i++) {
+        RAWDUCK_CUDA(driver_, module_function,
+                     std::string("finding the kernel ") + kernels[i].name + " on " + name_,
+                     &kernels_[kernels[i].name], module_, kernels[i].name);
+    }
+}
+
+void Gpu::LoadImage(const KernelImage &image) {
+    const Result loaded = driver_.module_load(&module_, image.data);
+    if (loaded == UNSUPPORTED_PTX_VERSION || loaded == NO_BINARY_FOR_GPU || loaded == INVALID_IMAGE) {
+        throw rawduck::Error(ErrorCode::UNSUPPORTED,
+                             "the driver does not take rawduck's kernels for " + name_ + " (sm_" +
+                                 std::to_string(image.architecture) + (image.is_ptx ? ", PTX): " : "): ") +
+                                 driver_.Describe(loaded) + "; install a newer driver");
+    }
+    driver_.Check(loaded, Driver::module_load_symbol, "loading the kernels onto " + name_);
+}
+
+void Gpu::CreatePool() {
+    PoolProperties properties;
+    properties.location_id = device_;
+    RAWDUCK_CUDA(driver_, pool_create, "making a memory pool on " + name_, &pool_, &properties);
+    uint64_t kept = KEPT_BYTES;
+    RAWDUCK_CUDA(driver_, pool_set, "setting up a memory pool on " + name_, pool_, POOL_RELEASE_THRESHOLD,
+                 &kept);
+}
+
+void Gpu::Close() noexcept {
+    if (!context_ || IsInherited()) {
+        return;
+    }
+    {
+        const Current current(*this, std::nothrow);
+        for (const auto &slot : slots_) {
+            Note(TwiceAtMost([&] { return driver_.event_destroy(slot->copied); }),
+                 Driver::event_destroy_symbol);
+            Note(TwiceAtMost([&] { return driver_.host_free(slot->data); }), Driver::host_free_symbol);
+        }
+        for (uint8_t *scratch : scratches_) {
+            Note(TwiceAtMost([&] { return driver_.host_free(scratch); }), Driver::host_free_symbol);
+        }
+        if (pool_) {
+            Note(TwiceAtMost([&] { return driver_.pool_destroy(pool_); }), Driver::pool_destroy_symbol);
+        }
+        if (module_) {
+            Note(TwiceAtMost([&] { return driver_.module_unload(module_); }), Driver::module_unload_symbol);
+        }
+    }
+    Note(TwiceAtMost([&] { return driver_.context_release(device_); }), Driver::context_release_symbol);
+    context_ = nullptr;
+}
+
+Function Gpu::Kernel(const char *name) const {
+    const auto found = kernels_.find(name);
+    return found == kernels_.end() ? nullptr : found->second;
+}
+
+bool Gpu::IsInherited() const {
+    return fork_generation_ != ForkGeneration();
+}
+
+uint8_t *Gpu::Pin(uint64_t bytes) {
+    const Current current(*this);
+    void *pinned = nullptr;
+    RAWDUCK_CUDA(driver_, host_allocate,
+                 "pinning " + std::to_string(bytes >> 20) + " MiB of host memory for " + name_ + ", beside " +
+                     std::to_string(PinnedBytes() >> 20) + " MiB that are pinned",
+                 &pinned, bytes, HOST_ALLOC_PORTABLE);
+    pinned_bytes_ += bytes;
+    return static_cast<uint8_t *>(pinned);
+}
+
+Gpu::Slot &Gpu::AddSlot() {
+    auto slot = std::make_unique<Slot>();
+    const Current current(*this);
+    RAWDUCK_CUDA(driver_, event_create, "making an event on " + name_, &slot->copied,
+                 EVENT_DISABLE_TIMING | BLOCKING_SYNC);
+    try {
+        slots_.reserve(slots_.size() + 1);
+        slot->data = Pin(Device::SLOT_BYTES);
+    } catch (...) {
+        Note(TwiceAtMost([&] { return driver_.event_destroy(slot->copied); }), Driver::event_destroy_symbol);
+        throw;
+    }
+    slots_.push_back(std::move(slot));
+    return *slots_.back();
+}
+
+Memory Gpu::TakeSlot() {
+    Slot *slot = nullptr;
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (!slot) {
+            const auto free = std::find_if(slots_.begin(), slots_.end(),
+                                           [](const auto &candidate) { return !candidate->is_taken; });
+            if (slots_.size() < Device::SLOT_COUNT && (free == slots_.end() || (*free)->is_copied_from)) {
+                slot = &AddSlot();
+            } else if (free != slots_.end()) {
+                slot = free->get();
+            } else {
+                slot_is_back_.wait(lock);
+            }
+        }
+        slot->is_taken = true;
+    }
+    const auto self = shared_from_this();
+    Memory memory(std::shared_ptr<uint8_t>(slot->data, [self](uint8_t *data) { self->GiveBackSlot(data); }),
+                  Device::SLOT_BYTES);
+    if (slot->is_copied_from) {
+        const Current current(*this);
+        RAWDUCK_CUDA(driver_, event_synchronize, "waiting for a copy to " + name_, slot->copied);
+        slot->is_copied_from = false;
+    }
+    return memory;
+}
+
+void Gpu::GiveBackSlot(uint8_t *data) noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto slot = std::find_if(slots_.begin(), slots_.end(),
+                                   [&](const auto &candidate) { return candidate->data == data; });
+    (*slot)->is_taken = false;
+    std::rotate(slot, slot + 1, slots_.end());
+    slot_is_back_.notify_one();
+}
+
+void Gpu::NoteCopy(const uint8_t *from, Stream stream) {
+    Slot *slot = nullptr;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        for (const auto &candidate : slots_) {
+            if (from >= candidate->data && from < candidate->data + Device::SLOT_BYTES) {
+                slot = candidate.get();
+            }
+        }
+    }
+    RAWDUCK_INVARIANT(slot && slot->is_taken, "what is copied lies in a slot that somebody has taken");
+    const Result recorded = driver_.event_record(slot->copied, stream);
+    slot->is_copied_from = recorded == SUCCESS;
+    if (recorded != SUCCESS) { // nothing else would tell when the slot can be used again
+        Note(TwiceAtMost([&] { return driver_.context_synchronize(); }), Driver::context_synchronize_symbol);
+        driver_.Check(recorded, Driver::event_record_symbol, "noting a copy to " + name_);
+    }
+}
+
+uint8_t *Gpu::TakeScratch() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (scratches_.empty()) {
+        return Pin(SCRATCH_BYTES);
+    }
+    uint8_t *scratch = scratches_.back();
+    scratches_.pop_back();
+    return scratch;
+}
+
+void Gpu::GiveBackScratch(uint8_t *scratch) noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    scratches_.push_back(scratch);
+}
+
+void Gpu::Note(Result result, const char *function) noexcept {
+    if (result == SUCCESS ||
+        result == DEINITIALIZED) { // the process ends, and the driver has given back everything
+        return;
+    }
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (failure_.empty()) {
+        failure_ = std::string(function) + ": " + driver_.Describe(result);
+    }
+}
+
+void Gpu::ThrowNoted() {
+    std::string failure;
+    {
+        const std::lock_guard<std::mutex> lock(failure_mutex_);
+        failure.swap(failure_);
+    }
+    if (!failure.empty()) {
+        throw rawduck::Error(ErrorCode::IO,
+                             "giving back what was in use on " + name_ + " failed before: " + failure);
+    }
+}
+
+Current::Current(const Gpu &gpu) : gpu_(gpu) {
+    if (gpu.IsInherited()) {
+        throw rawduck::Error(ErrorCode::UNSUPPORTED,
+                             gpu.Name() + " was opened before fork(), and CUDA does not survive that; start "
+                                          "processes by spawn, or use the GPU in one of them only");
+    }
+    RAWDUCK_CUDA(gpu.driver_, context_push, "entering the context of " + gpu.Name(), gpu.context_);
+    is_set_ = true;
+}
+
+Current::Current(Gpu &gpu, std::nothrow_t) noexcept : gpu_(gpu) {
+    if (!gpu.IsInherited()) {
+        const Result result = TwiceAtMost([&] { return gpu.driver_.context_push(gpu.context_); });
+        gpu.Note(result, Driver::context_push_symbol);
+        is_set_ = result == SUCCESS;
+    }
+}
+
+Current::~Current() {
+    if (is_set_) {
+        Context popped = nullptr;
+        const Result result = TwiceAtMost([&] { return gpu_.driver_.context_pop(&popped); });
+        RAWDUCK_INVARIANT(result == SUCCESS || result == DEINITIALIZED,
+                          "a context that this thread has entered can be left");
+    }
+}
+
+} // namespace rawduck::gpu::cuda

@@ -1,0 +1,44 @@
+//! The streams of a device, and pinned memory through which small things are copied. Memory of the device keeps them.
+#pragma once
+
+#include "gpu/device/cuda/gpu.hpp"
+
+#include <array>
+#include <mutex>
+
+namespace rawduck::gpu::cuda {
+
+class Streams {
+  public:
+    explicit Streams(std::shared_ptr<Gpu> gpu);
+    //! Waits for the working stream.
+    ~Streams();
+    Streams(const Streams &) = delete;
+    Streams &operator=(const Streams &) = delete;
+
+    Stream Copying() const { return streams_[0]; }
+    Stream Working() const { return streams_[1]; }
+
+    //! Both in the working stream. `from` may be changed when CopyIn returns. The context is current.
+    void CopyIn(uint8_t *device_to, const uint8_t *from, uint64_t bytes);
+    void CopyOut(uint8_t *to, const uint8_t *device_from, uint64_t bytes);
+    //! Frees memory behind everything that may use it.
+    void Free(uint8_t *device_data, Purpose purpose) noexcept;
+
+  private:
+    //! What the second stream does later is behind what the first one was told before.
+    bool Order(Stream first, Stream second) noexcept;
+    void Close() noexcept;
+
+    const std::shared_ptr<Gpu> gpu_;
+    const Driver &driver_;
+    std::array<Stream, 4> streams_{}; //!< copying, working, returning COPIED and SHARED memory
+    std::mutex mutex_;                //!< of what follows
+    uint8_t *scratch_ = nullptr;
+    EventHandle answered_ = nullptr;
+    std::array<EventHandle, 2> half_is_copied_{};
+    size_t half_ = 0;
+    uint64_t used_ = 0; //!< bytes of this half
+};
+
+} // namespace rawduck::gpu::cuda

@@ -1,0 +1,464 @@
+#include "cuda_checker/cuda_checker.hpp"
+
+#include "cuda_checker/streams.hpp"
+#include "cuda_checker/violation.hpp"
+
+#include "gpu/decode/lanes.hpp"
+#include "gpu/device/cuda/driver_api.hpp"
+#include "gpu/kernels/host_kernels.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <unistd.h>
+#include <vector>
+
+namespace rawduck::gpu::checker {
+namespace {
+
+using namespace rawduck::gpu::cuda;
+
+constexpr Result INJECTED = 999; // CUDA_ERROR_UNKNOWN
+constexpr int ARCHITECTURE = 90;
+constexpr uint64_t ALL_MEMORY = 8ull << 30;
+
+struct LoadedModule {
+    std::string names; //!< where names of kernels are looked for
+};
+
+struct Checker {
+    std::recursive_mutex mutex;
+    DeviceMemory memory;
+    PinnedMemory pinned;
+    Streams streams{memory};
+    std::set<RecordedEvent *> events;
+    std::set<LoadedModule *> modules;
+    std::set<int *> pools;
+    uint64_t contexts = 0;
+    uint64_t device_bytes = 0, device_limit = ALL_MEMORY;
+    uint64_t calls = 0, failing_call = 0;
+    Result failure = INJECTED;
+    std::string failed;
+    bool is_started = false;
+};
+
+//! Never destroyed: objects of others that live as long give back memory behind it.
+Checker &All() {
+    static auto &all = *new Checker;
+    return all;
+}
+
+int the_context = 0;
+thread_local std::vector<void *> entered;
+
+//! Memory that nobody may touch was touched: says by what.
+void OnFault(int number, siginfo_t *info, void *) {
+    Checker &all = All();
+    const std::string by = all.streams.Running().empty() ? "the host" : all.streams.Running();
+    const std::string where = all.memory.Describe(info->si_addr);
+    if (where.find("no device memory") == std::string::npos) {
+        Violation(by + " touches " + where);
+    }
+    std::signal(number, SIG_DFL);
+}
+
+void Start() {
+    Checker &all = All();
+    if (!all.is_started) {
+        all.is_started = true;
+        struct sigaction action = {};
+        action.sa_sigaction = &OnFault;
+        action.sa_flags = SA_SIGINFO;
+        sigaction(SIGSEGV, &action, nullptr);
+        const char *seed = std::getenv("RAWDUCK_CHECKER_SEED");
+        all.streams.SetSeed(seed ? static_cast<unsigned>(std::atoi(seed)) : 0);
+    }
+}
+
+bool NeedsContext(const std::string &function) {
+    static const auto &free_of_it = *new std::set<std::string>{"cuInit",
+                                                               "cuDriverGetVersion",
+                                                               "cuDeviceGetCount",
+                                                               "cuDeviceGet",
+                                                               "cuDeviceGetName",
+                                                               "cuDeviceGetAttribute",
+                                                               "cuDevicePrimaryCtxRetain",
+                                                               "cuDevicePrimaryCtxRelease_v2",
+                                                               "cuCtxPushCurrent_v2"};
+    return free_of_it.count(function) == 0;
+}
+
+//! One call of a function: alone, counted, and the one that is to fail does so without doing anything.
+template <class BODY> Result Call(const char *function, const BODY &body) {
+    Checker &all = All();
+    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
+    if (!all.is_started && std::strcmp(function, "cuInit") != 0) {
+        Violation(std::string(function) + " is called before cuInit");
+    }
+    if (NeedsContext(function) && entered.empty()) {
+        Violation(std::string(function) + " is called in a thread without a context");
+    }
+    all.calls++;
+    if (all.calls == all.failing_call) {
+        all.failed = function;
+        return all.failure;
+    }
+    return body(all);
+}
+
+const uint8_t *DeviceData(DevicePointer pointer) {
+    return reinterpret_cast<const uint8_t *>(pointer);
+}
+
+template <class T> T *Known(std::set<T *> &known, void *handle, const char *function) {
+    auto *found = static_cast<T *>(handle);
+    if (known.count(found) == 0) {
+        Violation(std::string(function) + " gets a handle that does not exist, or is destroyed");
+    }
+    return found;
+}
+
+RecordedEvent &EventOf(Checker &all, EventHandle handle, const char *function) {
+    return *Known(all.events, handle, function);
+}
+
+uint64_t SumOf(const uint8_t *data, size_t bytes) {
+    uint64_t sum = bytes, word = 0;
+    for (size_t i = 0; i + sizeof(word) <= bytes; i += sizeof(word)) {
+        std::memcpy(&word, data + i, sizeof(word));
+        sum = (sum ^ word) * 0x100000001b3ull;
+    }
+    for (size_t i = bytes / sizeof(word) * sizeof(word); i < bytes; i++) {
+        sum = (sum ^ data[i]) * 0x100000001b3ull;
+    }
+    return sum;
+}
+
+//! Of a cubin; 0 for PTX.
+int ArchitectureOf(const uint8_t *image) {
+    if (std::memcmp(image,
+                    "\x7f"
+                    "ELF",
+                    4) != 0) {
+        return 0;
+    }
+    uint32_t flags;
+    std::memcpy(&flags, image + 48, sizeof(flags));
+    return static_cast<int>((flags & 0xff) >= 30 ? flags & 0xff : flags >> 8 & 0xff);
+}
+
+//! The bytes of a cubin: its section headers lie at its end.
+size_t SizeOf(const uint8_t *image) {
+    uint64_t headers;
+    uint16_t size, count;
+    std::memcpy(&headers, image + 40, sizeof(headers));
+    std::memcpy(&size, image + 58, sizeof(size));
+    std::memcpy(&count, image + 60, sizeof(count));
+    return headers + static_cast<size_t>(size) * count;
+}
+
+} // namespace
+
+// The driver's functions, as driver_api.hpp declares them.
+#define CHECKED(SYMBOL, ARGUMENTS, ...)                                                                      \
+    extern "C" __attribute__((visibility("default"))) Result SYMBOL ARGUMENTS {                              \
+        return Call(#SYMBOL, [&]([[maybe_unused]] Checker & all)->Result __VA_ARGS__);                       \
+    }
+
+extern "C" __attribute__((visibility("default"))) Result cuInit(unsigned) {
+    const std::lock_guard<std::recursive_mutex> lock(All().mutex);
+    Start();
+    return Call("cuInit", [](Checker &) { return SUCCESS; });
+}
+
+CHECKED(cuDriverGetVersion, (int *version), {
+    *version = 12040;
+    return SUCCESS;
+})
+CHECKED(cuDeviceGetCount, (int *count), {
+    *count = 1;
+    return SUCCESS;
+})
+CHECKED(cuDeviceGet, (DeviceNumber * device, int ordinal), {
+    *device = ordinal;
+    return SUCCESS;
+})
+CHECKED(cuDeviceGetName, (char *name, int length, DeviceNumber), {
+    std::strncpy(name, "checker of driver calls, no GPU", static_cast<size_t>(length));
+    return SUCCESS;
+})
+CHECKED(cuDeviceGetAttribute, (int *value, int attribute, DeviceNumber), {
+    *value = attribute == COMPUTE_CAPABILITY_MAJOR   ? ARCHITECTURE / 10
+             : attribute == COMPUTE_CAPABILITY_MINOR ? ARCHITECTURE % 10
+                                                     : 1;
+    return SUCCESS;
+})
+CHECKED(cuDevicePrimaryCtxRetain, (Context * context, DeviceNumber), {
+    all.contexts++;
+    *context = reinterpret_cast<Context>(&the_context);
+    return SUCCESS;
+})
+CHECKED(cuDevicePrimaryCtxRelease_v2, (DeviceNumber), {
+    if (all.contexts-- == 0) {
+        Violation("a context is released more often than it was taken");
+    }
+    return SUCCESS;
+})
+CHECKED(cuCtxPushCurrent_v2, (Context context), {
+    if (reinterpret_cast<int *>(context) != &the_context || all.contexts == 0) {
+        Violation("a context that does not exist is entered");
+    }
+    entered.push_back(context);
+    return SUCCESS;
+})
+CHECKED(cuCtxPopCurrent_v2, (Context * context), {
+    *context = static_cast<Context>(entered.back());
+    entered.pop_back();
+    return SUCCESS;
+})
+CHECKED(cuCtxSynchronize, (), {
+    all.streams.SynchronizeAll();
+    return SUCCESS;
+})
+CHECKED(cuStreamCreate, (Stream * stream, unsigned flags), {
+    *stream = reinterpret_cast<Stream>(all.streams.Create(flags != STREAM_NON_BLOCKING));
+    return SUCCESS;
+})
+CHECKED(cuStreamDestroy_v2, (Stream stream), {
+    all.streams.Destroy(all.streams.Find(stream));
+    return SUCCESS;
+})
+CHECKED(cuStreamWaitEvent, (Stream stream, EventHandle event, unsigned), {
+    all.streams.Wait(*all.streams.Find(stream), EventOf(all, event, "cuStreamWaitEvent"));
+    return SUCCESS;
+})
+CHECKED(cuStreamSynchronize, (Stream stream), {
+    all.streams.Synchronize(*all.streams.Find(stream));
+    return SUCCESS;
+})
+CHECKED(cuEventCreate, (EventHandle * event, unsigned), {
+    auto *created = new RecordedEvent;
+    all.events.insert(created);
+    *event = reinterpret_cast<EventHandle>(created);
+    return SUCCESS;
+})
+CHECKED(cuEventDestroy_v2, (EventHandle event), {
+    RecordedEvent &destroyed = EventOf(all, event, "cuEventDestroy");
+    all.events.erase(&destroyed);
+    delete &destroyed;
+    return SUCCESS;
+})
+CHECKED(cuEventRecord, (EventHandle event, Stream stream), {
+    all.streams.Record(*all.streams.Find(stream), EventOf(all, event, "cuEventRecord"));
+    return SUCCESS;
+})
+CHECKED(cuEventSynchronize, (EventHandle event), {
+    all.streams.Synchronize(EventOf(all, event, "cuEventSynchronize"));
+    return SUCCESS;
+})
+CHECKED(cuMemPoolCreate, (Pool * pool, const PoolProperties *properties), {
+    if (properties->allocation_type != 1 || properties->location_type != 1) {
+        Violation("a memory pool is not of a device's memory");
+    }
+    auto *created = new int;
+    all.pools.insert(created);
+    *pool = reinterpret_cast<Pool>(created);
+    return SUCCESS;
+})
+CHECKED(cuMemPoolSetAttribute, (Pool pool, int, void *), {
+    Known(all.pools, pool, "cuMemPoolSetAttribute");
+    return SUCCESS;
+})
+CHECKED(cuMemPoolDestroy, (Pool pool), {
+    int *destroyed = Known(all.pools, pool, "cuMemPoolDestroy");
+    all.pools.erase(destroyed);
+    delete destroyed;
+    return SUCCESS;
+})
+CHECKED(cuMemAllocFromPoolAsync, (DevicePointer * pointer, size_t bytes, Pool pool, Stream stream), {
+    Known(all.pools, pool, "cuMemAllocFromPoolAsync");
+    if (bytes == 0) {
+        Violation("0 bytes are allocated, which the driver refuses");
+    }
+    if (all.device_bytes + bytes > all.device_limit) {
+        return OUT_OF_MEMORY;
+    }
+    all.device_bytes += bytes;
+    const auto allocation = all.memory.Reserve(bytes);
+    *pointer = reinterpret_cast<DevicePointer>(allocation->data);
+    all.streams.Add(*all.streams.Find(stream), "an allocation",
+                    [&all, allocation] { all.memory.Begin(*allocation); });
+    return SUCCESS;
+})
+CHECKED(cuMemFreeAsync, (DevicePointer pointer, Stream stream), {
+    const auto allocation = all.memory.MarkReleased(DeviceData(pointer));
+    all.device_bytes -= allocation->bytes;
+    all.streams.Add(*all.streams.Find(stream), "a release",
+                    [&all, allocation] { all.memory.End(*allocation); });
+    return SUCCESS;
+})
+CHECKED(cuMemGetInfo_v2, (size_t *free, size_t *total), {
+    *total = all.device_limit;
+    *free = all.device_limit - all.device_bytes;
+    return SUCCESS;
+})
+CHECKED(cuMemHostAlloc, (void **pointer, size_t bytes, unsigned), {
+    *pointer = all.pinned.Allocate(bytes);
+    return SUCCESS;
+})
+CHECKED(cuMemFreeHost, (void *pointer), {
+    all.streams.SynchronizeAll(); // as the driver does
+    all.pinned.Free(pointer);
+    return SUCCESS;
+})
+CHECKED(cuMemcpyHtoDAsync_v2, (DevicePointer to, const void *from, size_t bytes, Stream stream), {
+    all.pinned.RequireInside(from, bytes, "cuMemcpyHtoDAsync");
+    const auto *source = static_cast<const uint8_t *>(from);
+    const uint64_t sum = SumOf(source, bytes);
+    all.streams.Add(*all.streams.Find(stream), "a copy to the device", [&all, to, source, bytes, sum] {
+        if (SumOf(source, bytes) != sum) {
+            Violation("pinned memory was changed before what was copied from it had been");
+        }
+        all.memory.RequireUsable(DeviceData(to), bytes, "a copy to the device");
+        std::memcpy(const_cast<uint8_t *>(DeviceData(to)), source, bytes);
+    });
+    return SUCCESS;
+})
+CHECKED(cuMemcpyDtoHAsync_v2, (void *to, DevicePointer from, size_t bytes, Stream stream), {
+    all.pinned.RequireInside(to, bytes, "cuMemcpyDtoHAsync");
+    std::memset(to, 0xdd, bytes); // what is read too early
+    all.streams.Add(*all.streams.Find(stream), "a copy from the device", [&all, to, from, bytes] {
+        all.memory.RequireUsable(DeviceData(from), bytes, "a copy from the device");
+        std::memcpy(to, DeviceData(from), bytes);
+    });
+    return SUCCESS;
+})
+CHECKED(cuMemcpyDtoDAsync_v2, (DevicePointer to, DevicePointer from, size_t bytes, Stream stream), {
+    all.streams.Add(*all.streams.Find(stream), "a copy on the device", [&all, to, from, bytes] {
+        all.memory.RequireUsable(DeviceData(from), bytes, "a copy on the device");
+        all.memory.RequireUsable(DeviceData(to), bytes, "a copy on the device");
+        std::memcpy(const_cast<uint8_t *>(DeviceData(to)), DeviceData(from), bytes);
+    });
+    return SUCCESS;
+})
+CHECKED(cuMemsetD8Async, (DevicePointer to, unsigned char byte, size_t count, Stream stream), {
+    all.streams.Add(*all.streams.Find(stream), "filling memory", [&all, to, byte, count] {
+        all.memory.RequireUsable(DeviceData(to), count, "filling memory");
+        std::memset(const_cast<uint8_t *>(DeviceData(to)), byte, count);
+    });
+    return SUCCESS;
+})
+// Not ours: tests read results by it, in the default stream, as a consumer does.
+CHECKED(cuMemcpyDtoH_v2, (void *to, DevicePointer from, size_t bytes), {
+    all.streams.Add(all.streams.Legacy(), "a consumer's copy", [&all, to, from, bytes] {
+        all.memory.RequireUsable(DeviceData(from), bytes, "a consumer's copy");
+        std::memcpy(to, DeviceData(from), bytes);
+    });
+    all.streams.Synchronize(all.streams.Legacy());
+    return SUCCESS;
+})
+CHECKED(cuModuleLoadData, (Module * module, const void *image), {
+    const auto *data = static_cast<const uint8_t *>(image);
+    auto *loaded = new LoadedModule;
+    if (const int architecture = ArchitectureOf(data)) {
+        if (architecture / 10 != ARCHITECTURE / 10 || architecture > ARCHITECTURE) {
+            Violation("a cubin for sm_" + std::to_string(architecture) + " is loaded onto sm_" +
+                      std::to_string(ARCHITECTURE));
+        }
+        loaded->names.assign(reinterpret_cast<const char *>(data), SizeOf(data));
+    } else {
+        loaded->names = reinterpret_cast<const char *>(data); // PTX ends with 0
+    }
+    all.modules.insert(loaded);
+    *module = reinterpret_cast<Module>(loaded);
+    return SUCCESS;
+})
+CHECKED(cuModuleUnload, (Module module), {
+    LoadedModule *unloaded = Known(all.modules, module, "cuModuleUnload");
+    all.modules.erase(unloaded);
+    delete unloaded;
+    return SUCCESS;
+})
+CHECKED(cuModuleGetFunction, (Function * function, Module module, const char *name), {
+    const LoadedModule *loaded = Known(all.modules, module, "cuModuleGetFunction");
+    const std::string section = std::string(".text.") + name + '\0',
+                      entry = std::string(".entry ") + name + "(";
+    const HostKernel *kernel = FindHostKernel(name);
+    if (!kernel || (loaded->names.find(section) == std::string::npos &&
+                    loaded->names.find(entry) == std::string::npos)) {
+        Violation(std::string("there is no kernel ") + name);
+    }
+    *function = reinterpret_cast<Function>(const_cast<HostKernel *>(kernel));
+    return SUCCESS;
+})
+CHECKED(cuLaunchKernel,
+        (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+         unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void **arguments,
+         void **extra),
+        {
+            const auto *kernel = reinterpret_cast<const HostKernel *>(function);
+            if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x != BLOCK || block_y != 1 ||
+                block_z != 1 || shared_bytes != 0 || extra) {
+                Violation(std::string(kernel->name) + " is launched with a shape that it does not have");
+            }
+            const auto *given = static_cast<const uint8_t *>(arguments[0]);
+            const std::vector<uint8_t> copied(given, given + kernel->argument_bytes);
+            all.streams.Add(*all.streams.Find(stream), std::string("kernel ") + kernel->name,
+                            [kernel, copied, grid_x] {
+                                // Blocks run in any order on a GPU.
+                                for (unsigned block = grid_x; block-- > 0;) {
+                                    kernel->run(copied.data(), block);
+                                }
+                            });
+            return SUCCESS;
+        })
+
+extern "C" __attribute__((visibility("default"))) Result cuGetErrorName(Result result, const char **text) {
+    *text = result == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_UNKNOWN";
+    return SUCCESS;
+}
+
+extern "C" __attribute__((visibility("default"))) Result cuGetErrorString(Result, const char **text) {
+    *text = "a failure that a test asked for";
+    return SUCCESS;
+}
+
+} // namespace rawduck::gpu::checker
+
+#define CHECKER_EXPORT extern "C" __attribute__((visibility("default")))
+
+using rawduck::gpu::checker::All;
+
+CHECKER_EXPORT void rawduck_checker_count(rawduck_checker_counts *counts) {
+    auto &all = All();
+    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
+    all.streams.SynchronizeAll();
+    *counts = {all.memory.Count(), all.streams.Count(), all.events.size(),  all.modules.size(),
+               all.pools.size(),   all.contexts,        all.pinned.Bytes(), all.calls};
+}
+
+CHECKER_EXPORT void rawduck_checker_fail(uint64_t call, int result) {
+    auto &all = All();
+    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
+    all.calls = 0;
+    all.failing_call = call;
+    all.failure = result;
+    all.failed.clear();
+}
+
+CHECKER_EXPORT const char *rawduck_checker_failed() {
+    return All().failed.c_str();
+}
+
+CHECKER_EXPORT void rawduck_checker_seed(unsigned seed) {
+    auto &all = All();
+    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
+    all.streams.SetSeed(seed);
+}
+
+CHECKER_EXPORT void rawduck_checker_limit(uint64_t bytes) {
+    auto &all = All();
+    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
+    all.device_limit = bytes == 0 ? rawduck::gpu::checker::ALL_MEMORY : bytes;
+}

@@ -1,0 +1,32 @@
+//! A checker of how NVIDIA's driver is called, loaded in its place by tests (RAWDUCK_TEST_LIBCUDA). It is no GPU: kernels
+//! are run as loops on memory of this process, in the order that CUDA's streams allow, as late as possible. Whatever a
+//! caller must not do ends the process with a sentence: memory that is touched before its allocation or after its release
+//! in the order of streams, or by the host; copies from memory that is not pinned, or that is changed before the copy is
+//! done; handles that are destroyed or unknown; calls without a context.
+//!
+//! RAWDUCK_CHECKER_SEED: 0 runs everything as late as possible, other numbers at random times.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+struct rawduck_checker_counts {
+    uint64_t memory; //!< allocations that are not freed
+    uint64_t streams, events, modules, pools, contexts;
+    uint64_t pinned_bytes;
+    uint64_t calls; //!< of all functions, since the last rawduck_checker_fail
+};
+
+//! Of what exists, once everything is done that was called.
+void rawduck_checker_count(rawduck_checker_counts *counts);
+//! The `call`-th call from now on fails with `result` (1 is the next one; 0: none does), and counts them from now on.
+void rawduck_checker_fail(uint64_t call, int result);
+//! The function whose call failed; "" where none did.
+const char *rawduck_checker_failed();
+//! Runs everything as late as possible for 0, else at times that are drawn from the seed.
+void rawduck_checker_seed(unsigned seed);
+//! Bytes of device memory that there are; beyond, allocations fail.
+void rawduck_checker_limit(uint64_t bytes);
+
+} // extern "C"

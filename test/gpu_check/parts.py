@@ -1,0 +1,221 @@
+"""The parts of `make gpu-check`, each in a process of its own (run.py). The last line is its result."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import rawduck
+from rawduck import gpu, tpch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sql" / "gpu"))
+import cuda_memory
+import gpu_support
+
+Q6 = ["l_quantity", "l_extendedprice", "l_discount", "l_shipdate"]
+NUMBERS = [
+    *("l_orderkey", "l_partkey", "l_suppkey", "l_linenumber", "l_quantity", "l_extendedprice", "l_discount"),
+    *("l_tax", "l_shipdate", "l_commitdate", "l_receiptdate"),
+]
+COLUMNS = {"q6": Q6, "numbers": NUMBERS}
+BATCH_ROWS = 4_000_000
+RUNS = 5
+COPIES = 40
+
+
+def finish(**result: Any) -> None:
+    print(json.dumps(result))
+
+
+def synchronize() -> None:
+    library, popped = cuda_memory.driver(), ctypes.c_void_p()
+    assert library.cuCtxPushCurrent_v2(library.context) == 0
+    result = library.cuCtxSynchronize()
+    library.cuCtxPopCurrent_v2(ctypes.byref(popped))
+    assert result == 0, f"cuCtxSynchronize: error {result}"
+
+
+def open_gpu() -> None:
+    """The first scan there is: whatever is wrong with the machine shows here, in one sentence."""
+    connection = rawduck.connect()
+    connection.execute("CREATE TABLE t AS SELECT 42 AS x")
+    (batch,) = gpu.scan(connection, "t")
+    assert gpu_support.values_of(batch["x"]) == [42]
+    finish(device=batch.report["device"], pinned_bytes=batch.report["pinned_bytes"])
+
+
+def values() -> None:
+    """Every type, with NULLs, against SELECT: small enough for compute-sanitizer."""
+    rows, failures = 5_000, []
+    folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"rawduck-gpu-values-{os.getpid()}.duckdb"
+    try:
+        with rawduck.connect(folder) as connection:
+            for name, expression in gpu_support.TYPES.items():
+                case = f"CASE WHEN hash(i) % 9 > 0 THEN {expression} END"
+                connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT {case} AS x FROM range({rows}) r(i)")
+                connection.execute("CHECKPOINT")
+                connection.execute("DELETE FROM t WHERE rowid % 11 = 0")
+                if gpu_support.scanned(connection) != gpu_support.selected(connection):
+                    failures.append(name)
+    finally:
+        folder.unlink(missing_ok=True)
+    assert not failures, f"not what SELECT gives: {', '.join(failures)}"
+    finish(types=len(gpu_support.TYPES))
+
+
+def library(name: str) -> None:
+    """Numbers by DLPack, in the stream that the library uses."""
+    connection = rawduck.connect()
+    connection.execute("CREATE TABLE t AS SELECT i, i / 8 AS x, i % 3 = 0 AS b FROM range(1_000_000) r(i)")
+    expected = connection.execute("SELECT sum(i), sum(x), count(*) FILTER (b) FROM t").fetchone()
+    found = [0.0, 0.0, 0.0]
+    for batch in gpu.scan(connection, "t", batch_rows=300_000):
+        for index, column in enumerate("ixb"):
+            found[index] += sum_by(name, batch[column])
+    assert [float(value) for value in expected] == found, f"{name}: {found}, and SELECT gives {expected}"
+    finish(library=name)
+
+
+def sum_by(name: str, column: gpu.Column) -> float:
+    if name == "torch":
+        import torch
+
+        return float(torch.from_dlpack(column).double().sum())
+    if name == "cupy":
+        import cupy
+
+        return float(cupy.asarray(column).astype("f8").sum() + 0 * cupy.from_dlpack(column)[0])
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    return float(jax.dlpack.from_dlpack(column).astype("float64").sum())
+
+
+def copy_rate(mebibytes: int) -> None:
+    """Of copies from pinned memory to the device, by the driver alone: the ceiling of everything else."""
+    library, popped, size = cuda_memory.driver(), ctypes.c_void_p(), ctypes.c_size_t(mebibytes << 20)
+    pinned, device, stream = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
+    assert library.cuCtxPushCurrent_v2(library.context) == 0
+    assert library.cuMemHostAlloc(ctypes.byref(pinned), size, 0) == 0, "no pinned memory"
+    assert library.cuStreamCreate(ctypes.byref(stream), 1) == 0
+    pool, properties = ctypes.c_void_p(), (ctypes.c_int32 * 22)(1, 0, 1, 0)
+    assert library.cuMemPoolCreate(ctypes.byref(pool), properties) == 0
+    assert library.cuMemAllocFromPoolAsync(ctypes.byref(device), size, pool, stream) == 0, "no device memory"
+    rates = []
+    for _ in range(RUNS):
+        library.cuStreamSynchronize(stream)
+        start = time.perf_counter()
+        for _ in range(COPIES):
+            assert library.cuMemcpyHtoDAsync_v2(device, pinned, size, stream) == 0
+        assert library.cuStreamSynchronize(stream) == 0
+        rates.append(COPIES * size.value / (time.perf_counter() - start))
+    library.cuMemFreeAsync(device, stream)
+    library.cuStreamSynchronize(stream)
+    library.cuMemPoolDestroy(pool)
+    library.cuStreamDestroy_v2(stream)
+    library.cuMemFreeHost(pinned)
+    library.cuCtxPopCurrent_v2(ctypes.byref(popped))
+    finish(bytes_per_s=sorted(rates)[RUNS // 2], rates=[round(rate) for rate in rates])
+
+
+def bars(scale: float, folder: Path) -> None:
+    """lineitem on a volume in memory, scanned over and over; medians."""
+    tpch.generate(folder, scale, ("lineitem",))
+    os.environ["RAWDUCK_TEST_FUNCTIONS"] = "1"
+    connection = rawduck.connect()
+    connection.execute(f"SET nvme_memory_size = '{max(1, int(scale))} GiB'")
+    connection.execute("ATTACH 'nvme://memory:gpu-check/t.duckdb' AS v")
+    parquet = tpch.parquet_path(folder, "lineitem")
+    connection.execute(
+        f"CREATE TABLE v.lineitem AS FROM read_parquet('{parquet}/*.parquet')"
+        if parquet.is_dir()
+        else f"CREATE TABLE v.lineitem AS FROM read_parquet('{parquet}')"
+    )
+    connection.execute("CHECKPOINT v")
+    finish(**{name: measured(connection, columns) for name, columns in COLUMNS.items()})
+
+
+def measured(connection: Any, columns: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"equal": are_equal(connection, columns)}
+    walls, cores = [], []
+    for _ in range(RUNS):
+        reports, wall, cpu = timed(lambda: scan_all(connection, columns))
+        walls.append(wall)
+        cores.append(cpu / wall)
+    wall = sorted(walls)[RUNS // 2]
+    found["seconds"] = walls
+    found["copied_bytes_per_s"] = sum(report["bytes_copied"] for report in reports) / wall
+    found["decoded_bytes_per_s"] = sum(report["bytes_decoded"] for report in reports) / wall
+    found["path"] = reports[0]["path"]
+    found["routes"] = sorted({taken["route"] for report in reports for taken in report["routes"]})
+    found["cores"] = sorted(cores)[RUNS // 2]
+    try:
+        import torch
+
+        _, torch_wall, _ = timed(lambda: by_torch(torch, connection, columns))
+        found["times_torch"] = torch_wall / wall
+    except (ImportError, RuntimeError, AssertionError) as error:
+        found["torch"] = str(error).splitlines()[0]
+    return found
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
+    start, cpu = time.perf_counter(), time.process_time()
+    result = call()
+    synchronize()
+    return result, time.perf_counter() - start, time.process_time() - cpu
+
+
+def scan_all(connection: Any, columns: list[str]) -> list[dict[str, Any]]:
+    with gpu.scan(connection, "v.lineitem", columns, batch_rows=BATCH_ROWS) as batches:
+        return [batch.report for batch in batches]
+
+
+def by_torch(torch: Any, connection: Any, columns: list[str]) -> None:
+    """What DuckDB offers: tensors in host memory, then copied. PyTorch has no decimals: doubles."""
+    types = dict(connection.execute("SELECT column_name, data_type FROM (DESCRIBE v.lineitem)").fetchall())
+    chosen = ", ".join(
+        f"{name}::DOUBLE AS {name}"
+        if types[name].startswith("DECIMAL")
+        else f"datediff('day', DATE '1970-01-01', {name}) AS {name}"
+        if types[name] == "DATE"
+        else name
+        for name in columns
+    )
+    tensors = connection.sql(f"SELECT {chosen} FROM v.lineitem").torch()
+    for tensor in tensors.values():
+        tensor.cuda()
+    torch.cuda.synchronize()
+
+
+def are_equal(connection: Any, columns: list[str]) -> bool:
+    """Every value of the first million rows."""
+    rows = 1_000_000
+    first = next(gpu.scan(connection, "v.lineitem", columns, batch_rows=rows))
+    found = [gpu_support.comparable(gpu_support.values_of(first[name])) for name in columns]
+    expected = gpu_support.selected(connection, f"(FROM v.lineitem LIMIT {rows})", ", ".join(columns))
+    return found == expected
+
+
+def main() -> None:
+    name, *arguments = sys.argv[1:]
+    if name == "open":
+        open_gpu()
+    elif name == "values":
+        values()
+    elif name == "library":
+        library(arguments[0])
+    elif name == "copy-rate":
+        copy_rate(int(arguments[0]))
+    else:
+        bars(float(arguments[0]), Path(arguments[1]))
+
+
+if __name__ == "__main__":
+    main()
