@@ -1,7 +1,7 @@
 #include "gpu/scan/duckdb_rows.hpp"
 
-#include "extension/file_systems/held_blocks.hpp"
 #include "extension/file_systems/storage_file_system.hpp"
+#include "extension/memory/held_blocks.hpp"
 #include "gpu/scan/host_column.hpp"
 
 #include "duckdb/common/file_buffer.hpp"

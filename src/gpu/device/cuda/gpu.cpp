@@ -98,7 +98,8 @@ void Gpu::LoadKernels(const std::vector<KernelImage> &images) {
     u64 count = 0;
     const HostKernel *kernels = HostKernels(count);
     for (u64 i = 0; i < count; i++) {
-        RAWDUCK_CUDA(driver_, module_function, std::string("finding the kernel ") + kernels[i].name,
+        RAWDUCK_CUDA(driver_, module_function,
+                     std::string("finding the kernel ") + kernels[i].name + " on " + name_,
                      &kernels_[kernels[i].name], module_, kernels[i].name);
     }
 }

@@ -1,0 +1,230 @@
+//! The GPU as a device, with the checker in place of NVIDIA's driver: opening fails at every call once, copies and
+//! kernels give what the emulated device gives, and blocks are read ahead.
+#include "gpu/device/cuda/cuda_device.hpp"
+
+#include "common/error.hpp"
+#include "cuda_checker/cuda_checker.hpp"
+#include "gpu/device/emulated.hpp"
+#include "gpu/kernels/host_kernels.hpp"
+#include "gpu/pipeline/block_reader.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <numeric>
+
+namespace rawduck::gpu::testing {
+namespace {
+
+constexpr int UNKNOWN = 999;
+constexpr uint64_t BLOCK_BYTES = 256 << 10;
+
+//! What the checker takes for PTX.
+std::vector<KernelImage> Images() {
+    static const std::string &text = *[] {
+        auto *made = new std::string;
+        u64 count = 0;
+        const HostKernel *kernels = HostKernels(count);
+        for (u64 i = 0; i < count; i++) {
+            *made += std::string(".entry ") + kernels[i].name + "(\n";
+        }
+        return made;
+    }();
+    return {{75, true, reinterpret_cast<const unsigned char *>(text.c_str()), text.size() + 1}};
+}
+
+class CudaDeviceTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        setenv("RAWDUCK_TEST_FUNCTIONS", "1", 1);
+        setenv("RAWDUCK_TEST_LIBCUDA", RAWDUCK_CUDA_CHECKER, 1);
+        driver_ = &cuda::Driver::Get();
+        void *checker = dlopen(RAWDUCK_CUDA_CHECKER, RTLD_NOW);
+        ASSERT_NE(checker, nullptr);
+        Find(count_, checker, "rawduck_checker_count");
+        Find(fail_, checker, "rawduck_checker_fail");
+        Find(seed_, checker, "rawduck_checker_seed");
+    }
+
+    void TearDown() override {
+        fail_(0, UNKNOWN);
+        seed_(0);
+        const rawduck_checker_counts left = Counts();
+        EXPECT_EQ(left.memory + left.streams + left.events + left.modules + left.pools + left.contexts +
+                      left.pinned_bytes,
+                  0u);
+    }
+
+    rawduck_checker_counts Counts() const {
+        rawduck_checker_counts counts;
+        count_(&counts);
+        return counts;
+    }
+
+    std::shared_ptr<cuda::Gpu> Open() const { return std::make_shared<cuda::Gpu>(*driver_, 0, Images()); }
+
+    template <class FUNCTION> static void Find(FUNCTION &function, void *library, const char *name) {
+        function = reinterpret_cast<FUNCTION>(dlsym(library, name));
+        ASSERT_NE(function, nullptr) << name;
+    }
+
+    const cuda::Driver *driver_ = nullptr;
+    decltype(&rawduck_checker_count) count_ = nullptr;
+    decltype(&rawduck_checker_fail) fail_ = nullptr;
+    decltype(&rawduck_checker_seed) seed_ = nullptr;
+};
+
+TEST_F(CudaDeviceTest, OpeningFailsAtEveryCallOnceAndLeavesNothing) {
+    fail_(0, UNKNOWN);
+    cuda::CudaDevice(Open()).Allocate(1);
+    const uint64_t calls = Counts().calls;
+    uint64_t failed = 0;
+    for (uint64_t call = 1; call <= calls; call++) {
+        fail_(call, UNKNOWN);
+        try {
+            cuda::CudaDevice(Open()).Allocate(1);
+        } catch (const rawduck::Error &error) {
+            failed++;
+            EXPECT_NE(std::string(error.what()).find("GPU 0"), std::string::npos) << error.what();
+        }
+        fail_(0, UNKNOWN);
+        const rawduck_checker_counts left = Counts();
+        ASSERT_EQ(left.memory + left.streams + left.events + left.modules + left.pools + left.contexts +
+                      left.pinned_bytes,
+                  0u)
+            << "call " << call << " of " << calls;
+    }
+    EXPECT_GT(failed, 60u); // each kernel is looked up
+}
+
+TEST_F(CudaDeviceTest, NoImageForTheGpu) {
+    EXPECT_THROW(cuda::Gpu(*driver_, 0, {}), rawduck::Error);
+    EXPECT_THROW(cuda::Gpu(*driver_, 0, {{100, false, nullptr, 0}}), rawduck::Error);
+    EXPECT_THROW(cuda::Gpu(*driver_, 1, Images()), rawduck::Error);
+}
+
+TEST_F(CudaDeviceTest, CopiesOfAnySizeInAnyOrder) {
+    for (const unsigned seed : {0u, 1u, 2u, 3u}) {
+        seed_(seed);
+        cuda::CudaDevice device(Open());
+        std::vector<uint32_t> numbers(3'000'000); // more than both halves of the scratch memory
+        std::iota(numbers.begin(), numbers.end(), 7);
+        const Memory first = device.Allocate(numbers.size() * 4),
+                     second = device.Allocate(numbers.size() * 4);
+        device.CopyIn(first.Data(), numbers.data(), first.Size());
+        std::vector<uint32_t> found(numbers.size());
+        device.Copy(second.Data(), first.Data(), first.Size());
+        device.CopyOut(found.data(), second.Data(), second.Size());
+        EXPECT_EQ(found, numbers);
+    }
+}
+
+TEST_F(CudaDeviceTest, SumsAndListsAsTheEmulatedDevice) {
+    cuda::CudaDevice device(Open());
+    EmulatedDevice emulated;
+    for (const uint64_t count : {1u, 255u, 2048u, 2049u, 600'000u}) {
+        std::vector<uint32_t> lengths(count);
+        std::vector<uint8_t> bytes(count);
+        for (uint64_t i = 0; i < count; i++) {
+            lengths[i] = static_cast<uint32_t>(i * 7919 % 100);
+            bytes[i] = i % 3 == 0;
+        }
+        std::vector<std::vector<uint64_t>> offsets;
+        std::vector<std::vector<uint32_t>> rows;
+        for (Device *used : {static_cast<Device *>(&device), static_cast<Device *>(&emulated)}) {
+            const Memory on_device = used->Allocate(count * 4), sums = used->Allocate((count + 1) * 8);
+            used->CopyIn(on_device.Data(), lengths.data(), count * 4);
+            offsets.emplace_back(count + 1);
+            const uint64_t all = used->SumLengths(reinterpret_cast<uint32_t *>(on_device.Data()), count,
+                                                  reinterpret_cast<uint64_t *>(sums.Data()));
+            used->CopyOut(offsets.back().data(), sums.Data(), sums.Size());
+            EXPECT_EQ(all, std::accumulate(lengths.begin(), lengths.end(), uint64_t{0}));
+            const Memory flags = used->Allocate(count), listed = used->Allocate(count * 4);
+            used->Fill(listed.Data(), 0, listed.Size());
+            used->CopyIn(flags.Data(), bytes.data(), count);
+            used->ListRows(flags.Data(), count, reinterpret_cast<uint32_t *>(listed.Data()));
+            rows.emplace_back(count);
+            used->CopyOut(rows.back().data(), listed.Data(), listed.Size());
+        }
+        EXPECT_EQ(offsets[0], offsets[1]);
+        EXPECT_EQ(rows[0], rows[1]);
+        EXPECT_EQ(rows[0][(count - 1) / 3], (count - 1) / 3 * 3);
+    }
+}
+
+//! Blocks that say their number; fails at one of them.
+class NumberedBlocks final : public BlockSource {
+  public:
+    const char *Path() const override { return "numbered"; }
+    uint64_t BlockBytes() const override { return BLOCK_BYTES; }
+
+    void Read(const std::vector<BlockRange> &ranges) override {
+        for (const BlockRange &range : ranges) {
+            for (uint64_t i = 0; i < range.count; i++) {
+                if (range.first + i == failing) {
+                    throw rawduck::Error(ErrorCode::IO, "the disk is broken");
+                }
+                std::memset(range.to + i * BLOCK_BYTES, static_cast<int>(range.first + i), BLOCK_BYTES);
+                read++;
+            }
+        }
+    }
+
+    uint64_t failing = UINT64_MAX;
+    uint64_t read = 0;
+};
+
+TEST_F(CudaDeviceTest, BlocksAreReadAheadAndSharedOnesOnce) {
+    for (const unsigned seed : {0u, 5u}) {
+        seed_(seed);
+        const auto device = std::make_shared<cuda::CudaDevice>(Open());
+        NumberedBlocks source;
+        std::set<uint64_t> many;
+        for (uint64_t i = 0; i < 150; i++) { // more than two slots have
+            many.insert(100 + i);
+        }
+        BlockReader reader({{3, 4, 9}, {9, 10}, {}, many}, source, device);
+        BlockWindow before;
+        for (const std::set<uint64_t> &wanted : {std::set<uint64_t>{3, 4, 9}, {9, 10}, {}, many}) {
+            BlockWindow window = reader.Next();
+            if (window.copied) {
+                device->WaitFor(*window.copied);
+            }
+            for (const uint64_t block : window.kept) {
+                device->Copy(window.places.at(block), before.places.at(block), BLOCK_BYTES);
+            }
+            EXPECT_EQ(window.places.size(), wanted.size());
+            for (const uint64_t block : wanted) {
+                std::vector<uint8_t> content(BLOCK_BYTES);
+                device->CopyOut(content.data(), window.places.at(block), BLOCK_BYTES);
+                EXPECT_EQ(content, std::vector<uint8_t>(BLOCK_BYTES, static_cast<uint8_t>(block)));
+            }
+            before = std::move(window);
+        }
+        EXPECT_EQ(source.read, 4 + many.size());
+    }
+}
+
+TEST_F(CudaDeviceTest, WhatReadingThrowsComesWithItsWindow) {
+    const auto device = std::make_shared<cuda::CudaDevice>(Open());
+    NumberedBlocks source;
+    source.failing = 7;
+    BlockReader reader({{1}, {7}}, source, device);
+    EXPECT_EQ(reader.Next().places.size(), 1u);
+    EXPECT_THROW(reader.Next(), rawduck::Error);
+}
+
+TEST_F(CudaDeviceTest, AReaderThatIsLeftStops) {
+    const auto device = std::make_shared<cuda::CudaDevice>(Open());
+    NumberedBlocks source;
+    {
+        BlockReader reader({{1}, {2}, {3}, {4}, {5}, {6}}, source, device);
+        reader.Next();
+    }
+    EXPECT_LE(source.read, 2 + BlockReader::WINDOWS_AHEAD);
+}
+
+} // namespace
+} // namespace rawduck::gpu::testing
