@@ -18,10 +18,21 @@ DUCKDB_SOURCE ?=
 DUCKDB_TESTS ?= attach copy_database index/art/storage outofcore storage
 ARGS ?=
 ARCHITECTURE ?= x86_64
+RELEASE ?= 1.5.6
 SEED ?= 1
 CUTS ?= 20000
 COMPARISONS ?= 100000
 KILLS ?= 200
+
+# DuckDB's builds of extensions lay their tools and DuckDB's source beside these files, and call targets of the tools:
+# `make release`, `make test_release`. What both have is ours.
+EXTENSION_TOOLS := extension-ci-tools/makefiles/duckdb_extension.Makefile
+ifneq ($(wildcard $(EXTENSION_TOOLS)),)
+PROJ_DIR := $(CURDIR)/
+EXT_NAME := rawduck
+EXT_CONFIG := $(CURDIR)/extension_config.cmake
+include $(EXTENSION_TOOLS)
+endif
 
 .PHONY: help
 help: ## List the targets
@@ -156,6 +167,11 @@ wheel: ## The wheel for package indexes, for every CPython from 3.11 on, in dist
 test-wheel: wheel ## Installs the wheel into empty environments, without compilers, and runs queries, recipes and the demo
 	@scripts/bootstrap.sh test
 	@$(PYTHON) -m pytest test/wheel $(ARGS)
+
+.PHONY: refused
+refused: ## Lines of the extension that another DuckDB's headers refuse; RELEASE=1.5.6
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/count_refused.py $(RELEASE)
 
 .PHONY: static
 static: ## The self-contained extension, tested in a C++ host (takes long)

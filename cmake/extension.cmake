@@ -1,6 +1,5 @@
 # The DuckDB extension in its host form: rawduck.duckdb_extension, the entry object that DuckDB loads, and
 # librawduck_host.so, the extension proper, which takes DuckDB's symbols from the process (src/extension/loader.cpp).
-set(RAWDUCK_DUCKDB_VERSION v2.0.0)
 set(RAWDUCK_DUCKDB_SOURCE "" CACHE PATH "DuckDB's source (external/duckdb of its sdist); empty: fetched from PyPI")
 
 find_package(Python COMPONENTS Interpreter REQUIRED)
@@ -26,10 +25,6 @@ if(NOT EXISTS "${RAWDUCK_DUCKDB_DIR}/src/include/duckdb.hpp")
                       "name external/duckdb of DuckDB's extracted sdist")
 endif()
 
-file(GLOB_RECURSE RAWDUCK_EXTENSION_SOURCES CONFIGURE_DEPENDS src/extension/*.cpp
-     src/gpu/exports/*.cpp src/gpu/plan/*.cpp src/gpu/query/*.cpp src/gpu/scan/*.cpp src/gpu/sql/*.cpp)
-# The entry object of the host form.
-list(FILTER RAWDUCK_EXTENSION_SOURCES EXCLUDE REGEX "/loader\\.cpp$")
 set(RAWDUCK_OUTPUT_DIR "${CMAKE_BINARY_DIR}/extension")
 
 # What all extensions share, in both forms. DuckDB's headers are not ours to warn about.
@@ -87,6 +82,12 @@ if(RAWDUCK_SYSROOT)
           RENAME libblkid COMPONENT extension)
   install(FILES ${RAWDUCK_SYSROOT}/usr/share/doc/liburing-dev/copyright DESTINATION rawduck/licenses
           RENAME liburing COMPONENT extension)
+endif()
+# Messages name pages of docs/; who installs a wheel has them, and the manual page, in share/ of the environment.
+if(SKBUILD)
+  install(FILES docs/rawduck.1 DESTINATION ${SKBUILD_DATA_DIR}/share/man/man1 COMPONENT extension)
+  install(DIRECTORY docs DESTINATION ${SKBUILD_DATA_DIR}/share/doc/rawduck COMPONENT extension
+          FILES_MATCHING PATTERN "*.md" PATTERN benchmarks EXCLUDE)
 endif()
 if(TARGET rawduck_xnvme)
   install(TARGETS rawduck_xnvme LIBRARY DESTINATION rawduck COMPONENT extension)

@@ -26,6 +26,11 @@ def test_passes(test, mode):
     assert run(test, mode) == {"status": "passed", "reason": ""}
 
 
+def test_the_test_of_duckdbs_own_build():
+    """Which has the extension loaded, as in the mode that uses volumes."""
+    assert run(ROOT / "test/sqllogic/extension/rawduck.test", "volume") == {"status": "passed", "reason": ""}
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
