@@ -34,6 +34,13 @@ SpaceMap::SpaceMap(uint64_t group, const Area &area) {
     Set(end_, GROUP_UNITS - end_, true);
 }
 
+GroupSummary SpaceMap::EmptySummary(uint64_t group, const Area &area) {
+    const uint64_t first = group * GROUP_UNITS;
+    const uint64_t begin = std::max(area.start, first), end = std::min(area.end, first + GROUP_UNITS);
+    const auto units = static_cast<uint16_t>(end > begin ? end - begin : 0);
+    return {units, units};
+}
+
 void SpaceMap::Load(std::string_view bytes) {
     RAWDUCK_INVARIANT(bytes.size() == BYTES, "a bitmap has a bit for each unit");
     memcpy(words_.data(), bytes.data(), BYTES);
