@@ -135,8 +135,8 @@ void PrintMount() {
         }
         const double us = UsSince(begin);
         const uint64_t extents = LARGE_FILES * LARGE_EXTENTS + SMALL_FILES * SMALL_EXTENTS;
-        printf("\nformat 2: %lu files, %lu extents: %.1f us for each extent made, %.0f MiB of pages\n", id - 1,
-               extents, us / static_cast<double>(extents),
+        printf("\nformat 2: %lu files, %lu extents: %.1f us for each extent made, %.0f MiB of pages\n",
+               id - 1, extents, us / static_cast<double>(extents),
                static_cast<double>(metadata.loaded.trees->pages.UsedPages() * TREE_PAGE_BYTES) / MIB);
         // Until the log is as long as it gets before the next commit has to wait for a checkpoint.
         const uint64_t epoch = metadata.journal.Epoch();

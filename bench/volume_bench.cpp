@@ -2,8 +2,8 @@
 //! files and 100,000 extents; looking up; and a file that is overwritten at random until it lies in 100,000
 //! pieces. `volume_bench trees` measures the metadata of format 2 instead.
 #include "io/device/memory_device.hpp"
-#include "volume/file/extent_map.hpp"
 #include "tree_rows.hpp"
+#include "volume/file/extent_map.hpp"
 #include "volume/registry.hpp"
 
 #include <algorithm>

@@ -36,7 +36,7 @@ class Journal {
   public:
     //! Where pages get zones of free space from. Called without the mutex of the store; does not throw.
     struct Zones {
-        std::function<uint64_t()> take;          //!< 0 when there is none
+        std::function<uint64_t()> take;           //!< 0 when there is none
         std::function<void(uint64_t start)> give; //!< of what take has returned, or the mount has found
     };
 
@@ -81,17 +81,17 @@ class Journal {
     const Zones zones_;
     const int spare_superblock_; //!< the copy that this mount did not read: it is written first
     const uint64_t mount_;
-    const size_t found_parts_;     //!< of the log, at mount
-    const TreeSuperblock layout_;  //!< for what never changes
+    const size_t found_parts_;    //!< of the log, at mount
+    const TreeSuperblock layout_; //!< for what never changes
 
     // Touched only by the thread that appends.
     bool counted_ = false; //!< superblocks count this mount
     bool started_ = false;
     uint32_t epochs_ = 0; //!< of this mount
     uint32_t area_ = 0;
-    LogEnding before_; //!< that the epoch continues
+    LogEnding before_;                    //!< that the epoch continues
     uint64_t position_ = 0, records_ = 0; //!< of the epoch
-    bool record_under_way_ = false; //!< it has room, and so many items are in the trees
+    bool record_under_way_ = false;       //!< it has room, and so many items are in the trees
     size_t applied_ = 0;
     bool frozen_with_record_ = false; //!< the checkpoint that is pending publishes it
     std::atomic<uint64_t> epoch_{0}, checkpoints_{0};

@@ -53,8 +53,7 @@ inline std::unique_ptr<BlockIo> OpenMedium(const Medium &medium, uint64_t flushe
 //! Damages one copy of the superblock.
 inline void DamageSuperblock(const Medium &medium, int copy) {
     const uint64_t lbas = medium->Options().capacity_bytes / JOURNAL_LBA;
-    medium->Inject(SimulatedFault::CORRUPTION,
-                   copy == 0 ? 0 : lbas - ALLOCATION_UNIT_BYTES / JOURNAL_LBA);
+    medium->Inject(SimulatedFault::CORRUPTION, copy == 0 ? 0 : lbas - ALLOCATION_UNIT_BYTES / JOURNAL_LBA);
 }
 
 //! With a short log, so that there are many checkpoints.
@@ -83,10 +82,12 @@ class JournalStore {
   public:
     explicit JournalStore(const Medium &medium_p, uint64_t flushes = UINT64_MAX)
         : medium(medium_p), io(OpenMedium(medium, flushes)), loaded(LoadMetadata(*io, MIB, CheckPages::ALL)),
-          journal(*io, loaded.image, *loaded.trees, {[this] { return TakeZone(); }, [this](uint64_t zone) {
-                                                         std::lock_guard<std::mutex> guard(space_mutex);
-                                                         EXPECT_TRUE(loaded.space->Free(zone, ZONE_UNITS));
-                                                     }}) {
+          journal(*io, loaded.image, *loaded.trees,
+                  {[this] { return TakeZone(); },
+                   [this](uint64_t zone) {
+                       std::lock_guard<std::mutex> guard(space_mutex);
+                       EXPECT_TRUE(loaded.space->Free(zone, ZONE_UNITS));
+                   }}) {
         EXPECT_TRUE(loaded.problems.empty()) << loaded.problems.front();
     }
 

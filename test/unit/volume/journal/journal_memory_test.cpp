@@ -32,8 +32,8 @@ TEST(JournalMemoryTest, WhatIsAppendedAgainIsThereOnce) {
         JournalStore store(medium);
         const SpaceMap::Area area = DataArea(store.loaded.image.superblock);
         if (!state) {
-            state = JournalState{
-                Catalog(JOURNAL_LBA, AllocationUnit{area.start}, AllocationUnit{area.end}), {}};
+            state =
+                JournalState{Catalog(JOURNAL_LBA, AllocationUnit{area.start}, AllocationUnit{area.end}), {}};
         }
         ASSERT_EQ(store.DifferenceTo(*state), "") << "mount " << mount;
         CatalogChanges changes(JOURNAL_LBA, area, random());

@@ -1,4 +1,4 @@
-#include "volume/tree/space_map.hpp"
+#include "volume/catalog/space_map.hpp"
 
 #include "common/invariant.hpp"
 

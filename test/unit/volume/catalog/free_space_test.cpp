@@ -1,7 +1,7 @@
 //! Free space in groups against a list of all units, which the same is taken from and given back to.
 
 #include "common/units.hpp"
-#include "volume/tree/free_space.hpp"
+#include "volume/catalog/free_space.hpp"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -128,8 +128,7 @@ TEST(FreeSpaceTest, GivesWhatIsFreeAndOnlyOnce) {
                     mark(extent.start, extent.units, false);
                 }
             }
-            ASSERT_EQ(space.FreeUnits(),
-                      static_cast<uint64_t>(std::count(used.begin(), used.end(), false)));
+            ASSERT_EQ(space.FreeUnits(), static_cast<uint64_t>(std::count(used.begin(), used.end(), false)));
         }
         uint64_t free_units = 0;
         for (const Extent &part : space.FreeParts(0, UINT32_MAX)) {

@@ -1,4 +1,4 @@
-#include "volume/tree/space_tree.hpp"
+#include "volume/catalog/space_tree.hpp"
 
 #include "common/error.hpp"
 #include "common/invariant.hpp"
