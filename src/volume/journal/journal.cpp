@@ -56,7 +56,10 @@ void Journal::WriteSuperblocks(BlockIo &io, const TreeSuperblock &superblock) {
 
 // The copy that the mount relies on comes last: the other one may be damaged, or old. Both count the mount before it
 // writes a record or a page, so whoever mounts after it uses other numbers, whichever copy is lost then.
-void Journal::Start() {
+void Journal::Begin() {
+    if (started_) {
+        return;
+    }
     if (!counted_) {
         std::lock_guard<std::mutex> guard(checkpoint_mutex_);
         // What the mount has read may still be in the device's cache, if the process before was killed.
@@ -88,9 +91,7 @@ void Journal::Append(const JournalRecord &record) {
         }
         return;
     }
-    if (!started_) {
-        Start();
-    }
+    Begin();
     std::string payload;
     for (const Item &item : record.items) {
         AppendItem(payload, item);

@@ -43,6 +43,11 @@ class Journal {
     //! Continues from what a mount has read, which outlives this.
     Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones zones);
 
+    //! Call before anything is written to the volume, data of files included: what the mount has found may be in the
+    //! device's cache only, if the process before was killed, and space that is free by it is not free without it.
+    //! By the thread that appends; again, it does nothing. Throws as Append.
+    void Begin();
+
     //! Makes a record durable and applies it to the trees. By one thread at a time. Space that it frees has been
     //! loaded (FreeSpace::Load) before, and is free afterwards. Throws Error; then nothing more can be appended. Or
     //! std::bad_alloc: then the same record is to be appended again.
@@ -66,7 +71,6 @@ class Journal {
         TreeSuperblock superblock{};
         std::string map;
     };
-    void Start();
     void RequireRoom(uint64_t footprint);
     void BeginCheckpoint();
     void TakeFrozen(Pending &pending);

@@ -98,6 +98,7 @@ class JournalStore {
     };
     Next Prepare(CatalogChanges &changes, JournalState &state) {
         Next next;
+        journal.Begin(); // before data is written
         {
             std::lock_guard<std::mutex> guard(space_mutex);
             CatalogChanges::Record record = changes.Next(*loaded.space);

@@ -40,6 +40,7 @@ TEST(JournalMemoryTest, WhatIsAppendedAgainIsThereOnce) {
         changes.model = state->catalog;
         changes.kept_units = 3000;
         changes.next_id = store.loaded.trees->catalog.LastId() + 1;
+        failures += UntilThereIsMemory(random, [&] { store.journal.Begin(); });
         for (int i = 0; i < 60; i++) {
             const JournalStore::Next next = store.Prepare(changes, *state);
             failures += UntilThereIsMemory(random, [&] { store.journal.Append(next.record); });
