@@ -74,7 +74,7 @@ MUTATIONS = (
     Mutation(
         "data-checksum",
         "the checksum of the data that a record vouches for",
-        "log/load_image.cpp",
+        "log/salvage_read.cpp",
         "if (readable && Crc32c(0, buffer.Data(), range.length) != range.crc) {",
         "if (false) {",
     ),

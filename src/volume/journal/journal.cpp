@@ -45,9 +45,9 @@ void WriteSuperblock(BlockIo &io, const TreeSuperblock &superblock, int copy) {
 
 Journal::Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones zones)
     : io_(io), trees_(trees), zones_(std::move(zones)), spare_superblock_(1 - image.superblock_copy),
-      mount_(NextMount(image)), found_parts_(image.log.size()),
-      layout_(image.superblock), area_(image.log.back().area), position_(image.log.back().bytes),
-      epoch_(image.log.back().epoch), superblock_(image.superblock) {}
+      mount_(NextMount(image)), found_parts_(image.log.size()), layout_(image.superblock),
+      area_(image.log.back().area), position_(image.log.back().bytes), epoch_(image.log.back().epoch),
+      superblock_(image.superblock) {}
 
 void Journal::WriteSuperblocks(BlockIo &io, const TreeSuperblock &superblock) {
     WriteSuperblock(io, superblock, 0);
@@ -56,7 +56,10 @@ void Journal::WriteSuperblocks(BlockIo &io, const TreeSuperblock &superblock) {
 
 // The copy that the mount relies on comes last: the other one may be damaged, or old. Both count the mount before it
 // writes a record or a page, so whoever mounts after it uses other numbers, whichever copy is lost then.
-void Journal::Start() {
+void Journal::Begin() {
+    if (started_) {
+        return;
+    }
     if (!counted_) {
         std::lock_guard<std::mutex> guard(checkpoint_mutex_);
         // What the mount has read may still be in the device's cache, if the process before was killed.
@@ -88,9 +91,7 @@ void Journal::Append(const JournalRecord &record) {
         }
         return;
     }
-    if (!started_) {
-        Start();
-    }
+    Begin();
     std::string payload;
     for (const Item &item : record.items) {
         AppendItem(payload, item);
@@ -190,15 +191,14 @@ void Journal::ApplyItems(const std::vector<Item> &items) {
 }
 
 void Journal::WriteRecord(const JournalRecord &record, const std::string &payload) {
-    const std::string bytes =
-        SealRecord(layout_.uuid, epoch_, records_ + 1, NowUs(), payload,
-                   static_cast<uint32_t>(record.items.size()), layout_.lba_size,
-                   records_ == 0 ? before_ : LogEnding());
+    const std::string bytes = SealRecord(layout_.uuid, epoch_, records_ + 1, NowUs(), payload,
+                                         static_cast<uint32_t>(record.items.size()), layout_.lba_size,
+                                         records_ == 0 ? before_ : LogEnding());
     AlignedBuffer buffer;
     buffer.Append(bytes.data(), bytes.size());
     std::vector<Segment> writes = record.writes;
-    writes.push_back({LogStart(layout_, area_) + position_, buffer.Data(), buffer.Size(),
-                      PlacementClass::METADATA});
+    writes.push_back(
+        {LogStart(layout_, area_) + position_, buffer.Data(), buffer.Size(), PlacementClass::METADATA});
     // Data without a checksum in the record has to be durable before the record that publishes it.
     if (record.cached == JournalRecord::Cached::NOT_CHECKSUMMED) {
         io_.Flush();

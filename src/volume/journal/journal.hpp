@@ -36,12 +36,17 @@ class Journal {
   public:
     //! Where pages get zones of free space from. Called without the mutex of the store; does not throw.
     struct Zones {
-        std::function<uint64_t()> take;          //!< 0 when there is none
+        std::function<uint64_t()> take;           //!< 0 when there is none
         std::function<void(uint64_t start)> give; //!< of what take has returned, or the mount has found
     };
 
     //! Continues from what a mount has read, which outlives this.
     Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones zones);
+
+    //! Call before anything is written to the volume, data of files included: what the mount has found may be in the
+    //! device's cache only, if the process before was killed, and space that is free by it is not free without it.
+    //! By the thread that appends; again, it does nothing. Throws as Append.
+    void Begin();
 
     //! Makes a record durable and applies it to the trees. By one thread at a time. Space that it frees has been
     //! loaded (FreeSpace::Load) before, and is free afterwards. Throws Error; then nothing more can be appended. Or
@@ -66,7 +71,6 @@ class Journal {
         TreeSuperblock superblock{};
         std::string map;
     };
-    void Start();
     void RequireRoom(uint64_t footprint);
     void BeginCheckpoint();
     void TakeFrozen(Pending &pending);
@@ -81,17 +85,17 @@ class Journal {
     const Zones zones_;
     const int spare_superblock_; //!< the copy that this mount did not read: it is written first
     const uint64_t mount_;
-    const size_t found_parts_;     //!< of the log, at mount
-    const TreeSuperblock layout_;  //!< for what never changes
+    const size_t found_parts_;    //!< of the log, at mount
+    const TreeSuperblock layout_; //!< for what never changes
 
     // Touched only by the thread that appends.
     bool counted_ = false; //!< superblocks count this mount
     bool started_ = false;
     uint32_t epochs_ = 0; //!< of this mount
     uint32_t area_ = 0;
-    LogEnding before_; //!< that the epoch continues
+    LogEnding before_;                    //!< that the epoch continues
     uint64_t position_ = 0, records_ = 0; //!< of the epoch
-    bool record_under_way_ = false; //!< it has room, and so many items are in the trees
+    bool record_under_way_ = false;       //!< it has room, and so many items are in the trees
     size_t applied_ = 0;
     bool frozen_with_record_ = false; //!< the checkpoint that is pending publishes it
     std::atomic<uint64_t> epoch_{0}, checkpoints_{0};

@@ -70,8 +70,8 @@ LoadedMetadata LoadMetadata(BlockIo &io, uint64_t cache_bytes, CheckPages check)
     LoadedMetadata loaded;
     loaded.image = ReadJournal(io);
     const TreeSuperblock &superblock = loaded.image.superblock;
-    loaded.trees = std::make_unique<MetadataTrees>(io, superblock,
-                                                   NumberInMount(NextMount(loaded.image), 1), cache_bytes);
+    loaded.trees = std::make_unique<MetadataTrees>(io, superblock, NumberInMount(NextMount(loaded.image), 1),
+                                                   cache_bytes);
     if (check == CheckPages::ALL) {
         loaded.problems = loaded.trees->FindProblems();
         if (!loaded.problems.empty()) {
@@ -81,8 +81,7 @@ LoadedMetadata LoadMetadata(BlockIo &io, uint64_t cache_bytes, CheckPages check)
     Replay(*loaded.trees, FindFreeSpace(*loaded.trees, DataArea(superblock)), loaded.image);
     loaded.image.records.clear();
     loaded.trees->zones.Shrink(0); // not used, and free in the space that is found now
-    loaded.space =
-        std::make_unique<FreeSpace>(FindFreeSpace(*loaded.trees, DataArea(superblock)));
+    loaded.space = std::make_unique<FreeSpace>(FindFreeSpace(*loaded.trees, DataArea(superblock)));
     return loaded;
 }
 

@@ -129,8 +129,9 @@ FreeSpace FindFreeSpace(MetadataTrees &trees, const SpaceMap::Area &area) {
     });
     for (const uint64_t zone : zones) {
         if (!space.Claim(zone, ZONE_UNITS)) {
-            throw Error(ErrorCode::CORRUPT, "files have space in the zone of metadata pages at allocation unit " +
-                                                std::to_string(zone) + "; `rawduck check` tells more");
+            throw Error(ErrorCode::CORRUPT,
+                        "files have space in the zone of metadata pages at allocation unit " +
+                            std::to_string(zone) + "; `rawduck check` tells more");
         }
     }
     return space;

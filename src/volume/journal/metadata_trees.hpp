@@ -1,9 +1,9 @@
 //! The metadata trees of a volume of format 2, with the pages that they lie in.
 #pragma once
 
+#include "volume/catalog/catalog_tree.hpp"
+#include "volume/catalog/free_space.hpp"
 #include "volume/journal/tree_superblock.hpp"
-#include "volume/tree/catalog_tree.hpp"
-#include "volume/tree/free_space.hpp"
 
 #include <mutex>
 

@@ -1,7 +1,6 @@
 #include "volume/journal/read_journal.hpp"
 
 #include "volume/journal/choose_tree_superblock.hpp"
-#include "volume/log/examine_data.hpp"
 #include "volume/log/log_reader.hpp"
 
 namespace rawduck {
@@ -44,7 +43,9 @@ class LogChain {
         position_ = sequence_ = 0;
         image_.log.push_back({epoch, area, 0, 0});
     }
-    std::string Name() const { return "log record " + std::to_string(sequence_ + 1) + " of epoch " + EpochText(epoch_); }
+    std::string Name() const {
+        return "log record " + std::to_string(sequence_ + 1) + " of epoch " + EpochText(epoch_);
+    }
     static std::string EpochText(uint64_t epoch) {
         return std::to_string(MountOf(epoch)) + "." + std::to_string(epoch & UINT32_MAX);
     }
@@ -93,7 +94,8 @@ class LogChain {
         if (epoch <= epoch_) {
             const std::string error = log.ErrorAt(0, epoch);
             if (!error.empty()) {
-                image_.damage = "the place where the log would go on cannot be read (" + error + ")" + UNDECIDED;
+                image_.damage =
+                    "the place where the log would go on cannot be read (" + error + ")" + UNDECIDED;
             }
             return false;
         }
@@ -104,7 +106,8 @@ class LogChain {
             DropLast(); // whoever began that epoch found the data of this record torn
         }
         if (header.before.bytes != position_) {
-            image_.damage = Name() + " is damaged, and the log goes on behind it in epoch " + EpochText(epoch);
+            image_.damage =
+                Name() + " is damaged, and the log goes on behind it in epoch " + EpochText(epoch);
             AcceptPrevious();
             return false;
         }
@@ -144,7 +147,8 @@ class LogChain {
 
     void AcceptLast() {
         UnreadableLbas unreadable;
-        const DataState state = ExamineData(io_, {sb_.lba_size, sb_.data_start, sb_.data_end}, last_, unreadable);
+        const DataState state =
+            ExamineData(io_, {sb_.lba_size, sb_.data_start, sb_.data_end}, last_, unreadable);
         if (state == DataState::WHOLE) {
             for (const Item &item : last_) {
                 image_.last_checksums.insert(image_.last_checksums.end(), item.checksums.begin(),

@@ -33,8 +33,8 @@ bool LayoutIsSane(const TreeSuperblock &sb) {
             return false;
         }
     }
-    const bool areas_overlap = sb.log_start[0] < sb.log_start[1] + sb.log_units &&
-                               sb.log_start[1] < sb.log_start[0] + sb.log_units;
+    const bool areas_overlap =
+        sb.log_start[0] < sb.log_start[1] + sb.log_units && sb.log_start[1] < sb.log_start[0] + sb.log_units;
     const uint64_t log_end = std::max(sb.log_start[0], sb.log_start[1]) + sb.log_units;
     if (areas_overlap || sb.data_start < log_end || sb.data_start > sb.data_end || sb.data_end > last ||
         sb.map_bytes > static_cast<uint64_t>(MapEnd(sb) - sb.map_units) * TREE_PAGE_BYTES) {

@@ -5,8 +5,8 @@
 //! other is durable. What it named before is not given up until both copies are.
 #pragma once
 
+#include "volume/catalog/catalog_tree.hpp"
 #include "volume/format/superblock.hpp"
-#include "volume/tree/catalog_tree.hpp"
 
 namespace rawduck {
 
@@ -30,16 +30,16 @@ struct TreeSuperblock {
     uint64_t log_start[2];          //!< the two areas of the log
     uint64_t log_units;             //!< length of each
     uint64_t data_start, data_end;  //!< files and pages of trees lie in [data_start, data_end)
-    uint64_t mounts;                //!< of those that have written: the high half of their epochs and generations
-    uint64_t generation;            //!< of the checkpoint that the roots are of
-    uint64_t epoch;                 //!< whose records follow on that checkpoint
-    uint32_t log_area;              //!< 0 or 1: where these are
-    uint32_t map_crc;               //!< CRC32C of the bytes of the map
+    uint64_t mounts;     //!< of those that have written: the high half of their epochs and generations
+    uint64_t generation; //!< of the checkpoint that the roots are of
+    uint64_t epoch;      //!< whose records follow on that checkpoint
+    uint32_t log_area;   //!< 0 or 1: where these are
+    uint32_t map_crc;    //!< CRC32C of the bytes of the map
     uint64_t map_bytes;
     int64_t created_us; //!< microseconds since 1970-01-01 UTC
     char label[64];
     CatalogRoots roots;
-    TreeRoot references; //!< empty: nothing is shared
+    TreeRoot references;               //!< empty: nothing is shared
     uint64_t map_units[MAP_PAGES_MAX]; //!< pages that the map lies in, in order, then zeros
     uint8_t reserved[4096 - 376 - 8 * MAP_PAGES_MAX];
 };

@@ -97,7 +97,8 @@ void RefuseNewer(const Copy &copy, const std::string &target_name) {
 //! began in the area that the superblock does not name.
 uint64_t LaterEpoch(BlockIo &io, const Superblock &sb) {
     const uint64_t start = sb.metadata_start[1 - sb.active_area] * ALLOCATION_UNIT_BYTES;
-    return LogReader(io, sb.uuid, sb.lba_size, start, sb.metadata_units * ALLOCATION_UNIT_BYTES).LaterEpoch(sb.epoch);
+    return LogReader(io, sb.uuid, sb.lba_size, start, sb.metadata_units * ALLOCATION_UNIT_BYTES)
+        .LaterEpoch(sb.epoch);
 }
 
 std::string OldCopyText(int chosen, const Copy &damaged, uint64_t epoch, uint64_t later_epoch) {

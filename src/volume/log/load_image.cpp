@@ -4,7 +4,6 @@
 #include "common/error.hpp"
 #include "common/memory/aligned_buffer.hpp"
 #include "volume/log/choose_superblock.hpp"
-#include "volume/log/examine_data.hpp"
 #include "volume/log/log_reader.hpp"
 
 #include <algorithm>
@@ -187,7 +186,8 @@ class LogReplay {
     // Behind the last record the log may also be unreadable: then the record counts if its data is there.
     void AcceptLast() {
         UnreadableLbas unreadable;
-        const DataState state = ExamineData(io_, {sb_.lba_size, sb_.data_start, sb_.data_end}, previous_, unreadable);
+        const DataState state =
+            ExamineData(io_, {sb_.lba_size, sb_.data_start, sb_.data_end}, previous_, unreadable);
         if (state == DataState::WHOLE && AcceptPrevious()) {
             for (const Item &item : previous_) {
                 image_.last_checksums.insert(image_.last_checksums.end(), item.checksums.begin(),

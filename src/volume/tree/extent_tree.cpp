@@ -95,7 +95,9 @@ void ExtentTree::Append(const Extent &extent) {
 }
 
 void ExtentTree::Remap(const Extent &moved) {
-    RAWDUCK_INVARIANT(moved.units > 0 && EndOf(moved) <= Units(), "only what is covered can lie elsewhere");
+    // Not beyond the range: when this is made again, its end may be gone already.
+    RAWDUCK_INVARIANT(moved.units > 0 && moved.file_unit <= Units(),
+                      "only what is covered can lie elsewhere");
     ClearRange(moved.file_unit, EndOf(moved));
     Put(moved);
     JoinWithNeighbours(moved);

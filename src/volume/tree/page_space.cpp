@@ -87,9 +87,8 @@ uint64_t PageSpace::MapBytes(uint64_t more_zones) const {
     return (zones_.size() + more_zones) * ZONE_MAP_BYTES;
 }
 
-std::string PageSpace::Freeze() {
-    std::string map;
-    map.reserve(MapBytes()); // which may throw, so it comes first
+std::string PageSpace::Freeze(std::string map) noexcept {
+    RAWDUCK_INVARIANT(map.empty() && map.capacity() >= MapBytes(), "room for the map is there");
     for (auto &[start, zone] : zones_) {
         RAWDUCK_INVARIANT(zone.resting_frozen.none(), "one checkpoint is written at a time");
         zone.resting_frozen = zone.resting;

@@ -45,8 +45,9 @@ class PageSpace {
     void Rest(uint64_t unit) noexcept;
 
     //! Begins a checkpoint: what has rested until now is free once it is durable. Returns the map of the pages
-    //! that it uses, which includes those that were taken for the map itself.
-    std::string Freeze();
+    //! that it uses, which includes those that were taken for the map itself. `room`: a text whose capacity is
+    //! MapBytes(), so that this throws nothing.
+    std::string Freeze(std::string room) noexcept;
     //! Bytes of the map that Freeze would return, with so many zones more.
     uint64_t MapBytes(uint64_t more_zones = 0) const;
     //! The checkpoint that Freeze has begun is durable.

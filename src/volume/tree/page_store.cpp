@@ -145,17 +145,16 @@ PageStore::Frozen PageStore::Freeze(const std::vector<uint64_t> &old_map_units) 
     const uint64_t map_pages = space_.MapBytes(1) / TREE_PAGE_BYTES + 1;
     Reserve(map_pages, PageUse::REMOVE);
     MakeRoom(frozen.map_units, map_pages);
+    std::string room;
+    room.reserve(space_.MapBytes());
+    // Nothing from here on throws.
     for (uint64_t i = 0; i < map_pages; i++) {
         frozen.map_units.push_back(space_.Take());
     }
-    try {
-        for (const uint64_t unit : old_map_units) {
-            space_.Rest(unit);
-        }
-        frozen.map = space_.Freeze();
-    } catch (...) {
-        FailInvariant("Freeze", "room for the map is there", __FILE__, __LINE__);
+    for (const uint64_t unit : old_map_units) {
+        space_.Rest(unit);
     }
+    frozen.map = space_.Freeze(std::move(room));
     RAWDUCK_INVARIANT(frozen.map.size() <= map_pages * TREE_PAGE_BYTES, "the map fits into its pages");
     frozen.generation = generation_;
     frozen.pages = dirty_.size();

@@ -1,9 +1,9 @@
 //! Random records as files make them, with the space that they take and free, for tests of metadata.
 #pragma once
 
+#include "volume/catalog/catalog_tree.hpp"
+#include "volume/catalog/free_space.hpp"
 #include "volume/log/catalog.hpp"
-#include "volume/tree/catalog_tree.hpp"
-#include "volume/tree/free_space.hpp"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -108,9 +108,7 @@ class CatalogChanges {
         return *std::next(model.Entries().begin(), static_cast<long>(random() % model.Entries().size()));
     }
     std::string NewName() { return "d/" + std::to_string(random()) + std::string(random() % 40, 'n'); }
-    std::string Bytes(uint64_t length) {
-        return std::string(length, static_cast<char>('a' + random() % 26));
-    }
+    std::string Bytes(uint64_t length) { return std::string(length, static_cast<char>('a' + random() % 26)); }
 
     void Create(FreeSpace &space) {
         Item item(ItemType::CREATE, next_id);

@@ -4,6 +4,7 @@
 #include "common/crc32c.hpp"
 #include "io/device/simulated/simulated_device.hpp"
 #include "support/catalog_changes.hpp"
+#include "support/hooked_device.hpp"
 #include "support/volume_fixture.hpp"
 #include "volume/journal/journal.hpp"
 #include "volume/journal/load_metadata.hpp"
@@ -43,16 +44,16 @@ class KilledAtFlush final : public Device {
 };
 
 inline std::unique_ptr<BlockIo> OpenMedium(const Medium &medium, uint64_t flushes = UINT64_MAX) {
-    return std::make_unique<BlockIo>(
-        std::make_unique<KilledAtFlush>(OpenSimulatedDevice(medium, JOURNAL_TARGET, DeviceOptions()), flushes),
-        BlockIoOptions(), JOURNAL_TARGET.name, std::make_shared<IoStats>());
+    auto device = std::make_unique<HookedDevice>(OpenSimulatedDevice(medium, JOURNAL_TARGET, DeviceOptions()),
+                                                 std::make_shared<CommandHook>());
+    return std::make_unique<BlockIo>(std::make_unique<KilledAtFlush>(std::move(device), flushes),
+                                     BlockIoOptions(), JOURNAL_TARGET.name, std::make_shared<IoStats>());
 }
 
 //! Damages one copy of the superblock.
 inline void DamageSuperblock(const Medium &medium, int copy) {
     const uint64_t lbas = medium->Options().capacity_bytes / JOURNAL_LBA;
-    medium->Inject(SimulatedFault::CORRUPTION,
-                   copy == 0 ? 0 : lbas - ALLOCATION_UNIT_BYTES / JOURNAL_LBA);
+    medium->Inject(SimulatedFault::CORRUPTION, copy == 0 ? 0 : lbas - ALLOCATION_UNIT_BYTES / JOURNAL_LBA);
 }
 
 //! With a short log, so that there are many checkpoints.
@@ -81,36 +82,51 @@ class JournalStore {
   public:
     explicit JournalStore(const Medium &medium_p, uint64_t flushes = UINT64_MAX)
         : medium(medium_p), io(OpenMedium(medium, flushes)), loaded(LoadMetadata(*io, MIB, CheckPages::ALL)),
-          journal(*io, loaded.image, *loaded.trees, {[this] { return TakeZone(); }, [this](uint64_t zone) {
-                                                         std::lock_guard<std::mutex> guard(space_mutex);
-                                                         EXPECT_TRUE(loaded.space->Free(zone, ZONE_UNITS));
-                                                     }}) {
+          journal(*io, loaded.image, *loaded.trees,
+                  {[this] { return TakeZone(); },
+                   [this](uint64_t zone) {
+                       std::lock_guard<std::mutex> guard(space_mutex);
+                       EXPECT_TRUE(loaded.space->Free(zone, ZONE_UNITS));
+                   }}) {
         EXPECT_TRUE(loaded.problems.empty()) << loaded.problems.front();
     }
 
-    //! Appends the next of the random records, and some of the data that it publishes.
-    void Append(CatalogChanges &changes, JournalState &state) {
-        CatalogChanges::Record next;
+    //! The next of the random records, with some of the data that it publishes. `state` is the one after it.
+    struct Next {
         JournalRecord record;
+        std::vector<Extent> freed;
+    };
+    Next Prepare(CatalogChanges &changes, JournalState &state) {
+        Next next;
+        journal.Begin(); // before data is written
         {
             std::lock_guard<std::mutex> guard(space_mutex);
-            next = changes.Next(*loaded.space);
-            for (const Extent &extent : next.freed) {
+            CatalogChanges::Record record = changes.Next(*loaded.space);
+            for (const Extent &extent : record.freed) {
                 loaded.space->Load(extent);
             }
+            next.record.items = std::move(record.items);
+            next.freed = std::move(record.freed);
         }
-        record.items = next.items;
-        AddData(changes, record, state);
+        AddData(changes, next.record, state);
         for (const Extent &extent : next.freed) {
             state.data.erase(state.data.lower_bound(extent.start),
                              state.data.lower_bound(extent.start + extent.units));
         }
         state.catalog = changes.model;
-        journal.Append(record);
+        return next;
+    }
+    //! The record is durable.
+    void Free(const Next &next) {
         std::lock_guard<std::mutex> guard(space_mutex);
         for (const Extent &extent : next.freed) {
             EXPECT_TRUE(loaded.space->Free(extent.start, extent.units));
         }
+    }
+    void Append(CatalogChanges &changes, JournalState &state) {
+        const Next next = Prepare(changes, state);
+        journal.Append(next.record);
+        Free(next);
     }
 
     //! What is found is that state.

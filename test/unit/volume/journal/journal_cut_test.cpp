@@ -14,8 +14,8 @@ class Life {
   public:
     //! Goes on from what is found on the medium, which is `state`.
     Life(const Medium &medium, uint64_t seed, JournalState state, uint64_t flushes = UINT64_MAX)
-        : store_(medium, flushes),
-          changes_(JOURNAL_LBA, DataArea(store_.loaded.image.superblock), seed), state_(std::move(state)) {
+        : store_(medium, flushes), changes_(JOURNAL_LBA, DataArea(store_.loaded.image.superblock), seed),
+          state_(std::move(state)) {
         changes_.model = state_.catalog;
         changes_.kept_units = 3000;
         changes_.next_id = store_.loaded.trees->catalog.LastId() + 1;

@@ -138,9 +138,8 @@ TEST(JournalDamageTest, PagesAndTheirMap) {
     Overwrite(medium, superblock.roots.files.page.unit * unit_lbas + 3);
     const std::vector<std::string> problems = Load(medium).problems;
     ASSERT_FALSE(problems.empty());
-    EXPECT_NE(
-        problems.front().find("allocation unit " + std::to_string(superblock.roots.files.page.unit)),
-        std::string::npos)
+    EXPECT_NE(problems.front().find("allocation unit " + std::to_string(superblock.roots.files.page.unit)),
+              std::string::npos)
         << problems.front();
     std::string text;
     EXPECT_EQ(FailureOf([&] { LoadMetadata(*OpenMedium(medium), MIB); }, &text), ErrorCode::CORRUPT);
@@ -198,8 +197,8 @@ TEST(JournalDamageTest, OtherFormatsAreRefused) {
     const Medium medium = JournalMedium();
     std::string text;
     const auto mount_1 = [&](const Medium &on) {
-        return Volume::MountDevice(JOURNAL_TARGET, OpenSimulatedDevice(on, JOURNAL_TARGET, {}), MountOptions(),
-                                   std::make_shared<IoStats>());
+        return Volume::MountDevice(JOURNAL_TARGET, OpenSimulatedDevice(on, JOURNAL_TARGET, {}),
+                                   MountOptions(), std::make_shared<IoStats>());
     };
     EXPECT_EQ(FailureOf([&] { mount_1(medium); }, &text), ErrorCode::UNSUPPORTED);
     EXPECT_NE(text.find("newer rawduck"), std::string::npos) << text;

@@ -1,5 +1,6 @@
 //! Extents in a tree against those in memory, which the same changes are made to.
 
+#include "support/out_of_memory.hpp"
 #include "support/tree_store.hpp"
 #include "volume/file/extent_map.hpp"
 #include "volume/tree/extent_tree.hpp"
@@ -67,6 +68,26 @@ TEST(ExtentTreeTest, IsWhatTheMapInMemoryIs) {
         EXPECT_TRUE(problems.empty()) << problems.front();
         changes.tree.Truncate(0);
         EXPECT_EQ(changes.tree.Root().levels, 0u);
+    }
+}
+
+TEST(ExtentTreeTest, AnInterruptedRemapGoesOn) {
+    for (int64_t allocations = 0; allocations < 150; allocations++) {
+        TreeStore store(TreeMedium());
+        ExtentTree tree(store.pages, TreeRoot());
+        for (uint64_t i = 0; i < 6; i++) {
+            tree.Append(Extent{i, 1000 + 10 * i, 1});
+        }
+        const Extent moved{3, 5000, 3}; // up to the end of the file
+        try {
+            const OutOfMemoryAfter limit(allocations);
+            tree.Remap(moved);
+        } catch (const std::bad_alloc &) {
+            tree.Remap(moved);
+        }
+        ASSERT_EQ(tree.Units(), 6u) << allocations;
+        ASSERT_TRUE(Same(tree.Slice(3, 6), {moved})) << allocations;
+        ASSERT_TRUE(tree.FindProblems([](const PagePointer &) {}).empty()) << allocations;
     }
 }
 

@@ -17,7 +17,7 @@ constexpr size_t ENTRY_HOLES_MAX = 8;
 
 struct FileEntry {
     FileKind kind = FileKind::OTHER;
-    uint64_t size = 0; //!< bytes
+    uint64_t size = 0;  //!< bytes
     uint64_t units = 0; //!< that the extents cover
     int64_t created_us = 0, modified_us = 0;
     uint32_t tail_bytes = 0; //!< of the partial last LBA; they lie in the tree of tails

@@ -1,4 +1,4 @@
-#include "volume/tree/catalog_tree.hpp"
+#include "volume/catalog/catalog_tree.hpp"
 
 #include "common/error.hpp"
 #include "common/invariant.hpp"
@@ -165,8 +165,7 @@ void CatalogTree::PlanSpace(std::vector<Extent> extents, bool used) {
 
 // Last for an item: until then readers find the entry in changing_.
 void CatalogTree::PlanStore(uint64_t file_id, const SharedEntry &entry) {
-    steps_.emplace_back(
-        [this, file_id, entry] { files_.Put(NumberKey(file_id), entry->Encode(), use_); });
+    steps_.emplace_back([this, file_id, entry] { files_.Put(NumberKey(file_id), entry->Encode(), use_); });
 }
 
 bool CatalogTree::PlanExtents(const SharedEntry &entry, const Item &item, std::string &problem) {
@@ -293,10 +292,10 @@ std::optional<uint64_t> CatalogTree::IdOf(std::string_view name) const {
     return value ? std::optional<uint64_t>(IdIn(*value)) : std::nullopt;
 }
 
-void CatalogTree::ScanNames(
-    std::string_view from,
-    const std::function<bool(std::string_view name, uint64_t file_id)> &visit) const {
-    names_.Scan(from, [&](std::string_view name, std::string_view value) { return visit(name, IdIn(value)); });
+void CatalogTree::ScanNames(std::string_view from,
+                            const std::function<bool(std::string_view name, uint64_t file_id)> &visit) const {
+    names_.Scan(from,
+                [&](std::string_view name, std::string_view value) { return visit(name, IdIn(value)); });
 }
 
 std::optional<FileEntry> CatalogTree::Find(uint64_t file_id) const {

@@ -7,8 +7,8 @@
 //!     space     SpaceTree: what the extents of all files cover
 #pragma once
 
-#include "volume/tree/file_lists.hpp"
-#include "volume/tree/space_tree.hpp"
+#include "volume/catalog/file_lists.hpp"
+#include "volume/catalog/space_tree.hpp"
 
 #include <memory>
 #include <optional>

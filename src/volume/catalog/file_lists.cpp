@@ -1,4 +1,4 @@
-#include "volume/tree/file_lists.hpp"
+#include "volume/catalog/file_lists.hpp"
 
 #include "common/error.hpp"
 #include "common/scope_exit.hpp"
@@ -190,8 +190,8 @@ FileLists::FindProblems(const std::function<void(const PagePointer &)> &visit_pa
     if (!problems.empty()) {
         return problems; // what cannot be read cannot be compared
     }
-    const uint64_t units = entry_.extents.empty() ? ExtentTree(store_, entry_.extents_root).Units()
-                                                  : UnitsOf(entry_.extents);
+    const uint64_t units =
+        entry_.extents.empty() ? ExtentTree(store_, entry_.extents_root).Units() : UnitsOf(entry_.extents);
     if (units != entry_.units ||
         units != AlignUp(entry_.size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES) {
         problems.push_back("file \"" + entry_.name + "\": its extents do not match its size");

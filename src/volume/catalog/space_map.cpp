@@ -1,4 +1,4 @@
-#include "volume/tree/space_map.hpp"
+#include "volume/catalog/space_map.hpp"
 
 #include "common/invariant.hpp"
 
@@ -32,6 +32,13 @@ SpaceMap::SpaceMap(uint64_t group, const Area &area) {
     end_ = std::max(begin_, end_);
     Set(0, begin_, true);
     Set(end_, GROUP_UNITS - end_, true);
+}
+
+GroupSummary SpaceMap::EmptySummary(uint64_t group, const Area &area) {
+    const uint64_t first = group * GROUP_UNITS;
+    const uint64_t begin = std::max(area.start, first), end = std::min(area.end, first + GROUP_UNITS);
+    const auto units = static_cast<uint16_t>(end > begin ? end - begin : 0);
+    return {units, units};
 }
 
 void SpaceMap::Load(std::string_view bytes) {

@@ -3,7 +3,7 @@
 #include "support/catalog_changes.hpp"
 #include "support/out_of_memory.hpp"
 #include "support/tree_store.hpp"
-#include "volume/tree/catalog_tree.hpp"
+#include "volume/catalog/catalog_tree.hpp"
 
 namespace rawduck {
 

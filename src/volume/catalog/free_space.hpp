@@ -3,8 +3,8 @@
 //! how many files and extents there are.
 #pragma once
 
+#include "volume/catalog/space_map.hpp"
 #include "volume/format/record.hpp"
-#include "volume/tree/space_map.hpp"
 
 #include <functional>
 #include <unordered_map>

@@ -4,8 +4,8 @@
 //! Pages of metadata trees are not in it (PageSpace has them), nor is what open files have reserved.
 #pragma once
 
+#include "volume/catalog/space_map.hpp"
 #include "volume/format/record.hpp"
-#include "volume/tree/space_map.hpp"
 #include "volume/tree/tree.hpp"
 
 #include <vector>

@@ -1,4 +1,4 @@
-#include "volume/tree/space_tree.hpp"
+#include "volume/catalog/space_tree.hpp"
 
 #include "common/error.hpp"
 #include "common/invariant.hpp"
@@ -98,7 +98,7 @@ std::vector<GroupSummary> SpaceTree::Block(uint64_t block) const {
         return summaries;
     }
     for (uint64_t i = 0; i < BLOCK_GROUPS; i++) {
-        summaries[i] = SpaceMap(block * BLOCK_GROUPS + i, area_).Summary();
+        summaries[i] = SpaceMap::EmptySummary(block * BLOCK_GROUPS + i, area_);
     }
     return summaries;
 }

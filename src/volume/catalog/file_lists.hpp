@@ -1,7 +1,7 @@
 //! The extents and holes of a file, wherever they lie: in its entry, or in trees of their own.
 #pragma once
 
-#include "volume/tree/file_entry.hpp"
+#include "volume/catalog/file_entry.hpp"
 
 #include <functional>
 

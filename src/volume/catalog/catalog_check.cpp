@@ -1,5 +1,5 @@
 #include "common/error.hpp"
-#include "volume/tree/catalog_tree.hpp"
+#include "volume/catalog/catalog_tree.hpp"
 #include "volume/tree/number_key.hpp"
 
 #include <algorithm>

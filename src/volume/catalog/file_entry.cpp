@@ -1,4 +1,4 @@
-#include "volume/tree/file_entry.hpp"
+#include "volume/catalog/file_entry.hpp"
 
 #include "common/error.hpp"
 #include "common/invariant.hpp"

@@ -1,4 +1,4 @@
-#include "volume/tree/free_space.hpp"
+#include "volume/catalog/free_space.hpp"
 
 #include "common/invariant.hpp"
 #include "common/units.hpp"

@@ -57,6 +57,8 @@ class SpaceMap {
     uint32_t Next(uint32_t from, bool used) const;
 
     GroupSummary Summary() const;
+    //! Of a group of which nothing is in use.
+    static GroupSummary EmptySummary(uint64_t group, const Area &area);
     //! No unit of the area is in use, or every one.
     bool Empty() const;
     bool Full() const;
