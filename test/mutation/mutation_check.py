@@ -64,6 +64,14 @@ MUTATIONS = (
         "    io_.Execute({Opcode::WRITE, false, std::move(segments)});\n    if (false) {",
     ),
     Mutation(
+        "found-flush",
+        "the flush of what a killed process left, before the next mount writes",
+        "mount/volume_state.cpp",
+        "        if (!found_is_durable) {",
+        "        if (false) {",
+        without_duckdb=True,
+    ),
+    Mutation(
         "record-checksum",
         "the checksum of the log's records",
         "format/record.cpp",

@@ -110,6 +110,12 @@ void VolumeState::BecomeWriter() {
                             "through another node of the device, so what this process knows of it is "
                             "outdated; detach everything on it and attach it again");
         }
+        // A process that was killed may have left records in the cache of the device, which this mount has counted. A
+        // power cut could lose one and keep what is written into the space that it freed.
+        if (!found_is_durable) {
+            io->Flush();
+            found_is_durable = true;
+        }
     } catch (...) {
         lock->Change(TargetLock::Mode::SHARED);
         throw;

@@ -79,10 +79,11 @@ class VolumeState {
     uint64_t open_handles = 0;
     uint64_t temp_files = 0;
 
-    //! Guards `writers` and the mode of `lock`. The first of a volume's locks: names_mutex and the log's may
+    //! Guards what follows and the mode of `lock`. The first of a volume's locks: names_mutex and the log's may
     //! be taken under it. Held during I/O: BecomeWriter reads the log, EndWrite commits.
     mutable std::mutex access_mutex;
     uint64_t writers = 0;
+    bool found_is_durable = false; //!< what this mount has read, a killed writer's last records included
 };
 
 //! Pairs BeginWrite with EndWrite. EndWrite can fail (it commits); a scope that ends normally calls Finish.

@@ -5,6 +5,7 @@
 #include "io/device/simulated/simulated_device.hpp"
 #include "support/catalog_changes.hpp"
 #include "support/hooked_device.hpp"
+#include "support/killed_at_flush.hpp"
 #include "support/volume_fixture.hpp"
 #include "volume/journal/journal.hpp"
 #include "volume/journal/load_metadata.hpp"
@@ -17,31 +18,6 @@ using Medium = std::shared_ptr<SimulatedMedium>;
 
 inline const Target JOURNAL_TARGET = ResolveTarget("simulated:journal");
 constexpr uint32_t JOURNAL_LBA = 512;
-
-//! A device whose process is killed at a flush: what was written stays in the cache of the medium.
-class KilledAtFlush final : public Device {
-  public:
-    KilledAtFlush(std::unique_ptr<Device> inner, uint64_t flushes)
-        : inner_(std::move(inner)), flushes_left_(flushes) {}
-    const Capabilities &Caps() const override { return inner_->Caps(); }
-    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
-        return inner_->CreateQueue(depth, use);
-    }
-    void Flush() override {
-        if (flushes_left_ == 0) {
-            throw Error(ErrorCode::IO, "killed");
-        }
-        flushes_left_--;
-        inner_->Flush();
-    }
-    bool Deallocate(uint64_t device_offset, uint64_t length) override {
-        return inner_->Deallocate(device_offset, length);
-    }
-
-  private:
-    std::unique_ptr<Device> inner_;
-    uint64_t flushes_left_;
-};
 
 inline std::unique_ptr<BlockIo> OpenMedium(const Medium &medium, uint64_t flushes = UINT64_MAX) {
     auto device = std::make_unique<HookedDevice>(OpenSimulatedDevice(medium, JOURNAL_TARGET, DeviceOptions()),

@@ -2,6 +2,7 @@
 //! is there, what was not is wholly there or not at all.
 
 #include "io/device/simulated/simulated_device.hpp"
+#include "support/killed_at_flush.hpp"
 #include "support/volume_fixture.hpp"
 
 #include <algorithm>
@@ -448,6 +449,44 @@ TEST(PowerCutTest, WhatWasNeverSyncedIsNotThere) {
     volume->Move("moved.duckdb", "replaced");
     EXPECT_EQ(ReadState(*Mount(Cut(medium, medium->Events(), 1))),
               (State{{"other.wal", "x"}, {"replaced", header}}));
+}
+
+// A killed process leaves records in the cache of the device. The next mount reads them and gives out the space that
+// they free. Without a flush before, a power cut could lose such a record and keep what was written into that space.
+TEST(PowerCutTest, WhatAKilledProcessFreedIsWholeAfterACut) {
+    const std::string content(10 * MIB, 'a'), other(10 * MIB, 'o');
+    size_t removed = 0;
+    for (uint64_t flushes = 0; flushes < 5; flushes++) {
+        const Medium medium = Formatted(4096, SimulatedFua::NONE);
+        auto volume = Mount(medium);
+        volume->Open("a", WriteMode())->Append(content.data(), content.size());
+        volume.reset();
+        try {
+            volume = Volume::MountDevice(
+                FakeTarget(),
+                std::make_unique<KilledAtFlush>(OpenSimulatedDevice(medium, FakeTarget(), {}), flushes),
+                MountOptions(), std::make_shared<IoStats>());
+            volume->Remove("a");
+        } catch (const Error &) {
+            // Killed.
+        }
+        volume.reset();
+        const uint64_t killed = medium->Events();
+        volume = Mount(medium);
+        if (ReadState(*volume).empty()) {
+            removed++;
+            volume->Open("b", WriteMode())->Write(other.data(), other.size(), 0);
+        }
+        volume.reset();
+        for (uint64_t cut = killed; cut <= medium->Events(); cut++) {
+            for (uint64_t seed = 0; seed < 4; seed++) {
+                const State found = ReadState(*Mount(Cut(medium, cut, seed)));
+                ASSERT_TRUE(found.count("a") == 0 || found.at("a") == content)
+                    << "killed at flush " << flushes << ", cut after event " << cut << ", seed " << seed;
+            }
+        }
+    }
+    EXPECT_GT(removed, 1u);
 }
 
 } // namespace rawduck
