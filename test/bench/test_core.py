@@ -42,6 +42,7 @@ class Counting(Experiment):
         self.modes, self.settings, self.warm_up = list(modes), settings or {"scale": 1}, warm_up
         self.answers = answers or {}
         self.stop_after = stop_after
+        self.fragile_runs = 0  #: that succeed
         self.calls: list[str] = []
         self.prepared = 0
 
@@ -57,9 +58,9 @@ class Counting(Experiment):
         if len(self.calls) == self.stop_after:
             raise KeyboardInterrupt
         self.calls.append(mode.name)
-        if mode is FRAGILE:
+        if mode is FRAGILE and self.calls.count("fragile") > self.fragile_runs:
             raise rawduck.RawduckError("Invalid\nargument")
-        seconds = {"ours": 1.0, "stock": 2.0}[mode.name] + 0.01 * (len(self.calls) % 3)
+        seconds = {"ours": 1.0}.get(mode.name, 2.0) + 0.01 * (len(self.calls) % 3)
         return Measurement({"wall_s": seconds, "cpu_s": seconds / 2}, self.answers.get(mode.name))
 
 
@@ -226,13 +227,17 @@ def test_answers_outlive_the_session(tmp_path):
     assert {row.mode for row in results.failures()} == {"ours", "stock"}
 
 
-def test_an_optional_mode_is_left_out_with_its_reason(tmp_path):
+@pytest.mark.parametrize("runs", [0, 1, 2])
+def test_an_optional_mode_is_left_out_with_its_reason(tmp_path, runs):
+    """Also when it fails later: stock's DIRECT_IO depends on where its buffers happen to lie."""
     experiment = Counting(modes=(OURS, STOCK, FRAGILE))
+    experiment.fragile_runs = runs
     results = run(tmp_path, experiment)
-    assert experiment.calls.count("fragile") == 1
+    assert experiment.calls.count("fragile") == runs + 1
     assert experiment.left_out == [("fragile", "Invalid argument")]
     assert results.failures() == []
-    assert [mode.name for mode in results.modes(results.cases[0])] == ["ours", "stock"]
+    measured = ["ours", "stock"] if runs < 2 else ["ours", "stock", "fragile"]
+    assert [mode.name for mode in results.modes(results.cases[0])] == measured
 
 
 def test_warm_up_runs_do_not_count(tmp_path):

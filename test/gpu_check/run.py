@@ -83,7 +83,14 @@ class Check:
         """The tests of tables on the GPU, on this one."""
         environment = {**self.environment, "RAWDUCK_TEST_GPU": str(self.arguments.device)}
         command = [sys.executable, "-m", "pytest", "test/sql/gpu", "-q", "-rf", "--numprocesses=4"]
-        command += ["--maxfail=20", "-p", "no:cacheprovider", "--ignore=test/sql/gpu/test_older_files.py"]
+        # Not the folder of those who may be running this.
+        command += [
+            f"--basetemp={self.folder / 'pytest'}",
+            "--maxfail=20",
+            "-p",
+            "no:cacheprovider",
+            "--ignore=test/sql/gpu/test_older_files.py",
+        ]
         if self.arguments.rehearse:
             command += ["-k", "test_smaller_blocks or test_parameters"]
         self.outcomes.append(run_part("tests", command, 240, environment))

@@ -59,6 +59,7 @@ def _sql(*statements: str) -> Callable[[Worker, Place, Scratch], Answer]:
 
     def do(worker: Worker, place: Place, scratch: Scratch) -> Answer:
         names = {"t": place.other, "source": scratch.source, "out": scratch.folder / "out.bin"}
+        names["out"].unlink(missing_ok=True)  # it may be the copy of a volume, which no other copy replaces
         answer = worker.ask("run", statements=[statement.format(**names) for statement in statements])
         if not answer.ok:
             # Whatever of the statements was carried out.

@@ -41,7 +41,7 @@ CHANGING = (
     (r"rawduck-golden-\w{8}", "rawduck-golden-12345678"),
     (r"(mounted in +).*", r"\g<1>a few ms"),
     (r"(buffer alignment +).*", r"\g<1>512 bytes"),
-    (r"(engine +).*", r"\g<1>io_uring (auto: the kernel offers it)"),
+    (r"^(engine +).*", r"\g<1>io_uring (auto: the kernel offers it)"),
     (r"( in) [\d.]+ s$", r"\g<1> 0.123 s"),
 )
 

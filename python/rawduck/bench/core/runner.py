@@ -88,13 +88,23 @@ class Runner:
             except rawduck.RawduckError as error:
                 # Another mode's failure is met again, and written down, in its first run that counts.
                 if mode.optional:
-                    self._experiment.leave_out(mode.title, one_line(error))
-                    self._impossible.add(mode.name)
+                    self._give_up(mode, error)
+
+    def _give_up(self, mode: Mode, error: Exception) -> None:
+        self._experiment.leave_out(mode.title, one_line(error))
+        self._impossible.add(mode.name)
 
     def _measure(self, case: Case, mode: Mode, run: int) -> bool:
         """One run. What goes wrong is a row of its own; the next session tries again."""
         try:
             measurement = self._measure_one(case, mode)
+        except rawduck.RawduckError as error:
+            if mode.optional:  # whether it is possible may depend on chance, as where memory happens to lie
+                self._give_up(mode, error)
+            else:
+                self._results.add(case, mode, run, None, one_line(error))
+            return False
+        try:
             self._answers.check(case, mode, measurement)
         except rawduck.RawduckError as error:
             self._results.add(case, mode, run, None, one_line(error))
