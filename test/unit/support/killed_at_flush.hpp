@@ -4,6 +4,8 @@
 #include "common/error.hpp"
 #include "io/device/device.hpp"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 namespace rawduck {
@@ -12,16 +14,15 @@ namespace rawduck {
 class KilledAtFlush final : public Device {
   public:
     KilledAtFlush(std::unique_ptr<Device> inner, uint64_t flushes)
-        : inner_(std::move(inner)), flushes_left_(flushes) {}
+        : inner_(std::move(inner)), flushes_max_(flushes) {}
     const Capabilities &Caps() const override { return inner_->Caps(); }
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
         return inner_->CreateQueue(depth, use);
     }
     void Flush() override {
-        if (flushes_left_ == 0) {
+        if (flushes_.fetch_add(1) >= flushes_max_) {
             throw Error(ErrorCode::IO, "killed");
         }
-        flushes_left_--;
         inner_->Flush();
     }
     bool Deallocate(uint64_t device_offset, uint64_t length) override {
@@ -30,7 +31,8 @@ class KilledAtFlush final : public Device {
 
   private:
     std::unique_ptr<Device> inner_;
-    uint64_t flushes_left_;
+    const uint64_t flushes_max_;
+    std::atomic<uint64_t> flushes_{0};
 };
 
 } // namespace rawduck
