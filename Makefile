@@ -78,6 +78,12 @@ test-sanitize: ## Unit tests under ASan+UBSan and under TSan
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py asan tsan
 
+.PHONY: test-aarch64
+test-aarch64: ## Unit tests of an aarch64 build, under QEMU's emulation of user programs
+	@scripts/bootstrap.sh aarch64
+	@scripts/make_sysroot.sh aarch64
+	@$(PYTHON) scripts/run_tests.py aarch64
+
 .PHONY: test-odr
 test-odr: build ## Links everything with -flto: no two types of one name (-Wodr)
 	@scripts/bootstrap.sh test
@@ -135,7 +141,7 @@ test-duckdb: build ## DuckDB's own storage tests, on files and on a volume; DUCK
 	@$(PYTHON) test/sqllogic/runner --source $(DUCKDB_SOURCE) $(ARGS) $(addprefix $(DUCKDB_SOURCE)/test/sql/,$(DUCKDB_TESTS))
 
 .PHONY: test-libraries
-test-libraries: build ## pandas, Polars, PyArrow, Ibis, SQLAlchemy, notebooks and dbt on volumes, in an environment of their own
+test-libraries: wheel ## The wheel with pandas, Polars, PyArrow, Ibis, SQLAlchemy, notebooks and dbt, in an environment of their own
 	@scripts/test_libraries.sh $(ARGS)
 
 .PHONY: test-fresh
@@ -148,7 +154,7 @@ wheel: ## The wheel for package indexes, for every CPython from 3.11 on, in dist
 	@scripts/build_wheel.sh $(ARCHITECTURE)
 
 .PHONY: test-wheel
-test-wheel: wheel ## Installs the wheel into empty environments, without compilers, and runs queries, recipes and the demo
+test-wheel: wheel ## Installs the wheel into empty environments, without compilers: queries, recipes, demo, what is printed
 	@scripts/bootstrap.sh test
 	@$(PYTHON) -m pytest test/wheel $(ARGS)
 
