@@ -164,9 +164,9 @@ refused: ## Lines of the extension that another DuckDB's headers refuse; RELEASE
 	@$(PYTHON) scripts/count_refused.py $(RELEASE)
 
 .PHONY: static
-static: ## The self-contained extension, tested in a C++ host (takes long)
-	@scripts/bootstrap.sh build
-	@scripts/build_static.sh
+static: build ## The self-contained extension, by DuckDB's own build; tested in JDBC, C++, Rust and Python (takes long)
+	@scripts/bootstrap.sh test
+	@scripts/build_static.sh $(ARGS)
 
 .PHONY: reference
 reference: build ## Write docs/REFERENCE.md from what the extension registers
