@@ -88,7 +88,7 @@ TEST(DecisionTest, UnmeasuredOsdsCountAsTwoProcessors) {
     MeasuredSpeeds speeds = Link(GIGABIT);
     speeds.osds_known = false;
     speeds.osd_s_per_byte = 0;
-    speeds.cpu_s_per_byte = 6e-9;
+    speeds.cpu_s_per_byte = 3e-9; // OSDs take twice as much
     speeds.client_threads = speeds.client_processors = 2;
     EXPECT_TRUE(Decide({Ten(4 * MIB), speeds, REPLY_SIZE_UNKNOWN}).offload) << "it saves a fifth";
     EXPECT_FALSE(Decide({Ten(5 * MIB), speeds, REPLY_SIZE_UNKNOWN}).offload);
@@ -97,8 +97,10 @@ TEST(DecisionTest, UnmeasuredOsdsCountAsTwoProcessors) {
     EXPECT_NE(Decide({one, speeds, REPLY_SIZE_UNKNOWN}).why.find("pushing 0.316 s"), std::string::npos)
         << "one object is worked on by one";
     speeds.read_s_per_byte = 1 / LOOPBACK;
-    EXPECT_FALSE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN}).offload) << "as fast as the client, at best";
+    EXPECT_FALSE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN}).offload)
+        << "two OSDs are slower than the client";
     speeds.client_threads = speeds.client_processors = 1;
+    speeds.osd_processors = 6;
     EXPECT_TRUE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN}).offload);
 }
 
@@ -107,17 +109,18 @@ TEST(DecisionTest, UnmeasuredOsdsOfOtherHostsHaveAProcessorEach) {
     speeds.osds_known = false;
     speeds.osd_s_per_byte = 0;
     speeds.client_threads = speeds.client_processors = 2;
-    speeds.osd_processors = 2;
+    speeds.osd_processors = 6;
     ScanEstimate estimate = Ten(16);
     EXPECT_FALSE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).offload);
-    speeds.osd_processors = 6;
+    speeds.osd_processors = 20;
     EXPECT_TRUE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).offload);
-    speeds.osd_processors = 2;
+    speeds.osd_processors = 6;
     EXPECT_FALSE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).share) << "rows in order";
     estimate.any_order = true;
     const Decision shared = Decide({estimate, speeds, REPLY_SIZE_UNKNOWN});
     EXPECT_TRUE(shared.offload && shared.share) << "both work";
     speeds.shares_processors = true;
+    speeds.osd_processors = 2;
     const Decision here = Decide({estimate, speeds, REPLY_SIZE_UNKNOWN});
     EXPECT_FALSE(here.offload || here.share) << "both would work with the same processors";
 }
@@ -126,8 +129,8 @@ TEST(DecisionTest, RepliesAndUnevenOsdsCostTime) {
     MeasuredSpeeds speeds = Link(1.2e9);
     speeds.osds_known = false;
     speeds.osd_s_per_byte = 0;
-    speeds.cpu_s_per_byte = 6e-9;
-    speeds.client_threads = speeds.client_processors = 2;
+    speeds.cpu_s_per_byte = 3e-9; // OSDs take twice as much
+    speeds.client_threads = speeds.client_processors = 1;
     speeds.osd_processors = 6;
     // Of ten objects at random, the fullest of six OSDs has 3.4.
     EXPECT_NE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN})
@@ -150,7 +153,7 @@ TEST(DecisionTest, SharedObjectsAreReadOneByOne) {
     estimate.any_order = true;
     const Decision shared = Decide({estimate, speeds, REPLY_SIZE_UNKNOWN});
     EXPECT_NEAR(shared.read_object_s, 2 * 1.5 * 5.0 * MIB * 4e-9 / 2, 1e-6);
-    speeds.osd_processors = 1;
+    speeds.osd_processors = 3;
     EXPECT_FALSE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).offload)
         << "hardly faster than a scan of them all";
 }
