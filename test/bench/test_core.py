@@ -7,6 +7,8 @@ import csv
 import json
 import math
 import signal
+import subprocess
+import sys
 
 import pytest
 import rawduck
@@ -17,6 +19,7 @@ from rawduck.bench.core.options import Options
 from rawduck.bench.core.results import Results, digest
 from rawduck.bench.core.runner import Runner
 from rawduck.bench.experiments.spill import memory_bytes
+from rawduck.measuring import warm_memory
 
 MACHINE = {
     "cpu": "test", "cores": 2, "usable_cores": 2, "memory_mib": 1024, "system": "Linux", "kernel": "1",
@@ -287,6 +290,32 @@ def test_report(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size < 100_000
     assert f"({picture.name})" in text
+
+
+def test_memory_is_warmed_before_each_run_of_every_mode(tmp_path):
+    experiment = Counting(warm_up=True)
+    results = Results(tmp_path, experiment.name, MACHINE, experiment.metrics)
+    results.open(False, False)
+    runs_before = []
+    Runner(experiment, results, 2, warm_memory=lambda: runs_before.append(len(experiment.calls))).run()
+    assert runs_before == list(range(2 * 3)), "each of two modes once in vain, and twice"
+    for cold, sentence in ((False, "memory was touched in huge pages"), (True, "Memory was not touched")):
+        options = Options("t", tmp_path, tmp_path, tmp_path, cold_memory=cold)
+        assert sentence in report.write(experiment, results, [], options).read_text()
+
+
+def test_memory_that_is_touched_is_held_at_once_and_given_back():
+    code = """
+from rawduck.measuring import warm_memory
+def mib(name):
+    return next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith(name))
+before = mib("VmRSS")
+assert warm_memory.touch(600 * 2**20 + 1) == 600 * 2**20
+assert mib("VmHWM") - before > 590
+assert mib("VmRSS") - before < 50
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert warm_memory.available_bytes() > 2**28
 
 
 def test_memory_limits_are_read_as_duckdb_writes_them():

@@ -92,6 +92,14 @@ def bench(
         bool, typer.Option("--force", help="Destroy what lies on the target, or in files of stock DuckDB.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep what was put on the target.")] = False,
+    cold_memory: Annotated[
+        bool,
+        typer.Option(
+            "--cold-memory",
+            help="Do not touch memory before each run: on a virtual machine, the runs pay for what its host "
+            "has to give anew.",
+        ),
+    ] = False,
     ceph_conf: Annotated[
         str,
         typer.Option(
@@ -135,6 +143,7 @@ def bench(
         format=format,
         force=force,
         keep=keep,
+        cold_memory=cold_memory,
         ceph_conf=os.path.abspath(ceph_conf) if ceph_conf else "",
         ceph_pool=ceph_pool,
         command=report.command_line(sys.argv[1:]),

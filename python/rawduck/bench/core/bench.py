@@ -21,12 +21,15 @@ from rawduck.bench.core.options import Options
 from rawduck.bench.core.results import Results
 from rawduck.bench.core.runner import Runner
 from rawduck.errors import RawduckError
+from rawduck.measuring import warm_memory
 from rawduck.measuring.measure import QueryTask, Result, Session, Task, Worker
 from rawduck.measuring.memory_cap import CappedTask, MemoryCap
 from rawduck.paths import direct_path
 
 _LEAST_MEMORY_MIB = 128
 _LEAST_GIB = 1
+#: Touched before each run: about as much as a database of TPC-H has, by its scale factor.
+_WARM_MIB_PER_SCALE = 512
 _LOCK_NAME = "bench.lock"
 #: nvme_random_reads(), which users do not get (CONTRIBUTING.md).
 _TEST_FUNCTIONS = {"RAWDUCK_TEST_FUNCTIONS": "1"}
@@ -99,12 +102,20 @@ class Bench:
     def measure(self, kind: type[Experiment]) -> tuple[Experiment, Results]:
         """Measures what is missing, without a report."""
         experiment = kind(self)
+        warmed_mib = 0 if self.options.cold_memory else int(_WARM_MIB_PER_SCALE * self.scale(kind))
         description = machine.describe(self.options.target, self.options.stock_dir)
+        description["warmed_mib"] = warmed_mib
         results = Results(self.options.out / kind.name, kind.name, description, kind.metrics)
         # Before anything is formatted: it may refuse.
         results.open(self.options.resume, self.options.overwrite)
         self.volume.prepare()
-        Runner(experiment, results, self.runs(experiment), self.options.wants).run()
+        Runner(
+            experiment,
+            results,
+            self.runs(experiment),
+            self.options.wants,
+            lambda: warm_memory.touch(warmed_mib * 1024**2),
+        ).run()
         return experiment, results
 
     def new_database(self, mode: DuckMode, name: str) -> str:

@@ -34,6 +34,8 @@ class Options:
     format: bool = False
     force: bool = False
     keep: bool = False
+    #: Memory is not touched before each run: on a virtual machine the runs pay for what its host gives anew.
+    cold_memory: bool = False
     #: A Ceph cluster's configuration file and a pool to put data into; without them there is one of our own.
     ceph_conf: str = ""
     ceph_pool: str = ""

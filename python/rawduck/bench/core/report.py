@@ -27,7 +27,7 @@ def write(experiment: Experiment, results: Results, bars: list[Bar], options: Op
         finding(experiment, results, options.quick),
         experiment.text,
         f"Made with `{options.command}`. Every run is a row of [{CSV_NAME}]({CSV_NAME}); its configuration "
-        f"and the machine are in [{CONFIGURATIONS_NAME}]({CONFIGURATIONS_NAME}).",
+        f"and the machine are in [{CONFIGURATIONS_NAME}]({CONFIGURATIONS_NAME}). {_memory(options)}",
     ]
     if bars:
         parts += ["## Bars", bars_table(bars)]
@@ -46,6 +46,15 @@ def write(experiment: Experiment, results: Results, bars: list[Bar], options: Op
     path = results.folder / REPORT_NAME
     path.write_text("\n\n".join(parts) + "\n")
     return path
+
+
+def _memory(options: Options) -> str:
+    if options.cold_memory:
+        return "Memory was not touched before the runs: they pay for what a machine's host gives anew."
+    return (
+        "Before each run, of every mode alike, as much memory was touched in huge pages and freed as is said "
+        "below, so that no run pays for what a virtual machine's host gives anew."
+    )
 
 
 def finding(experiment: Experiment, results: Results, quick: bool) -> str:

@@ -27,12 +27,15 @@ class Runner:
         results: Results,
         runs: int,
         wants: Callable[[str], bool] = lambda case: True,
+        warm_memory: Callable[[], object] = lambda: None,
     ) -> None:
-        """`wants`: whether the case of this name is to be run."""
+        """`wants`: whether the case of this name is to be run. `warm_memory`: called before each run of any
+        mode."""
         self._experiment = experiment
         self._results = results
         self._runs = runs
         self._wants = wants
+        self._warm_memory = warm_memory
         self._answers = Answers(results)
         #: Names of optional modes that failed once: they are not tried again.
         self._impossible: set[str] = set()
@@ -114,6 +117,7 @@ class Runner:
 
     def _measure_one(self, case: Case, mode: Mode) -> Measurement:
         try:
+            self._warm_memory()
             return case.measure(mode)
         finally:
             self._interrupts.check()  # whatever became of it: what an interrupt has spoilt is no result
