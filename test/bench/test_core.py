@@ -20,12 +20,13 @@ from rawduck.bench.core.results import Results, digest
 from rawduck.bench.core.runner import Runner
 from rawduck.bench.experiments.spill import memory_bytes
 from rawduck.measuring import warm_memory
+from rawduck.measuring.memory_cap import MemoryCap
 
 MACHINE = {
     "cpu": "test", "cores": 2, "usable_cores": 2, "memory_mib": 1024, "system": "Linux", "kernel": "1",
     "architecture": "x", "target": "/t/bench.rawduck", "target_disk": {"name": "none"}, "root": False,
     "stock_disk": {"name": "none"}, "stock_file_system": "none", "duckdb": "2", "rawduck": "0",
-    "rawduck_build": "b",
+    "rawduck_build": "b", "warmed_mib": 512,
 }  # fmt: skip
 OURS = Mode("ours", "ours | new", Kind.OURS)
 STOCK = Mode("stock", "stock", Kind.STOCK)
@@ -304,18 +305,50 @@ def test_memory_is_warmed_before_each_run_of_every_mode(tmp_path):
         assert sentence in report.write(experiment, results, [], options).read_text()
 
 
-def test_memory_that_is_touched_is_held_at_once_and_given_back():
-    code = """
+TOUCH = """
+import sys
 from rawduck.measuring import warm_memory
 def mib(name):
     return next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith(name))
 before = mib("VmRSS")
-assert warm_memory.touch(600 * 2**20 + 1) == 600 * 2**20
+"""
+
+
+def test_memory_that_is_touched_is_held_at_once_and_given_back():
+    code = f"""{TOUCH}
+warm_memory.touch(600)
 assert mib("VmHWM") - before > 590
 assert mib("VmRSS") - before < 50
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert warm_memory.available_bytes() > 2**28
+
+
+def test_memory_that_cannot_be_had_is_an_error():
+    with pytest.raises(rawduck.RawduckError, match=r"are available; .*--cold-memory"):
+        warm_memory.touch(2**30)
+    code = f"""{TOUCH}
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+warm_memory.touch(600)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "the system refuses it: Cannot allocate memory" in done.stderr
+
+
+def test_no_more_is_touched_than_half_of_a_control_groups_limit():
+    try:
+        cap = MemoryCap.find()
+    except rawduck.RawduckError as error:
+        pytest.skip(str(error))
+    code = f"""{TOUCH}
+from pathlib import Path
+from rawduck.measuring.control_group import join
+join(Path(sys.argv[1]))
+assert warm_memory.most_mib() == 200, warm_memory.most_mib()
+warm_memory.touch(200)
+"""
+    with cap.group(400 * 2**20) as group:
+        subprocess.run([sys.executable, "-c", code, group], check=True)
 
 
 def test_memory_limits_are_read_as_duckdb_writes_them():

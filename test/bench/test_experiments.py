@@ -36,6 +36,12 @@ def rows_of(folder, experiment) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def warmed_mib(folder, experiment) -> set[int]:
+    configurations = folder / "results" / experiment / "configurations.json"
+    machines = json.loads(configurations.read_text())["machines"]
+    return {machine["warmed_mib"] for machine in machines.values()}
+
+
 def test_scan_on_a_device_and_resumed(tmp_path):
     with loop_device(tmp_path / "disk.img", 512, "512M") as device:
         options = ["scan", "--target", device, "--scale", "0.05", "--runs", "2"]
@@ -57,6 +63,7 @@ def test_scan_on_a_device_and_resumed(tmp_path):
         resumed = bench(tmp_path, *options, "--resume")
         assert resumed.returncode == 0, resumed.stdout + resumed.stderr
         assert rows_of(tmp_path, "scan") == rows
+        assert warmed_mib(tmp_path, "scan") == {25}, "512 for each unit of the scale factor"
     modes = {
         "volume",
         "volume_allocator",
@@ -167,7 +174,9 @@ def test_micro_prints_what_every_engine_and_strategy_asks_for(tmp_path):
 
 
 def test_spilling_goes_to_the_volume(tmp_path):
-    result = bench(tmp_path, "spill", "--scale", "0.1", "--memory-limit", "80MB", "--runs", "1")
+    result = bench(
+        tmp_path, "spill", "--cold-memory", "--scale", "0.1", "--memory-limit", "80MB", "--runs", "1"
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     rows = {(row["case"], row["mode"]): row for row in rows_of(tmp_path, "spill")}
     # What is dropped before its turn is never written, more of it on a busy machine.
@@ -178,6 +187,7 @@ def test_spilling_goes_to_the_volume(tmp_path):
     read = {case: int(rows[case, "stock"]["read_bytes"]) for case in ("sort", "sort-capped")}
     assert read["sort-capped"] > 0.9 * read["sort"]  # the same, but for a block of what was read besides
     assert not list(Path("/sys/fs/cgroup").glob("**/rawduck-bench-*"))
+    assert warmed_mib(tmp_path, "spill") == {0}
 
 
 def test_it_does_not_replace_a_file_that_it_did_not_make(tmp_path):

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import mmap
 import os
 import threading
 from collections.abc import Iterator
 
+from rawduck.measuring.mapped_memory import mapped
+
 BLOCK_BYTES = 256 * 1024
-HUGE_PAGE_BYTES = 2 * 1024**2
 DEPTH = 16
 
 
@@ -45,7 +45,7 @@ def read_ranges(
         totals.append(total)
 
     try:
-        with _memory(depth * block_bytes, huge_pages) as memory, contextlib.ExitStack() as stack:
+        with mapped(depth * block_bytes, huge_pages) as memory, contextlib.ExitStack() as stack:
             shares = [
                 stack.enter_context(memory[i * block_bytes : (i + 1) * block_bytes]) for i in range(depth)
             ]
@@ -59,17 +59,6 @@ def read_ranges(
     if errors:
         raise errors[0]
     return sum(totals)
-
-
-@contextlib.contextmanager
-def _memory(size: int, huge_pages: bool) -> Iterator[memoryview]:
-    """In huge pages where the system has some, or else in small ones."""
-    length = -(-size // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
-    with mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        with contextlib.suppress(OSError):  # a kernel without huge pages
-            memory.madvise(mmap.MADV_HUGEPAGE if huge_pages else mmap.MADV_NOHUGEPAGE)
-        with memoryview(memory) as view:
-            yield view
 
 
 def _split(ranges: list[tuple[int, int]], block_bytes: int) -> Iterator[tuple[int, int]]:

@@ -8,36 +8,70 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-_PAGE_BYTES = 4096
-_HUGE_PAGE_BYTES = 2 * 1024**2
+from rawduck.errors import RawduckError
+from rawduck.measuring.mapped_memory import mapped
+
+_GROUPS = Path("/sys/fs/cgroup")
+_MIB = 1024**2
 #: In one mapping at a time, so that what marks its pages stays small.
-_PART_BYTES = 256 * 1024**2
+_PART_BYTES = 256 * _MIB
 
 
-def available_bytes() -> int:
-    """What programs may take without swapping, as the kernel estimates it."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            return int(rest.split()[0]) * 1024
-    return 0
+def most_mib() -> int:
+    """Half of what this process may have, whoever else has it now: of the machine's memory, or of the
+    smallest limit of its control groups (v1 and v2)."""
+    return min([_meminfo("MemTotal"), *_group_limits()]) // 2 // _MIB
 
 
-def touch(wanted_bytes: int) -> int:
+def touch(mib: int) -> None:
     """Writes to every page of so much memory, in huge pages where the system has some, and gives it back.
 
-    All of it is held at the same time, at most half of what is available. Returns the bytes."""
-    left = min(wanted_bytes, available_bytes() // 2) // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES
-    total = left
+    All of it is held at the same time. Raises RawduckError where so much is not free."""
+    available = _meminfo("MemAvailable") // _MIB
+    if mib > available:
+        raise _too_little(mib, f"{available:,} MiB are available")
+    left = mib * _MIB
     with contextlib.ExitStack() as stack:
         while left > 0:
             size = min(left, _PART_BYTES)
-            memory = stack.enter_context(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-            with contextlib.suppress(OSError):  # a kernel without huge pages
-                memory.madvise(mmap.MADV_HUGEPAGE)
-            with memoryview(memory) as view, view[::_PAGE_BYTES] as first_bytes:
+            try:
+                view = stack.enter_context(mapped(size, huge_pages=True))
+            except OSError as error:
+                raise _too_little(mib, f"the system refuses it: {error.strerror}") from error
+            with view[:: mmap.PAGESIZE] as first_bytes:
                 first_bytes[:] = b"\1" * len(first_bytes)
             left -= size
-    return total
+
+
+def _too_little(mib: int, why: str) -> RawduckError:
+    return RawduckError(
+        f"cannot touch {mib:,} MiB of memory before a run: {why}; end other programs, choose a "
+        "smaller --scale, or leave it out with --cold-memory"
+    )
+
+
+def _meminfo(name: str) -> int:
+    found = re.search(rf"^{name}: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    if not found:
+        raise RawduckError(f"/proc/meminfo has no {name}; leave out touching memory with --cold-memory")
+    return int(found[1]) * 1024
+
+
+def _group_limits() -> Iterator[int]:
+    """Of the groups of this process and of all above them."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root = _GROUPS / "memory" if controllers else _GROUPS
+        inner = root / path.lstrip("/")
+        for folder in [inner, *inner.parents]:
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                with contextlib.suppress(OSError, ValueError):  # there is none, or it says "max"
+                    yield int((folder / name).read_text())
+            if folder == root:
+                break

@@ -102,7 +102,7 @@ class Bench:
     def measure(self, kind: type[Experiment]) -> tuple[Experiment, Results]:
         """Measures what is missing, without a report."""
         experiment = kind(self)
-        warmed_mib = 0 if self.options.cold_memory else int(_WARM_MIB_PER_SCALE * self.scale(kind))
+        warmed_mib = 0 if self.options.cold_memory else self._warmed_mib(kind)
         description = machine.describe(self.options.target, self.options.stock_dir)
         description["warmed_mib"] = warmed_mib
         results = Results(self.options.out / kind.name, kind.name, description, kind.metrics)
@@ -114,9 +114,12 @@ class Bench:
             results,
             self.runs(experiment),
             self.options.wants,
-            lambda: warm_memory.touch(warmed_mib * 1024**2),
+            lambda: warm_memory.touch(warmed_mib),
         ).run()
         return experiment, results
+
+    def _warmed_mib(self, kind: type[Experiment]) -> int:
+        return min(int(_WARM_MIB_PER_SCALE * self.scale(kind)), warm_memory.most_mib())
 
     def new_database(self, mode: DuckMode, name: str) -> str:
         """The path of a database that a mode may create; one of this name is gone."""

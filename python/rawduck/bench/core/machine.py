@@ -101,7 +101,7 @@ def rows(machine: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("processor", f"{machine['cpu']} ({cores} cores)"),
         ("memory", f"{machine['memory_mib'] / 1024:.1f} GiB"),
-        ("touched before each run", f"{machine.get('warmed_mib', 0):,} MiB"),
+        ("touched before each run", f"{machine['warmed_mib']:,} MiB"),
         ("system", f"{machine['system']}, Linux {machine['kernel']}, {machine['architecture']}"),
         ("target", f"{Path(machine['target']).name} on {_disk_text(target)}"),
         ("stock's files", f"{machine['stock_file_system']} on {_disk_text(stock)}"),

@@ -50,7 +50,7 @@ def write(experiment: Experiment, results: Results, bars: list[Bar], options: Op
 
 def _memory(options: Options) -> str:
     if options.cold_memory:
-        return "Memory was not touched before the runs: they pay for what a machine's host gives anew."
+        return "Memory was not touched before the runs: they pay for what its host gives anew."
     return (
         "Before each run, of every mode alike, as much memory was touched in huge pages and freed as is said "
         "below, so that no run pays for what a virtual machine's host gives anew."
