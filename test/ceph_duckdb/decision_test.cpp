@@ -24,7 +24,7 @@ MeasuredSpeeds Link(double bytes_per_s) {
     speeds.read_s_per_byte = 1 / bytes_per_s;
     speeds.osds_known = true;
     speeds.osd_s_per_byte = 2e-9;
-    speeds.cpu_s_per_byte = 4e-9;
+    speeds.client_cpu_s_per_byte = 4e-9;
     speeds.client_threads = speeds.client_processors = 8;
     return speeds;
 }
@@ -88,7 +88,7 @@ TEST(DecisionTest, UnmeasuredOsdsCountAsTwoProcessors) {
     MeasuredSpeeds speeds = Link(GIGABIT);
     speeds.osds_known = false;
     speeds.osd_s_per_byte = 0;
-    speeds.cpu_s_per_byte = 3e-9; // OSDs take twice as much
+    speeds.client_cpu_s_per_byte = 3e-9; // OSDs take twice as much
     speeds.client_threads = speeds.client_processors = 2;
     EXPECT_TRUE(Decide({Ten(4 * MIB), speeds, REPLY_SIZE_UNKNOWN}).offload) << "it saves a fifth";
     EXPECT_FALSE(Decide({Ten(5 * MIB), speeds, REPLY_SIZE_UNKNOWN}).offload);
@@ -129,7 +129,7 @@ TEST(DecisionTest, RepliesAndUnevenOsdsCostTime) {
     MeasuredSpeeds speeds = Link(1.2e9);
     speeds.osds_known = false;
     speeds.osd_s_per_byte = 0;
-    speeds.cpu_s_per_byte = 3e-9; // OSDs take twice as much
+    speeds.client_cpu_s_per_byte = 3e-9; // OSDs take twice as much
     speeds.client_threads = speeds.client_processors = 1;
     speeds.osd_processors = 6;
     // Of ten objects at random, the fullest of six OSDs has 3.4.
@@ -161,6 +161,17 @@ TEST(DecisionTest, SharedObjectsAreReadOneByOne) {
 TEST(DecisionTest, ReadingAnObjectTakesAThreadItsShareOfTheLink) {
     const Decision decision = Decide({Ten(16), Link(GIGABIT), REPLY_SIZE_UNKNOWN});
     EXPECT_NEAR(decision.read_object_s, 8 * 5.0 * MIB / GIGABIT, 1e-6);
+}
+
+TEST(DecisionTest, TheClientNeedsHalfOfWhatOsdsNeedMeasuredOrNot) {
+    PoolRates rates;
+    const double assumed = SpeedsOf(rates, 1, std::nullopt).client_cpu_s_per_byte;
+    EXPECT_GT(assumed, 0);
+    rates.calls.Started();
+    rates.calls.Ended(8 * MIB, 80'000);
+    const MeasuredSpeeds measured = SpeedsOf(rates, 1, std::nullopt);
+    ASSERT_TRUE(measured.osds_known);
+    EXPECT_DOUBLE_EQ(measured.client_cpu_s_per_byte, 0.08 / (8 * MIB) / 2);
 }
 
 TEST(DecisionTest, SpeedsKnowTheClustersOsds) {

@@ -18,8 +18,9 @@ constexpr uint64_t SMALL_REPLY_BYTES = 16 * 1024;
 //! Expected times that differ by less than this factor do not decide.
 constexpr double SPEEDUP_MIN = 1.2;
 //! Decoding and filtering on one processor of the client, and how many times that an OSD takes, which also hands the
-//! bytes to its helper, and opens and plans object by object: assumed until OSDs were measured. By the processor
-//! time of TPC-H's queries 1, 6 and 12 on the scale model: 4e-9 in the client, 8e-9 to 11e-9 in OSDs.
+//! bytes to its helper, and opens and plans object by object. Where OSDs were measured, the client is taken to need so
+//! many times less than they. By the processor time of TPC-H's queries 1, 6 and 12 on the scale model: 4e-9 in the
+//! client, 8e-9 to 11e-9 in OSDs.
 constexpr double ASSUMED_CPU_S_PER_BYTE = 4e-9, OSD_CPU_FACTOR = 2;
 //! For each byte of a reply before it is compressed: what an OSD takes to make it, where OSDs were not measured, and
 //! what the client takes for it.
@@ -98,7 +99,7 @@ std::string DescribeSizes(const ObjectExpectation &object) {
 //! Reading all objects: transfer and decoding overlap. `cpu_factor`: how many times the processor time of a scan it
 //! takes.
 double ReadingSeconds(const ObjectExpectation &object, const MeasuredSpeeds &speeds, double cpu_factor = 1) {
-    const double cpu_s_per_byte = cpu_factor * speeds.cpu_s_per_byte / speeds.client_processors;
+    const double cpu_s_per_byte = cpu_factor * speeds.client_cpu_s_per_byte / speeds.client_processors;
     return static_cast<double>(object.column_bytes * object.objects) *
            std::max(speeds.read_s_per_byte, cpu_s_per_byte);
 }
@@ -117,7 +118,7 @@ double OsdSeconds(const ObjectExpectation &object, double all_replies, const Mea
         return all_columns * speeds.osd_s_per_byte;
     }
     const double cpu_s =
-        all_columns * OSD_CPU_FACTOR * speeds.cpu_s_per_byte + all_replies * ENCODING_CPU_S_PER_BYTE;
+        all_columns * OSD_CPU_FACTOR * speeds.client_cpu_s_per_byte + all_replies * ENCODING_CPU_S_PER_BYTE;
     if (speeds.shares_processors) {
         return cpu_s / std::min(objects, speeds.osd_processors);
     }
@@ -164,12 +165,13 @@ uint64_t ValueBytes(const duckdb::LogicalType &type) {
 
 MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads, const std::optional<OsdCounts> &osds) {
     MeasuredSpeeds speeds;
-    RunningRate::Cost reads, calls{0, ASSUMED_CPU_S_PER_BYTE};
+    RunningRate::Cost reads, calls;
     speeds.reads_known = rates.reads.TryGet(reads);
     speeds.osds_known = rates.calls.TryGet(calls);
     speeds.read_s_per_byte = reads.wall_s_per_byte;
     speeds.osd_s_per_byte = calls.wall_s_per_byte;
-    speeds.cpu_s_per_byte = calls.cpu_s_per_byte;
+    speeds.client_cpu_s_per_byte =
+        speeds.osds_known ? calls.cpu_s_per_byte / OSD_CPU_FACTOR : ASSUMED_CPU_S_PER_BYTE;
     speeds.client_threads = static_cast<double>(std::max<size_t>(threads, 1));
     speeds.client_processors = std::min(speeds.client_threads, ProcessorQuota());
     if (osds) {

@@ -35,8 +35,8 @@ struct MeasuredSpeeds {
     bool osds_known = false;
     //! Elapsed time by bytes of the columns, of all OSDs together; includes waiting for busy ones.
     double osd_s_per_byte = 0;
-    //! Processor time of the OSDs where osds_known, else what the client is assumed to take. Taken for the client's.
-    double cpu_s_per_byte = 0;
+    //! Processor time of the client, computed from that of the OSDs where osds_known, else assumed.
+    double client_cpu_s_per_byte = 0;
     double client_processors = 1;
     double client_threads = 1;
     //! What OSDs are taken to have where osds_known is false.
