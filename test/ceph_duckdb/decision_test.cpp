@@ -158,6 +158,24 @@ TEST(DecisionTest, SharedObjectsAreReadOneByOne) {
         << "hardly faster than a scan of them all";
 }
 
+TEST(DecisionTest, WhatIsReadAndWhatIsAnsweredShareTheLink) {
+    // Without a filter, an answer has as many bytes on the link as what it was made of.
+    ScanEstimate estimate = Ten(10 * MIB);
+    estimate.any_order = true;
+    const Decision same = Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN});
+    EXPECT_NE(same.why.find("reading would take about 0.437 s, pushing 0.441 s"), std::string::npos) << same.why;
+    EXPECT_FALSE(same.offload);
+    // Four of ten answers, which are small, take as long as reading six.
+    estimate = Ten(16);
+    estimate.any_order = true;
+    MeasuredSpeeds speeds = Link(GIGABIT);
+    speeds.osd_s_per_byte = 12e-9;
+    EXPECT_NE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).why.find("pushing 0.263 s"), std::string::npos);
+    estimate.objects = 1;
+    EXPECT_NE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).why.find("pushing 0.63 s"), std::string::npos)
+        << "an object is not divided";
+}
+
 TEST(DecisionTest, ReadingAnObjectTakesAThreadItsShareOfTheLink) {
     const Decision decision = Decide({Ten(16), Link(GIGABIT), REPLY_SIZE_UNKNOWN});
     EXPECT_NEAR(decision.read_object_s, 8 * 5.0 * MIB / GIGABIT, 1e-6);
@@ -208,9 +226,8 @@ TEST(DecisionTest, SmallScansAreReadUnlessTheLinkIsSlow) {
     estimate.column_bytes = MIB - 1;
     const DecisionInputs unknown{estimate, UNKNOWN, REPLY_SIZE_UNKNOWN};
     EXPECT_FALSE(Decide(unknown).offload || LinkSpeedMatters(unknown));
-    EXPECT_TRUE(Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN}).offload);
-    estimate.column_bytes = 10 * KIB;
-    EXPECT_FALSE(Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN}).offload) << "a request takes longer";
+    EXPECT_TRUE(Decide({estimate, Link(40e6), REPLY_SIZE_UNKNOWN}).offload) << "26 ms to read";
+    EXPECT_FALSE(Decide({estimate, Link(60e6), REPLY_SIZE_UNKNOWN}).offload) << "17 ms";
 }
 
 TEST(DecisionTest, LinkSpeedMattersWhereItMayChangeTheDecision) {

@@ -31,6 +31,8 @@ constexpr double ONE_BY_ONE_CPU_FACTOR = 1.5;
 constexpr double CALL_OVERHEAD_S = 1e-3;
 //! Scans of fewer bytes are read where nothing was measured: at 1 Gbit/s that takes 8 ms.
 constexpr uint64_t SMALL_SCAN_BYTES = 1024 * 1024;
+//! What is read in this time is read: less than this can be saved, and an OSD that is late by chance costs more.
+constexpr double SHORT_READ_S = 20e-3;
 //! Compressed replies arrive sooner on links slower than 250 MB/s.
 constexpr double LZ4_LINK_S_PER_BYTE = 4e-9;
 //! Compressed by uncompressed size of DuckDB's vectors, roughly.
@@ -125,6 +127,32 @@ double OsdSeconds(const ObjectExpectation &object, double all_replies, const Mea
     return cpu_s / objects * ObjectsOfFullestOsd(objects, speeds.osd_processors) / speeds.osd_processor_share;
 }
 
+//! What pushing all objects would take.
+struct Pushing {
+    double osds_s = 0, link_s = 0;
+    double decoding_s = 0; //!< of the client, behind the rest
+    double Seconds() const { return std::max(osds_s, link_s) + decoding_s; }
+};
+
+//! OSDs and client work on different objects at the same time. What is read and what is answered share the link, and an
+//! object is not divided.
+double SharedSeconds(const ObjectExpectation &object, const MeasuredSpeeds &speeds, const Pushing &pushing) {
+    constexpr uint64_t STEPS_MAX = 64;
+    const auto all_columns = static_cast<double>(object.column_bytes * object.objects);
+    const double link_s = all_columns * speeds.read_s_per_byte;
+    const double processors_s = all_columns * speeds.client_cpu_s_per_byte * ONE_BY_ONE_CPU_FACTOR /
+                                speeds.client_processors;
+    const uint64_t steps = std::min(object.objects, STEPS_MAX);
+    double best = pushing.Seconds();
+    for (uint64_t step = 1; step < steps; step++) {
+        const double pushed = static_cast<double>(step) / static_cast<double>(steps), read = 1 - pushed;
+        best = std::min(best, std::max({pushed * pushing.osds_s, pushed * pushing.link_s + read * link_s,
+                                        read * processors_s}) +
+                                  pushed * pushing.decoding_s);
+    }
+    return best;
+}
+
 //! Replaces the decision by sizes where the measured speeds make one way clearly faster. Speeds of OSDs that
 //! were only assumed must make pushing clearly faster.
 void CompareTimes(const ObjectExpectation &object, const DecisionInputs &inputs, Decision &decision) {
@@ -136,14 +164,13 @@ void CompareTimes(const ObjectExpectation &object, const DecisionInputs &inputs,
     const auto all_replies =
         object.is_guess ? 0 : static_cast<double>(object.reply_bytes) * static_cast<double>(object.objects);
     const double decoding_s_per_byte = DECODING_CPU_S_PER_BYTE / speeds.client_processors;
-    double pushing_s = std::max(OsdSeconds(object, all_replies, speeds), all_replies * reply_s_per_byte) +
-                       all_replies * decoding_s_per_byte;
-    if (decision.share) {
-        // OSDs and client work on different objects at the same time, and end together.
-        pushing_s = 1 / (1 / ReadingSeconds(object, speeds, ONE_BY_ONE_CPU_FACTOR) + 1 / pushing_s);
-    }
-    pushing_s += CALL_OVERHEAD_S;
-    if (pushing_s * SPEEDUP_MIN < reading_s) {
+    const Pushing pushing{OsdSeconds(object, all_replies, speeds), all_replies * reply_s_per_byte,
+                          all_replies * decoding_s_per_byte};
+    const double pushing_s =
+        (decision.share ? SharedSeconds(object, speeds, pushing) : pushing.Seconds()) + CALL_OVERHEAD_S;
+    if (reading_s < SHORT_READ_S) {
+        decision.offload = false;
+    } else if (pushing_s * SPEEDUP_MIN < reading_s) {
         decision.offload = true;
         const double break_even =
             reading_s / (static_cast<double>(object.objects) * (reply_s_per_byte + decoding_s_per_byte));
