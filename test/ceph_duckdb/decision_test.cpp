@@ -223,9 +223,13 @@ TEST(DecisionTest, NoProbeWhereTheLinkIsFasterThanTheOsds) {
 
 TEST(DecisionTest, SmallScansAreReadUnlessTheLinkIsSlow) {
     ScanEstimate estimate = Ten(16);
-    estimate.column_bytes = MIB - 1;
+    estimate.column_bytes = 4 * MIB - 1;
     const DecisionInputs unknown{estimate, UNKNOWN, REPLY_SIZE_UNKNOWN};
     EXPECT_FALSE(Decide(unknown).offload || LinkSpeedMatters(unknown));
+    estimate.column_bytes = 4 * MIB;
+    const DecisionInputs larger{estimate, UNKNOWN, REPLY_SIZE_UNKNOWN};
+    EXPECT_TRUE(Decide(larger).offload && LinkSpeedMatters(larger));
+    estimate.column_bytes = MIB;
     EXPECT_TRUE(Decide({estimate, Link(40e6), REPLY_SIZE_UNKNOWN}).offload) << "26 ms to read";
     EXPECT_FALSE(Decide({estimate, Link(60e6), REPLY_SIZE_UNKNOWN}).offload) << "17 ms";
 }
