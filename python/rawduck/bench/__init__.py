@@ -10,6 +10,8 @@ from rawduck.bench.experiments.grouping import Grouping
 from rawduck.bench.experiments.load import Load
 from rawduck.bench.experiments.micro import Micro
 from rawduck.bench.experiments.paper import Passthrough, Strategies
+from rawduck.bench.experiments.parquet import Parquet
+from rawduck.bench.experiments.replay import Replay
 from rawduck.bench.experiments.scaling import Scaling
 from rawduck.bench.experiments.scan import Scan
 from rawduck.bench.experiments.skyhook import Skyhook, SkyhookModel
@@ -28,6 +30,8 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Grouping,
         Spill,
         Load,
+        Replay,
+        Parquet,
         Commits,
         Fdp,
         Art,
