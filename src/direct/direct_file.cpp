@@ -62,12 +62,12 @@ void FlushDirectory(const FileDescriptor &fd, const std::string &path) {
 
 std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const OpenMode &mode,
                                              const MountOptions &options) {
-    if (mode.kind != FileKind::TEMP) {
-        CheckNoPosixLock(path);
-    }
     std::unique_ptr<DirectFile> file(new DirectFile(path, mode, options));
     file->OpenBuffered();
     try {
+        if (mode.kind != FileKind::TEMP) {
+            CheckNoPosixLock(file->buffered_.Get(), path);
+        }
         struct stat status;
         if (fstat(file->buffered_.Get(), &status) != 0) {
             file->ThrowSystemError("look at", errno);
@@ -143,6 +143,7 @@ Target DirectFile::OpenedTarget() const {
     target.name = path_;
     target.path = "/proc/self/fd/" + std::to_string(buffered_.Get());
     target.identity = target.node_identity = IdentityOf(status);
+    target.open_descriptor = buffered_.Get();
     if (access(target.path.c_str(), F_OK) != 0) {
         target.path = path_; // there is no /proc: opening it fails when it is another file by now
     }

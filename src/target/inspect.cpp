@@ -234,7 +234,9 @@ TargetInfo InspectTarget(const Target &target) {
     if (target.kind == TargetKind::NVME_CHARACTER_DEVICE) {
         return InspectGeneric(target);
     }
-    FileDescriptor fd = OpenTarget(target, O_RDONLY | O_NONBLOCK);
+    const FileDescriptor fd = target.open_descriptor >= 0
+                                  ? FileDescriptor(target.open_descriptor, FileDescriptor::Closing::NEVER)
+                                  : OpenTarget(target, O_RDONLY | O_NONBLOCK);
     struct stat status;
     if (fstat(fd.Get(), &status) != 0) {
         ThrowOpenError(target.name, "stat", errno);

@@ -40,6 +40,8 @@ struct Target {
     std::string block_path;
     //! Of a VFIO function: the namespace. 0: another kind.
     uint32_t namespace_id = 0;
+    //! Of a file that somebody has open for as long as this is used, and `path` leads to that. -1: nobody has.
+    int open_descriptor = -1;
 };
 
 //! "memory:<name>", "simulated:<name>", "vfio:0000:01:00.0n1" (PCI function and namespace; not looked for

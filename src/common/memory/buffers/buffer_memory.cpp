@@ -124,10 +124,11 @@ void BufferMemory::StartGivingBack() {
 
 void BufferMemory::KeepGivingBack() {
     do {
-        while (KeptBytes() > 0) {
+        // At least once, also where nothing is kept: or a thread would be started for each block that is freed.
+        do {
             std::this_thread::sleep_for(GIVE_BACK_INTERVAL);
             GiveBackUnused();
-        }
+        } while (KeptBytes() > 0);
         gives_back_ = false;
         // Who freed memory until then saw that the thread ran.
     } while (KeptBytes() > 0 && !gives_back_.exchange(true));
