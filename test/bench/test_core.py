@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -349,6 +350,26 @@ warm_memory.touch(200)
 """
     with cap.group(400 * 2**20) as group:
         subprocess.run([sys.executable, "-c", code, group], check=True)
+
+
+def test_what_others_of_a_control_group_have_is_not_touched():
+    try:
+        cap = MemoryCap.find()
+    except rawduck.RawduckError as error:
+        pytest.skip(str(error))
+    code = f"""{TOUCH}
+from pathlib import Path
+from rawduck.measuring.control_group import join
+join(Path(sys.argv[1]))
+others = bytearray(250 << 20)
+warm_memory.touch(100)
+warm_memory.touch(warm_memory.most_mib())
+"""
+    with cap.group(400 * 2**20) as group:
+        done = subprocess.run(
+            [sys.executable, "-c", code, group], capture_output=True, text=True, check=False
+        )
+    assert re.search(rf"cannot touch 200 MiB .* MiB are available in the control group {group};", done.stderr)
 
 
 def test_memory_limits_are_read_as_duckdb_writes_them():
