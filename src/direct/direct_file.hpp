@@ -59,6 +59,7 @@ class DirectFile final : public StorageFile {
         : path_(std::move(path)), mode_(mode), options_(options) {}
 
     void OpenBuffered();
+    [[noreturn]] void ThrowNotCreated(int error_number) const;
     Target OpenedTarget() const;
     bool HasItsName() const;
     void Lock();
@@ -95,6 +96,12 @@ class DirectFile final : public StorageFile {
 
 //! The status of an ordinary file, from stat(2).
 StorageFile::Status StatusOf(const struct stat &status);
+
+//! Whether this is a link such as /dev/stdout, to what a process has open. Whoever renames a file to it would replace the
+//! link, and not what it leads to.
+bool LeadsToOpenFile(const std::string &path);
+//! Throws Error INVALID where it is.
+void RequireNoOpenFile(const std::string &path);
 
 //! Makes the creation, renaming or removal of a directory entry durable. Throws Error.
 void SyncDirectoryOf(const std::string &path);

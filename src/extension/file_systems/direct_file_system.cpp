@@ -92,7 +92,9 @@ duckdb::optional<duckdb::FileMetadata> DirectFileSystem::GetStatsIfExists(const 
 }
 
 bool DirectFileSystem::FileExists(const std::string &path, Opener opener) {
-    return local_->FileExists(FilePath(path, opener), opener);
+    // COPY would write all of its file first, to replace by it what exists. Now it cannot create that, and is refused.
+    const std::string absolute = FilePath(path, opener);
+    return !LeadsToOpenFile(absolute) && local_->FileExists(absolute, opener);
 }
 
 void DirectFileSystem::RemoveFile(const std::string &path, Opener opener) {
@@ -119,6 +121,7 @@ void DirectFileSystem::MoveFile(const std::string &source, const std::string &ta
     }
     const std::string from = FilePath(source, opener), to = FilePath(target, opener);
     Translated([&] {
+        RequireNoOpenFile(to);
         const std::unique_ptr<TargetLock> replaced = LockReplaced(to);
         RenameReplacing(from, to);
         if (from.substr(0, from.rfind('/')) != to.substr(0, to.rfind('/'))) {

@@ -148,6 +148,20 @@ def test_symbolic_link_is_the_same_database(con, database):
         con.execute(f"ATTACH 'direct://{database.parent}/link.duckdb' AS again")
 
 
+@pytest.mark.parametrize("options", ["", ", USE_TMP_FILE true"])
+def test_a_link_to_an_open_file_is_not_replaced(con, tmp_path, options):
+    with (tmp_path / "log").open("w") as log:
+        log.write("kept")
+        log.flush()
+        link = tmp_path / "out"  # as /dev/stdout is one
+        link.symlink_to(f"/proc/self/fd/{log.fileno()}")
+        with pytest.raises(duckdb.Error, match="leads to a file that a process has open"):
+            con.execute(f"COPY (SELECT 1) TO 'direct://{link}' (FORMAT csv{options})")
+        assert link.is_symlink()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "out"]
+        assert link.read_text() == "kept"
+
+
 @pytest.mark.parametrize("mode", ["read", "write"])
 def test_direct_writer_keeps_stock_out(con, database, mode):
     fill(con, database)
@@ -368,6 +382,8 @@ def test_fifo_is_refused_and_not_waited_for(con, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(duckdb.Error, match="direct:// is for regular files"):
         con.execute(f"ATTACH 'direct://{tmp_path}/fifo' AS d")
+    with pytest.raises(duckdb.Error, match="direct:// is for regular files"):
+        con.execute(f"COPY (SELECT 1) TO 'direct://{tmp_path}/fifo' (FORMAT csv)")
 
 
 def test_file_system_without_direct_io_is_refused(con, tmp_path):
