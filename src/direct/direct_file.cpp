@@ -417,6 +417,11 @@ void DirectFile::CheckWritable() const {
     if (!mode_.write) {
         throw Error(ErrorCode::READ_ONLY, path_ + ": it is opened for reading only");
     }
+    if (fork_generation_ != ForkGeneration()) {
+        throw Error(ErrorCode::UNSUPPORTED, path_ +
+                                                ": it was opened before fork(), and the parent process may "
+                                                "write to it; open it anew in the child");
+    }
     if (failed_) {
         throw Error(ErrorCode::POISONED,
                     path_ + ": an earlier flush failed, so what is on disk is unknown; detach "

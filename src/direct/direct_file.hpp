@@ -23,6 +23,7 @@
 
 #include "io/storage_file.hpp"
 
+#include "common/process/fork_generation.hpp"
 #include "io/block_io.hpp"
 #include "target/lock/target_lock.hpp"
 #include "target/system/file_descriptor.hpp"
@@ -78,6 +79,7 @@ class DirectFile final : public StorageFile {
     const std::string path_;
     const OpenMode mode_;
     const MountOptions options_; //!< engine, queues, command size
+    const uint64_t fork_generation_ = ForkGeneration();
     FileDescriptor buffered_;
     std::unique_ptr<TargetLock> lock_;
     std::shared_ptr<IoStats> stats_;

@@ -170,6 +170,34 @@ def test_direct_writer_keeps_stock_out(con, database, mode):
     assert run_python(STOCK_OPEN, database, mode) == "opened"
 
 
+FORK = """
+    import duckdb, os, rawduck, sys
+    con = rawduck.connect(config={"threads": 1})
+    con.execute(f"ATTACH 'direct://{sys.argv[1]}' AS d")
+    con.execute("CREATE TABLE d.t (i INTEGER)")
+    con.execute("CHECKPOINT d")
+    con.execute(sys.argv[2])
+    child = os.fork()
+    if child == 0:
+        try:
+            con.execute("INSERT INTO d.t VALUES (-2)")
+        except duckdb.Error as error:
+            print("before fork()" in str(error), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    con.execute("INSERT INTO d.t VALUES (-3)")
+    os._exit(0)  # the log is left to be replayed
+"""
+
+
+@pytest.mark.parametrize(("first", "rows"), [("SELECT 1", [-3]), ("INSERT INTO d.t VALUES (-1)", [-1, -3])])
+def test_a_forked_child_does_not_write_to_its_parents_database(database, first, rows):
+    """Whether there is a log already or not."""
+    assert run_python(FORK, database, first) == "True"
+    with duckdb.connect(str(database)) as stock:
+        assert stock.execute("SELECT list(i ORDER BY i DESC) FROM t").fetchone() == (rows,)
+
+
 def test_stock_writer_keeps_direct_out(con, database, stock_holder):
     stock_holder("write")
     for options in ("", "(READ_ONLY)"):
