@@ -42,8 +42,11 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-console = _Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL)
-error_console = Console(stderr=True, highlight=False)
+# Without emoji: names may contain what rich takes for one, such as ":a:".
+console = _Console(
+    highlight=False, emoji=False, width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+)
+error_console = Console(stderr=True, highlight=False, emoji=False)
 
 Row = dict[str, Any]
 

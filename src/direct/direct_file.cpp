@@ -58,6 +58,13 @@ void FlushDirectory(const FileDescriptor &fd, const std::string &path) {
     }
 }
 
+void RequireRegular(const std::string &path, const struct stat &status) {
+    if (!S_ISREG(status.st_mode)) {
+        throw Error(ErrorCode::INVALID, path + ": direct:// is for regular files, which this is not; for a "
+                                               "device format a volume and use nvme://");
+    }
+}
+
 } // namespace
 
 std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const OpenMode &mode,
@@ -72,11 +79,7 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Open
         if (fstat(file->buffered_.Get(), &status) != 0) {
             file->ThrowSystemError("look at", errno);
         }
-        if (!S_ISREG(status.st_mode)) {
-            throw Error(ErrorCode::INVALID, path +
-                                                ": direct:// is for regular files, which this is not; for a "
-                                                "device format a volume and use nvme://");
-        }
+        RequireRegular(path, status);
         file->stats_ = StatsOf(path, mode.kind);
         if (mode.lock != OpenMode::Lock::NONE) {
             file->Lock();
@@ -118,7 +121,7 @@ void DirectFile::OpenBuffered() {
                 return;
             }
             if (errno != EEXIST || mode_.must_create) {
-                ThrowSystemError("create", errno);
+                ThrowNotCreated(errno);
             }
         }
         buffered_ = FileDescriptor(OpenAboveStreams(path_.c_str(), flags), closing);
@@ -130,6 +133,15 @@ void DirectFile::OpenBuffered() {
         }
     }
     ThrowSystemError("open", errno);
+}
+
+void DirectFile::ThrowNotCreated(int error_number) const {
+    struct stat status;
+    if (error_number == EEXIST && stat(path_.c_str(), &status) == 0) {
+        RequireRegular(path_, status);
+    }
+    RequireNoOpenFile(path_);
+    ThrowSystemError("create", error_number);
 }
 
 //! The open file as a target, whatever its name is now: it may have been renamed, replaced or removed since.
@@ -406,6 +418,11 @@ void DirectFile::CheckWritable() const {
     if (!mode_.write) {
         throw Error(ErrorCode::READ_ONLY, path_ + ": it is opened for reading only");
     }
+    if (fork_generation_ != ForkGeneration()) {
+        throw Error(ErrorCode::UNSUPPORTED, path_ +
+                                                ": it was opened before fork(), and the parent process may "
+                                                "write to it; open it anew in the child");
+    }
     if (failed_) {
         throw Error(ErrorCode::POISONED,
                     path_ + ": an earlier flush failed, so what is on disk is unknown; detach "
@@ -443,6 +460,21 @@ StorageFile::Status StatusOf(const struct stat &status) {
                      std::to_string(result.size) + ":" + std::to_string(status.st_mtim.tv_sec) + "." +
                      std::to_string(status.st_mtim.tv_nsec);
     return result;
+}
+
+bool LeadsToOpenFile(const std::string &path) {
+    const std::string processes = "/proc/";
+    std::string start(processes.size(), '\0');
+    return readlink(path.c_str(), start.data(), start.size()) == static_cast<ssize_t>(start.size()) &&
+           start == processes;
+}
+
+void RequireNoOpenFile(const std::string &path) {
+    if (LeadsToOpenFile(path)) {
+        throw Error(ErrorCode::INVALID, path +
+                                            ": it leads to a file that a process has open, which direct:// "
+                                            "cannot replace; name the file itself, or leave out direct://");
+    }
 }
 
 void SyncDirectoryOf(const std::string &path) {

@@ -23,6 +23,7 @@
 
 #include "io/storage_file.hpp"
 
+#include "common/process/fork_generation.hpp"
 #include "io/block_io.hpp"
 #include "target/lock/target_lock.hpp"
 #include "target/system/file_descriptor.hpp"
@@ -59,6 +60,7 @@ class DirectFile final : public StorageFile {
         : path_(std::move(path)), mode_(mode), options_(options) {}
 
     void OpenBuffered();
+    [[noreturn]] void ThrowNotCreated(int error_number) const;
     Target OpenedTarget() const;
     bool HasItsName() const;
     void Lock();
@@ -77,6 +79,7 @@ class DirectFile final : public StorageFile {
     const std::string path_;
     const OpenMode mode_;
     const MountOptions options_; //!< engine, queues, command size
+    const uint64_t fork_generation_ = ForkGeneration();
     FileDescriptor buffered_;
     std::unique_ptr<TargetLock> lock_;
     std::shared_ptr<IoStats> stats_;
@@ -95,6 +98,12 @@ class DirectFile final : public StorageFile {
 
 //! The status of an ordinary file, from stat(2).
 StorageFile::Status StatusOf(const struct stat &status);
+
+//! Whether this is a link such as /dev/stdout, to what a process has open. Whoever renames a file to it would replace the
+//! link, and not what it leads to.
+bool LeadsToOpenFile(const std::string &path);
+//! Throws Error INVALID where it is.
+void RequireNoOpenFile(const std::string &path);
 
 //! Makes the creation, renaming or removal of a directory entry durable. Throws Error.
 void SyncDirectoryOf(const std::string &path);

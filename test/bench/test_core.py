@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -335,11 +336,15 @@ warm_memory.touch(600)
     assert "the system refuses it: Cannot allocate memory" in done.stderr
 
 
-def test_no_more_is_touched_than_half_of_a_control_groups_limit():
+@pytest.fixture
+def memory_cap():
     try:
-        cap = MemoryCap.find()
+        return MemoryCap.find()
     except rawduck.RawduckError as error:
         pytest.skip(str(error))
+
+
+def test_no_more_is_touched_than_half_of_a_control_groups_limit(memory_cap):
     code = f"""{TOUCH}
 from pathlib import Path
 from rawduck.measuring.control_group import join
@@ -347,8 +352,42 @@ join(Path(sys.argv[1]))
 assert warm_memory.most_mib() == 200, warm_memory.most_mib()
 warm_memory.touch(200)
 """
-    with cap.group(400 * 2**20) as group:
+    with memory_cap.group(400 * 2**20) as group:
         subprocess.run([sys.executable, "-c", code, group], check=True)
+
+
+def test_what_others_of_a_control_group_have_is_not_touched(memory_cap):
+    code = f"""{TOUCH}
+from pathlib import Path
+from rawduck.measuring.control_group import join
+join(Path(sys.argv[1]))
+others = bytearray(250 << 20)
+warm_memory.touch(100)
+warm_memory.touch(warm_memory.most_mib())
+"""
+    with memory_cap.group(400 * 2**20) as group:
+        done = subprocess.run(
+            [sys.executable, "-c", code, group], capture_output=True, text=True, check=False
+        )
+    assert re.search(rf"cannot touch 200 MiB .* MiB are available in the control group {group};", done.stderr)
+
+
+def test_duckdb_opens_with_the_block_allocators_memory_in_a_control_group(memory_cap):
+    code = """
+import sys
+from pathlib import Path
+from rawduck.measuring.control_group import join
+join(Path(sys.argv[1]))
+import duckdb
+from rawduck.bench.core.modes import allocator_memory
+with duckdb.connect(config={"block_allocator_memory": allocator_memory()}) as connection:
+    print(allocator_memory(), connection.execute("SELECT sum(range) FROM range(1000)").fetchone())
+"""
+    with memory_cap.group(300 * 2**20) as group:
+        done = subprocess.run(
+            [sys.executable, "-c", code, group], capture_output=True, text=True, check=False
+        )
+    assert done.stdout == "150MiB (499500,)\n", done
 
 
 def test_memory_limits_are_read_as_duckdb_writes_them():

@@ -37,6 +37,15 @@ class DyingTask:
 
 
 @dataclass
+class LastTask:
+    """Ends the process that has forked this one."""
+
+    def perform(self) -> Result:
+        os.kill(os.getppid(), signal.SIGKILL)
+        return Result(rows=[("done",)])
+
+
+@dataclass
 class SleepingTask:
     ready: Path
 
@@ -120,6 +129,15 @@ def test_a_task_that_dies_is_an_error_and_the_next_one_works(importable):
         with pytest.raises(rawduck.RawduckError, match="exit code 3"):
             worker.run(DyingTask())
         assert worker.run(WhoTask()).rows
+
+
+def test_a_worker_that_dies_is_an_error_and_the_next_task_has_a_new_one(importable):
+    with Worker(fork=True) as worker:
+        assert worker.run(LastTask()).rows
+        with pytest.raises(rawduck.RawduckError, match="exit code -9"):
+            worker.run(WhoTask())
+        assert worker.run(WhoTask()).rows
+        assert worker.run(LastTask()).rows
 
 
 def test_an_interrupt_ends_the_task_without_a_word(importable, capfd, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
 import time
 from pathlib import Path, PurePosixPath
@@ -53,7 +54,7 @@ def copy(
     start = time.perf_counter()
     with rawduck.connect() as connection, _progress_bar() as progress:
         task = progress.add_task(
-            render.text(PurePosixPath(source).name), total=_source_size(connection, source)
+            render.printable(PurePosixPath(source).name), total=_source_size(connection, source)
         )
         copied = copy_file(connection, source, destination, overwrite, progress, task)
         progress.update(task, completed=copied, total=copied)
@@ -106,7 +107,7 @@ def _finished(running: concurrent.futures.Future) -> bool:
 
 def _progress_bar() -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         DownloadColumn(binary_units=True),
@@ -143,6 +144,8 @@ def _source_size(connection: duckdb.DuckDBPyConnection, source: str) -> int | No
     if source.startswith(paths.DIRECT_SCHEME):
         source = source[len(paths.DIRECT_SCHEME) :]
     if not paths.is_volume_path(source):
-        return Path(source).stat().st_size
+        with contextlib.suppress(OSError):
+            return Path(source).stat().st_size
+        return None
     row = connection.execute("SELECT size FROM read_blob(?)", [source]).fetchone()
     return row[0] if row else None  # nvme_copy says what is wrong with a path

@@ -144,34 +144,44 @@ class StatsTask:
 
 class Worker:
     """A child process; a context manager. One that forks performs every task in a fresh child of its own,
-    which costs less than starting Python again. `environment`: in addition to ours."""
+    which costs less than starting Python again. Where it is ended, as the kernel may do for want of memory,
+    the next task has a new one. `environment`: in addition to ours."""
 
     def __init__(self, fork: bool = False, environment: dict[str, str] | None = None) -> None:
         self._fork = fork
         self._environment = {**os.environ, **(environment or {})}
 
     def __enter__(self) -> Worker:
+        self._start()
+        return self
+
+    def _start(self) -> None:
         command = [sys.executable, "-m", "rawduck.measuring.measure", *(["--fork"] if self._fork else [])]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._process = subprocess.Popen(command, env=self._environment, **pipes)
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, Exception):
             self._process.terminate()  # nobody waits for what it measures
-        self._process.stdin.close()
+        self._end()
+
+    def _end(self) -> int:
+        """Returns the exit code."""
+        with contextlib.suppress(BrokenPipeError):  # it is gone, and a task for it still in the buffer
+            self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait()
+        return self._process.wait()
 
     def run(self, task: Task) -> Result:
         """Runs one task. A failed query raises RawduckError with DuckDB's message. A process that died of
         an interrupt raises KeyboardInterrupt: a terminal sends it to all of them."""
-        pickle.dump(task, self._process.stdin)
-        self._process.stdin.flush()
         try:
+            pickle.dump(task, self._process.stdin)
+            self._process.stdin.flush()
             result = pickle.load(self._process.stdout)
-        except EOFError:
-            result = Result(exit_code=self._process.wait())
+        except (BrokenPipeError, EOFError):
+            result = Result(exit_code=self._end())
+            self._start()
         if result.exit_code == -signal.SIGINT:
             raise KeyboardInterrupt
         if result.exit_code:

@@ -10,6 +10,7 @@ import contextlib
 import mmap
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rawduck.errors import RawduckError
@@ -24,16 +25,19 @@ _PART_BYTES = 256 * _MIB
 def most_mib() -> int:
     """Half of what this process may have, whoever else has it now: of the machine's memory, or of the
     smallest limit of its control groups (v1 and v2)."""
-    return min([_meminfo("MemTotal"), *_group_limits()]) // 2 // _MIB
+    return min([_meminfo("MemTotal"), *(group.limit for group in _groups())]) // 2 // _MIB
 
 
 def touch(mib: int) -> None:
     """Writes to every page of so much memory, in huge pages where the system has some, and gives it back.
 
-    All of it is held at the same time. Raises RawduckError where so much is not free."""
-    available = _meminfo("MemAvailable") // _MIB
-    if mib > available:
-        raise _too_little(mib, f"{available:,} MiB are available")
+    All of it is held at the same time. Raises RawduckError where so much is not free: in a control group the
+    kernel would end this process instead of refusing it."""
+    places = [(_meminfo("MemAvailable"), "")]
+    places += [(group.available(), f" in the control group {group.folder}") for group in _groups()]
+    available, where = min(places)
+    if mib > available // _MIB:
+        raise _too_little(mib, f"{available // _MIB:,} MiB are available{where}")
     left = mib * _MIB
     with contextlib.ExitStack() as stack:
         while left > 0:
@@ -61,8 +65,28 @@ def _meminfo(name: str) -> int:
     return int(found[1]) * 1024
 
 
-def _group_limits() -> Iterator[int]:
-    """Of the groups of this process and of all above them."""
+@dataclass(frozen=True)
+class _Group:
+    """A control group that limits memory (v1 or v2)."""
+
+    folder: Path
+    limit: int
+
+    def available(self) -> int:
+        """What its processes may still have: the page cache of files makes room."""
+        for used, file_cache in (
+            ("memory.current", ("inactive_file", "active_file")),
+            ("memory.usage_in_bytes", ("total_inactive_file", "total_active_file")),
+        ):
+            with contextlib.suppress(OSError):  # it is of the other version
+                counts = dict(line.split() for line in (self.folder / "memory.stat").read_text().splitlines())
+                cached = sum(int(counts.get(name, 0)) for name in file_cache)
+                return max(0, self.limit - int((self.folder / used).read_text()) + cached)
+        return self.limit  # it does not tell
+
+
+def _groups() -> Iterator[_Group]:
+    """Those of this process and all above them."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
@@ -72,6 +96,6 @@ def _group_limits() -> Iterator[int]:
         for folder in [inner, *inner.parents]:
             for name in ("memory.max", "memory.limit_in_bytes"):
                 with contextlib.suppress(OSError, ValueError):  # there is none, or it says "max"
-                    yield int((folder / name).read_text())
+                    yield _Group(folder, int((folder / name).read_text()))
             if folder == root:
                 break

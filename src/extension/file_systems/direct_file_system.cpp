@@ -74,6 +74,14 @@ duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::str
                                                                   FileOpenFlags flags, Opener opener) {
     const std::string absolute = FilePath(path, opener);
     const OpenMode mode = OpenModeOf(flags, absolute);
+    const bool is_of_database = mode.kind == FileKind::DATABASE || mode.kind == FileKind::WAL;
+    if (is_of_database && mode.write && fork_generation_ != ForkGeneration()) {
+        // A database without a log is open in the parent, and its log in nobody.
+        throw duckdb::InvalidInputException(
+            "%s: this DuckDB was opened before fork(), and the parent process may "
+            "write to its databases; open DuckDB anew in the child",
+            path);
+    }
     auto file = Translated([&] {
         return OpenOrNull(flags, [&] { return DirectFile::Open(absolute, mode, DirectOptionsOf(opener)); });
     });
@@ -92,7 +100,9 @@ duckdb::optional<duckdb::FileMetadata> DirectFileSystem::GetStatsIfExists(const 
 }
 
 bool DirectFileSystem::FileExists(const std::string &path, Opener opener) {
-    return local_->FileExists(FilePath(path, opener), opener);
+    // COPY would write all of its file first, to replace by it what exists. Now it cannot create that, and is refused.
+    const std::string absolute = FilePath(path, opener);
+    return !LeadsToOpenFile(absolute) && local_->FileExists(absolute, opener);
 }
 
 void DirectFileSystem::RemoveFile(const std::string &path, Opener opener) {
@@ -119,6 +129,7 @@ void DirectFileSystem::MoveFile(const std::string &source, const std::string &ta
     }
     const std::string from = FilePath(source, opener), to = FilePath(target, opener);
     Translated([&] {
+        RequireNoOpenFile(to);
         const std::unique_ptr<TargetLock> replaced = LockReplaced(to);
         RenameReplacing(from, to);
         if (from.substr(0, from.rfind('/')) != to.substr(0, to.rfind('/'))) {

@@ -113,6 +113,27 @@ def test_cp_to_a_volume_keeps_the_name(file_target, stock_file):
     assert "names a volume but no file" in failed("cp", f"nvme://{file_target.name}", str(plain) + "2")
 
 
+def test_cp_of_what_is_not_there_or_is_the_same(file_target, stock_file):
+    missing = stock_file.with_name("missing.duckdb")
+    for source in (f"{missing}", f"direct://{missing}"):
+        message = failed("cp", source, file_target.path("copy.duckdb"))
+        assert str(missing) in message
+        assert "No such file" in message
+        assert "Errno" not in message, "it is not Python that says so"
+    link = stock_file.with_name("link.duckdb")
+    link.hardlink_to(stock_file)
+    for source in (f"{link}", f"direct://{stock_file}"):
+        assert "are the same" in failed("cp", "--overwrite", source, str(stock_file))
+
+
+def test_names_that_look_like_emoji_or_markup(file_target, stock_file):
+    for name in (":a:", "[bold]b", ":smile:.duckdb"):
+        path = file_target.path(name)
+        assert path in succeeded("cp", str(stock_file), path)
+        assert f"\n{name} " in succeeded("ls", file_target.name)
+        assert path in failed("cp", str(stock_file), path)
+
+
 def test_cp_does_not_overwrite_unasked(file_target, stock_file):
     destination = file_target.path("sales.duckdb")
     succeeded("cp", str(stock_file), destination)

@@ -148,12 +148,54 @@ def test_symbolic_link_is_the_same_database(con, database):
         con.execute(f"ATTACH 'direct://{database.parent}/link.duckdb' AS again")
 
 
+@pytest.mark.parametrize("options", ["", ", USE_TMP_FILE true"])
+def test_a_link_to_an_open_file_is_not_replaced(con, tmp_path, options):
+    with (tmp_path / "log").open("w") as log:
+        log.write("kept")
+        log.flush()
+        link = tmp_path / "out"  # as /dev/stdout is one
+        link.symlink_to(f"/proc/self/fd/{log.fileno()}")
+        with pytest.raises(duckdb.Error, match="leads to a file that a process has open"):
+            con.execute(f"COPY (SELECT 1) TO 'direct://{link}' (FORMAT csv{options})")
+        assert link.is_symlink()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "out"]
+        assert link.read_text() == "kept"
+
+
 @pytest.mark.parametrize("mode", ["read", "write"])
 def test_direct_writer_keeps_stock_out(con, database, mode):
     fill(con, database)
     assert "Could not set lock" in run_python(STOCK_OPEN, database, mode)
     con.execute("DETACH d")
     assert run_python(STOCK_OPEN, database, mode) == "opened"
+
+
+FORK = """
+    import duckdb, os, rawduck, sys
+    con = rawduck.connect(config={"threads": 1})
+    con.execute(f"ATTACH 'direct://{sys.argv[1]}' AS d")
+    con.execute("CREATE TABLE d.t (i INTEGER)")
+    con.execute("CHECKPOINT d")
+    con.execute(sys.argv[2])
+    child = os.fork()
+    if child == 0:
+        try:
+            con.execute("INSERT INTO d.t VALUES (-2)")
+        except duckdb.Error as error:
+            print("before fork()" in str(error), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    con.execute("INSERT INTO d.t VALUES (-3)")
+    os._exit(0)  # the log is left to be replayed
+"""
+
+
+@pytest.mark.parametrize(("first", "rows"), [("SELECT 1", [-3]), ("INSERT INTO d.t VALUES (-1)", [-1, -3])])
+def test_a_forked_child_does_not_write_to_its_parents_database(database, first, rows):
+    """Whether there is a log already or not."""
+    assert run_python(FORK, database, first) == "True"
+    with duckdb.connect(str(database)) as stock:
+        assert stock.execute("SELECT list(i ORDER BY i DESC) FROM t").fetchone() == (rows,)
 
 
 def test_stock_writer_keeps_direct_out(con, database, stock_holder):
@@ -368,6 +410,8 @@ def test_fifo_is_refused_and_not_waited_for(con, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(duckdb.Error, match="direct:// is for regular files"):
         con.execute(f"ATTACH 'direct://{tmp_path}/fifo' AS d")
+    with pytest.raises(duckdb.Error, match="direct:// is for regular files"):
+        con.execute(f"COPY (SELECT 1) TO 'direct://{tmp_path}/fifo' (FORMAT csv)")
 
 
 def test_file_system_without_direct_io_is_refused(con, tmp_path):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 from rawduck.bench.core.case import Kind, Mode
+from rawduck.measuring import warm_memory
 
 VOLUME, VOLUME_ALLOCATOR, DIRECT = "volume", "volume_allocator", "direct"
 STOCK = "stock"
@@ -76,11 +76,12 @@ def with_config(modes: list[DuckMode], **config: Any) -> list[DuckMode]:
 
 
 def allocator_memory(memory_limit: str | None = None) -> str:
-    """block_allocator_memory: the memory limit, or a quarter of the machine's memory, at least 256 MiB."""
+    """block_allocator_memory: the memory limit, or a quarter of what this process may have, or 256 MiB where
+    that is more, but at most half: with more than its memory limit, DuckDB ends the process."""
     if memory_limit:
         return memory_limit
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return f"{max(256, physical // 4 // 1024**2)}MiB"
+    half_mib = warm_memory.most_mib()
+    return f"{min(half_mib, max(256, half_mib // 2))}MiB"
 
 
 def ours(memory_limit: str | None = None) -> list[DuckMode]:

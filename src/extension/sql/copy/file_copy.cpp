@@ -47,6 +47,15 @@ bool IsLocalFile(duckdb::FileSystem &files, const std::string &path) {
            S_ISREG(status.st_mode);
 }
 
+//! Under two names: of two links to it, or with and without direct://.
+bool IsOneFile(duckdb::FileSystem &files, const std::string &path, const std::string &other) {
+    struct stat status, other_status;
+    return !IsVolumePath(path) && !IsVolumePath(other) &&
+           stat(LocalPath(files, path).c_str(), &status) == 0 &&
+           stat(LocalPath(files, other).c_str(), &other_status) == 0 &&
+           status.st_dev == other_status.st_dev && status.st_ino == other_status.st_ino;
+}
+
 //! Only a regular file has a length to copy; and a copy takes its place by renaming, which would put a file
 //! where a device's node was.
 void RequireRegular(duckdb::FileSystem &files, const std::string &path, const char *advice) {
@@ -143,7 +152,7 @@ void FileCopy::CheckNames(bool overwrite) {
         *path = BehindLinks(files_, *path);
         files_.FileExists(*path); // DuckDB's settings may forbid where the link leads
     }
-    if (source_path_ == destination_path_) {
+    if (source_path_ == destination_path_ || IsOneFile(files_, source_path_, destination_path_)) {
         throw duckdb::InvalidInputException("%s: source and destination of the copy are the same",
                                             source_path_);
     }
