@@ -95,8 +95,11 @@ void DmaSpace::Unregister(void *memory) {
 }
 
 std::optional<uint64_t> DmaSpace::Find(const void *memory, uint64_t bytes) const {
+    return Lookup(*this).Find(memory, bytes);
+}
+
+std::optional<uint64_t> DmaSpace::FindLocked(const void *memory, uint64_t bytes) const {
     const auto address = reinterpret_cast<uintptr_t>(memory);
-    std::shared_lock<std::shared_mutex> guard(mutex_);
     if (window_ && window_->Contains(memory)) {
         return abandoned_ ? std::nullopt : window_->Find(memory, bytes);
     }
