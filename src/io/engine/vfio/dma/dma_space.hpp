@@ -1,7 +1,7 @@
 //! The memory that a device reaches, and where it sees it.
 #pragma once
 
-#include "common/memory/buffers/page_users.hpp"
+#include "common/memory/stable_memory.hpp"
 #include "io/engine/vfio/dma/dma_window.hpp"
 #include "io/engine/vfio/dma/iova_space.hpp"
 
@@ -12,7 +12,7 @@
 namespace rawduck {
 
 //! Thread-safe.
-class DmaSpace final : private PageUser {
+class DmaSpace final : private StableMemory::Watcher {
   public:
     explicit DmaSpace(PciFunction &function);
     ~DmaSpace() override;
@@ -57,7 +57,7 @@ class DmaSpace final : private PageUser {
     };
 
     std::optional<uint64_t> FindLocked(const void *memory, uint64_t bytes) const;
-    void ForgetPages(char *begin, uint64_t bytes) noexcept override;
+    void PagesGo(char *begin, uint64_t bytes, uint64_t number) noexcept override;
 
     PciFunction &function_;
     mutable std::shared_mutex mutex_; //!< guards what follows; no other lock is taken under it
