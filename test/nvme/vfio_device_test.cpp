@@ -323,8 +323,7 @@ TEST_F(VfioSlowTest, AWriteThatIsNeverDoneInTimeFailsAndNothingOfItComesLater) {
     ASSERT_NE(data, nullptr) << "only memory of this kind is transferred in place";
     memset(data, 'a', LENGTH);
     const std::string message = CatchError([&] { io->Write(16 * MIB, data, LENGTH); }).what();
-    EXPECT_NE(message.find(target_.name + ": write of " + std::to_string(LENGTH)), std::string::npos)
-        << message;
+    EXPECT_NE(message.find(target_.name + ": write of "), std::string::npos) << message;
     EXPECT_NE(message.find("(LBA "), std::string::npos) << message;
     EXPECT_NE(message.find("did not complete a command in time"), std::string::npos) << message;
     EXPECT_EQ(io->Stats().Snapshot(IoOperation::WRITE).bounce_bytes, 0u);
