@@ -125,9 +125,14 @@ test-nvme: build ## Engines and SQL on emulated NVMe devices in a QEMU guest; in
 	@NVME_EVERYTHING=1 $(PYTHON) scripts/run_tests.py nvme
 
 .PHONY: test-vfio
-test-vfio: build ## Of the same only the driver in the process; KILLS=200 writers that are killed
+test-vfio: build ## Of the same only the driver in the process
 	@scripts/bootstrap.sh test
-	@NVME_EVERYTHING=1 NVME_KILLS=$(KILLS) test/nvme/run.sh vfio
+	@NVME_EVERYTHING=1 test/nvme/run.sh vfio
+
+.PHONY: test-vfio-kills
+test-vfio-kills: build ## Writers through the driver in the process that are killed with commands in flight; KILLS=200
+	@scripts/bootstrap.sh test
+	@NVME_KILLS=$(KILLS) NVME_GUEST_SECONDS=3600 test/nvme/run.sh kills
 
 .PHONY: bench-instructions
 bench-instructions: build ## Instructions per command, by engine, in a guest whose clock counts them

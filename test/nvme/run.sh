@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Tests the engines, the queue strategies and SQL on NVMe namespaces that QEMU emulates in a guest, on any machine:
 # no NVMe hardware and no KVM is needed. With NVME_EVERYTHING=1 the guest has an IOMMU, so that controllers can be handed to
-# vfio-pci. `run.sh vfio` tests only what drives those; `run.sh instructions` measures instead. Installs what is missing
-# (scripts/bootstrap_nvme.sh). The last line says `N passed, N failed, N skipped`; where there can be no guest everything is
-# skipped, with the reason.
+# vfio-pci. `run.sh vfio` tests only what drives those, `run.sh kills` only kills NVME_KILLS writers, and `run.sh
+# instructions` measures instead. Installs what is missing (scripts/bootstrap_nvme.sh). The last line says
+# `N passed, N failed, N skipped`; where there can be no guest everything is skipped, with the reason.
 # The emulated CPU is about ten times slower than the real one: this is for correctness, never for speed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -16,7 +16,11 @@ readonly pull_after=300 # transactions
 readonly guest_seconds=${NVME_GUEST_SECONDS:-900}
 readonly boot_seconds=180 # about one boot in ten of a guest with an IOMMU stalls on a busy machine
 readonly only=${1:-}
-# Guests with an IOMMU stand still now and then, in QEMU without KVM.
+# Before the devices that it serves. eim: so that processors write to their interrupt controllers by instructions
+# (x2APIC). Until version 10.0.4, QEMU with a thread for each processor may carry out a write to registers in memory on
+# another device while addresses are mapped anew, which vfio-pci and an IOMMU make it do all the time. Of an interrupt
+# controller, that is the end of an interrupt: the processor then waits for ever for its timer.
+readonly iommu_device='-device intel-iommu,intremap=on'
 readonly iommu=${NVME_EVERYTHING:-$only}
 
 status=0
@@ -61,10 +65,15 @@ tpch.generate(Path(sys.argv[2]), 0.01, ("customer",))' "$out/data" "$out/bench/c
 # drive FILE ID [CACHING]
 drive() { printf -- '-drive file=%s,if=none,id=%s,format=raw,%s ' "$1" "$2" "${3:-cache=none,aio=io_uring}"; }
 
+# So slow that writers have commands in flight when they are killed: 1 MiB in a second.
+slow_writer() {
+    drive "$work/images/kills.img" d11 cache=none,throttling.bps-write=1048576
+    printf -- '-device nvme,id=n7,serial=kills,mdts=7 -device nvme-ns,bus=n7,drive=d11,nsid=1 '
+}
+
 qemu_options() {
     local images=$work/images
-    # Before the devices that it serves.
-    [ -z "$iommu" ] || printf -- '-device intel-iommu,intremap=on '
+    [ -z "$iommu" ] || printf -- '%s,eim=on ' "$iommu_device"
     # Flexible data placement with three handles, LBAs of 4096 bytes, commands of up to 512 KiB.
     drive "$images/fdp.img" d0
     printf -- '-device nvme-subsys,id=s0,fdp=on,fdp.runs=512M,fdp.nrg=1,fdp.nruh=4 '
@@ -84,9 +93,7 @@ qemu_options() {
     # Slow to write: 16 KiB in a second, once 8 MiB were written.
     drive "$images/slow.img" d9 cache=none,throttling.bps-write=16384,throttling.bps-write-max=8388608
     printf -- '-device nvme,id=n5,serial=slow,mdts=7 -device nvme-ns,bus=n5,drive=d9,nsid=1 '
-    # So slow that writers have commands in flight when they are killed.
-    drive "$images/kills.img" d11 cache=none,throttling.bps-write=1048576
-    printf -- '-device nvme,id=n7,serial=kills,mdts=7 -device nvme-ns,bus=n7,drive=d11,nsid=1 '
+    slow_writer
     # Behind a bridge of its own, with few and short queues and no doorbells in memory.
     drive "$images/link.img" d10
     printf -- '-device pcie-root-port,id=rp0,chassis=1,slot=1 -device nvme,id=n6,serial=link,mdts=7,bus=rp0,dbcs=off,max_ioqpairs=2,mqes=31 '
@@ -168,20 +175,30 @@ check_refused_images() {
 }
 
 # A guest whose clock advances by a nanosecond with each instruction, with a drive that answers at once: what the
-# processor does for a command, whatever else this machine is doing.
+# processor does for a command, whatever else this machine is doing. With one thread, which does without x2APIC: QEMU cannot
+# count with it.
 count_instructions() {
     cmake -S . -B build/bench -G Ninja "${launcher[@]}" -DRAWDUCK_EXTENSION=OFF -DRAWDUCK_BENCH=ON >/dev/null
     cmake --build build/bench --target command_bench | tail -n 1
     rm -rf "$out"
     mkdir -p "$out"
     processors=1 threads=single
-    boot_surely "-icount shift=0 -device intel-iommu,intremap=on -drive if=none,id=d0,driver=null-co,size=1G,read-zeroes=on \
+    boot_surely "-icount shift=0 $iommu_device -drive if=none,id=d0,driver=null-co,size=1G,read-zeroes=on \
 -device nvme,serial=null,drive=d0,mdts=7" "$repository/test/nvme/instructions_in_guest.sh $PWD/build/bench/command_bench $out"
     [ -e "$out/finished" ] || echo "test_nvme: the guest did not come to its end"
     exec .venv/bin/python test/nvme/instructions.py "$out/instructions.tsv"
 }
 
+# A guest of its own, with nothing but the slow drive, for as many writers as are asked for.
+kill_writers() {
+    prepare
+    boot_surely "$iommu_device,eim=on $(slow_writer)" \
+        "$repository/test/nvme/kills_in_guest.sh $repository $out ${NVME_KILLS:-200}"
+    exec .venv/bin/python test/nvme/summarize.py "$out"
+}
+
 [ "$only" != instructions ] || count_instructions
+[ "$only" != kills ] || kill_writers
 build
 prepare
 echo "test_nvme: booting $kernel"

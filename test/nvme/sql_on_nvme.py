@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import bench_on_nvme
@@ -20,6 +18,7 @@ import fdp_on_nvme
 import rawduck
 import vfio_on_nvme
 from fdp_on_nvme import nvme_cli
+from results import Results
 
 TABLES = ("customer", "orders")
 QUERIES = (
@@ -28,22 +27,6 @@ QUERIES = (
     "GROUP BY ALL ORDER BY total DESC, c_name LIMIT 20",
     "SELECT sum(hash(c_comment)), max(c_address), min(c_phone) FROM customer",
 )
-
-
-class Results:
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def check(self, name: str, body: Callable[[], None]) -> None:
-        line = f"PASS {name}"
-        try:
-            body()
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1].line
-            line = f"FAIL {name}: {type(error).__name__}: {str(error) or place}".replace("\n", " ")
-            print(line, flush=True)
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
 
 
 def answers(connection: duckdb.DuckDBPyConnection) -> list[list[tuple]]:

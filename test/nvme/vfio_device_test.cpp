@@ -280,5 +280,63 @@ TEST_F(VfioLinkTest, ALinkThatIsLostIsTheEndOfItAndIsNamed) {
     EXPECT_EQ(back, data);
 }
 
+//! RAWDUCK_TEST_VFIO_SLOW names a namespace that takes 1 MiB in a second, and writes what it is given late. The driver
+//! waits for a second, as the kernel's would.
+class VfioSlowTest : public VfioTest {
+  protected:
+    static constexpr const char *TIMEOUT = "/sys/module/nvme_core/parameters/io_timeout";
+    static constexpr uint64_t PIECE = 256 * KIB; //!< of what is copied
+
+    void SetUp() override {
+        Use("RAWDUCK_TEST_VFIO_SLOW");
+        if (!IsSkipped()) {
+            timeout_ = ReadAttribute(TIMEOUT);
+            WriteText(TIMEOUT, "1");
+        }
+    }
+    void TearDown() override {
+        if (!timeout_.empty()) {
+            WriteText(TIMEOUT, timeout_);
+        }
+    }
+
+    std::string timeout_;
+};
+
+TEST_F(VfioSlowTest, WhatIsNotDoneInTimeIsSentAgainAfterTheControllerWasDisabled) {
+    auto io = Open();
+    const auto data = Pattern(6 * PIECE, 59);
+    std::vector<char> back(data.size());
+    io->Write(8 * MIB, data.data(), data.size());
+    EXPECT_GT(io->Stats().Snapshot(IoOperation::WRITE).commands, 6u) << "nothing was sent again";
+    io->Read(8 * MIB, back.data(), back.size());
+    EXPECT_EQ(back, data);
+}
+
+//! The memory is the caller's again once the write has failed: what it holds then must never reach the device.
+TEST_F(VfioSlowTest, AWriteThatIsNeverDoneInTimeFailsAndNothingOfItComesLater) {
+    constexpr uint64_t LENGTH = 4 * MIB;
+    constexpr int LATER_MS = 3000;
+    auto io = Open();
+    BufferMemory *const memory = BufferMemory::OfProcess();
+    char *const data = memory ? memory->Allocate(LENGTH) : nullptr;
+    ASSERT_NE(data, nullptr) << "only memory of this kind is transferred in place";
+    memset(data, 'a', LENGTH);
+    const std::string message = CatchError([&] { io->Write(16 * MIB, data, LENGTH); }).what();
+    EXPECT_NE(message.find(target_.name + ": write of "), std::string::npos) << message;
+    EXPECT_NE(message.find("(LBA "), std::string::npos) << message;
+    EXPECT_NE(message.find("did not complete a command in time"), std::string::npos) << message;
+    EXPECT_EQ(io->Stats().Snapshot(IoOperation::WRITE).bounce_bytes, 0u);
+    memset(data, 'z', LENGTH);
+    const auto end = std::chrono::steady_clock::now() + milliseconds(LATER_MS);
+    std::vector<char> back(LENGTH);
+    do { // reads are not slow: the controller was started anew
+        io->Read(16 * MIB, back.data(), LENGTH);
+        EXPECT_EQ(std::count(back.begin(), back.end(), 'z'), 0);
+    } while (std::chrono::steady_clock::now() < end);
+    EXPECT_GT(std::count(back.begin(), back.end(), 'a'), 0);
+    memory->Free(data);
+}
+
 } // namespace
 } // namespace rawduck

@@ -1,5 +1,5 @@
 """A controller that is handed from the kernel's driver to rawduck's own, and back: by the command line, with
-SQL in between that the kernel's driver then reads. What goes wrong meanwhile, and writers that are killed.
+SQL in between that the kernel's driver then reads. What goes wrong meanwhile.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ import contextlib
 import io
 import json
 import os
-import random
 import signal
 import subprocess
 import threading
@@ -18,12 +17,11 @@ from pathlib import Path
 
 import faults_on_nvme
 import fdp_on_nvme
+import kills_on_nvme
 import rawduck
 from faults_on_nvme import attach_new, check_message, failure
 from rawduck import pci
 from rawduck.commands import vfio
-
-ROWS_OF_A_LARGE_COMMIT = 300
 
 
 def printed(command: Callable, *arguments) -> str:
@@ -79,7 +77,8 @@ def check_all(results, plan: dict, tpch: Callable) -> None:
         words = {"read": "unrecovered read error: media error", "write": "write fault"}
         results.check("vfio: media errors", lambda: faults_on_nvme.media_errors(target, "auto", other, words))
     results.check("vfio: the device is removed", lambda: removed(plan["plain"], other))
-    results.check(f"vfio: {plan['kills']} writers are killed", lambda: kills(plan["slow"], plan["kills"]))
+    with bound(plan["slow"]) as target:
+        results.check("vfio: writers are killed", lambda: kills_on_nvme.kills(target, plan["kills"]))
 
 
 def refusals(function: str) -> None:
@@ -207,60 +206,3 @@ def bound_until_removed(function: str) -> Iterator[str]:
     yield f"vfio:{function}n1"
     Path("/sys/bus/pci/rescan").write_text("1")
     assert pci.wait_for(lambda: pci.Function(function).driver == pci.KERNEL_DRIVER)
-
-
-def kills(function: str, count: int) -> None:
-    """Writers on a slow device, which has their commands when they are killed. Each time everything that was
-    acknowledged is there, and what was not is there whole or not at all."""
-    chance = random.Random(count)
-    with bound(function) as target:
-        with rawduck.connect() as connection:
-            attach_new(connection, target, "x")
-            connection.execute("CREATE TABLE x.t (number BIGINT, hash VARCHAR, filler VARCHAR)")
-        last = -1
-        for attempt in range(count):
-            last = killed_once(target, last, chance.randint(1, 6), chance.uniform(0, 0.2), attempt)
-            if attempt % 20 == 19:
-                print(f"guest: {attempt + 1} writers killed, {last + 1} transactions", flush=True)
-
-
-def killed_once(target: str, last: int, commits: int, seconds: float, attempt: int) -> int:
-    told, tells = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            commit_for_ever(target, last + 1, tells)
-        os._exit(1)
-    os.close(tells)
-    with os.fdopen(told) as lines:
-        acknowledged = [int(lines.readline()) for _ in range(commits)]
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        acknowledged += [int(line) for line in lines]
-    with rawduck.connect() as connection:
-        connection.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x")
-        numbers = connection.execute(
-            "SELECT number, count(*), bool_and(hash = md5(number::VARCHAR)) FROM x.t "
-            "GROUP BY ALL ORDER BY ALL"
-        ).fetchall()
-    assert [row[0] for row in numbers] == list(range(len(numbers))), attempt
-    assert all(row[1] == rows_of(row[0]) and row[2] for row in numbers), attempt
-    found = len(numbers) - 1
-    assert acknowledged[-1] <= found <= acknowledged[-1] + 1, (attempt, acknowledged[-1], found)
-    return found
-
-
-def rows_of(number: int) -> int:
-    return ROWS_OF_A_LARGE_COMMIT if number % 3 == 0 else 1
-
-
-def commit_for_ever(target: str, first: int, tells: int) -> None:
-    with rawduck.connect() as connection:
-        connection.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x")
-        for number in range(first, first + 100000):
-            connection.execute(
-                f"INSERT INTO x.t SELECT {number}, md5({number}::VARCHAR), repeat('x', 100) "
-                f"FROM range({rows_of(number)})"
-            )
-            os.write(tells, b"%d\n" % number)

@@ -13,9 +13,16 @@ namespace {
 struct List {
     explicit List(uint64_t generation) : generation(generation) {}
     const uint64_t generation;
-    std::mutex mutex; //!< guards what follows; watchers are called under it, and only try to take their own
+    std::mutex
+        mutex; //!< guards what follows; watchers are called under it, which may take their own for a moment
     std::vector<StableMemory::Range> ranges; //!< by address
     std::vector<StableMemory::Watcher *> watchers;
+
+    void Tell(char *begin, uint64_t bytes, uint64_t number) noexcept {
+        for (StableMemory::Watcher *const watcher : watchers) {
+            watcher->PagesGo(begin, bytes, number);
+        }
+    }
 };
 
 //! One for all lists, so that a version tells which process's list it is of.
@@ -64,14 +71,22 @@ void StableMemory::Remove(const char *begin) noexcept {
         if (found == list.ranges.end()) {
             return;
         }
-        const uint64_t number = found->number;
+        const Range range = *found;
         list.ranges.erase(found);
         last_version.fetch_add(1);
-        for (Watcher *const watcher : list.watchers) {
-            watcher->RangeRemoved(number);
-        }
+        list.Tell(reinterpret_cast<char *>(range.begin), range.end - range.begin, range.number);
     } catch (const std::bad_alloc &) {
         // There is no list, so nothing is listed.
+    }
+}
+
+void StableMemory::TellPagesGo(char *begin, uint64_t bytes) noexcept {
+    try {
+        List &list = Current();
+        std::lock_guard<std::mutex> guard(list.mutex);
+        list.Tell(begin, bytes, 0);
+    } catch (const std::bad_alloc &) {
+        // There is no list, so nobody watches.
     }
 }
 

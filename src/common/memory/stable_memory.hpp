@@ -1,4 +1,5 @@
-//! Memory of ours that stays where it is: a kernel can be told of it once, instead of with each command.
+//! Memory of ours that stays where it is: a kernel or a device can be told of it once, instead of with each command.
+//! Whoever does so is told before its pages go: the others would go on with the old pages, and nobody would notice.
 #pragma once
 
 #include "common/memory/huge_memory.hpp"
@@ -19,19 +20,23 @@ class StableMemory {
         uint64_t number;         //!< never used again, while addresses are
         HugeMemory::Pages pages; //!< what was asked for
     };
-    //! Who keeps something for a range.
+    //! Who keeps something for memory of ours.
     class Watcher {
       public:
         virtual ~Watcher() = default;
-        //! Nobody uses the range any more. Called by the thread that gives it back, which holds locks: it must not
-        //! wait, and call no function of this class.
-        virtual void RangeRemoved(uint64_t number) noexcept = 0;
+        //! Nobody uses what is in these pages any more, and this is the last moment at which they are there.
+        //! `number`: of the range that they are; 0: they were not listed. Called by any thread, which may hold the
+        //! lock of an arena: it must not wait for commands, allocate from BufferMemory, or call a function of this
+        //! class.
+        virtual void PagesGo(char *begin, uint64_t bytes, uint64_t number) noexcept = 0;
     };
 
     //! Without memory for it the range is not listed, and nothing else happens.
     static void Add(const char *begin, uint64_t bytes, HugeMemory::Pages pages) noexcept;
     //! Before the range is given back. Nothing happens where it is not listed.
     static void Remove(const char *begin) noexcept;
+    //! Before pages are given back that are not listed: those of BufferMemory, which go while its addresses stay.
+    static void TellPagesGo(char *begin, uint64_t bytes) noexcept;
     //! Changes with the list. Whoever was given memory that is listed sees a version with it.
     static uint64_t Version() noexcept;
     //! By address. Returns their version. Throws std::bad_alloc.

@@ -78,7 +78,11 @@ class IoUringQueue : public Queue {
     class Watcher final : public StableMemory::Watcher {
       public:
         explicit Watcher(IoUringQueue &queue) : queue_(queue) {}
-        void RangeRemoved(uint64_t number) noexcept override { queue_.Forget(number); }
+        void PagesGo(char *, uint64_t, uint64_t number) noexcept override {
+            if (number != 0) { // rings are told of nothing else
+                queue_.Forget(number);
+            }
+        }
 
       private:
         IoUringQueue &queue_;

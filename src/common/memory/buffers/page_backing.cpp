@@ -1,7 +1,7 @@
 #include "common/memory/buffers/page_backing.hpp"
 
 #include "common/invariant.hpp"
-#include "common/memory/buffers/page_users.hpp"
+#include "common/memory/stable_memory.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -118,7 +118,7 @@ void PageBacking::KeepSmall(char *chunk) {
 }
 
 void PageBacking::Release(char *begin, uint64_t bytes) {
-    TellPageUsers(begin, bytes);
+    StableMemory::TellPagesGo(begin, bytes);
     // A program may have locked all of its memory (mlockall). An older kernel then gives back none of it, and what
     // is free stays in memory: it works, and the program asked for it.
     if (madvise(begin, bytes, MADV_DONTNEED) != 0) {

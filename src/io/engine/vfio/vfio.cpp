@@ -7,6 +7,7 @@
 #include "io/engine/vfio/dma/data_pointer.hpp"
 #include "io/engine/vfio/vfio_function.hpp"
 #include "io/engine/vfio/vfio_queue.hpp"
+#include "target/system/sysfs.hpp"
 
 #include <algorithm>
 #include <map>
@@ -60,8 +61,16 @@ uint64_t SpareBytesMax() {
     return limit.rlim_cur < LOCKABLE_BYTES_MIN ? 0 : limit.rlim_cur / 2;
 }
 
+//! How long the kernel's driver waits for a command on this machine, in seconds: whoever has changed that, knows why.
+constexpr const char *COMMAND_TIMEOUT_PATH = "/sys/module/nvme_core/parameters/io_timeout";
+constexpr uint64_t COMMAND_TIMEOUT_MAX_S = 3600;
+
 std::shared_ptr<Controller> OpenController(const std::string &address, const std::string &name) {
     ControllerOptions options;
+    uint64_t timeout_s = 0;
+    if (ReadNumber(COMMAND_TIMEOUT_PATH, timeout_s) && timeout_s > 0) {
+        options.command_timeout_ms = std::min(timeout_s, COMMAND_TIMEOUT_MAX_S) * 1000;
+    }
     options.lanes_max = std::clamp(LANES_PER_PROCESSOR * std::thread::hardware_concurrency(), 2u, LANES_MAX);
     auto controller =
         std::make_shared<Controller>(std::make_unique<VfioFunction>(address, name), options, name);

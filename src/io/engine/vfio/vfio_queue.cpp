@@ -1,5 +1,6 @@
 #include "io/engine/vfio/vfio_queue.hpp"
 
+#include "common/clock.hpp"
 #include "common/invariant.hpp"
 #include "io/device/nvme_device.hpp"
 
@@ -16,8 +17,7 @@ VfioQueue::VfioQueue(Controller &controller, uint32_t namespace_id, uint32_t lba
 }
 
 VfioQueue::~VfioQueue() {
-    RAWDUCK_INVARIANT(waiting_.empty() && done_.empty() && in_lane_ == 0,
-                      "a queue is destroyed when all of its commands were reaped");
+    RAWDUCK_INVARIANT(taken_ == 0, "a queue is destroyed when all of its commands were reaped");
     controller_.ReleaseLane(lane_);
 }
 
@@ -25,29 +25,35 @@ bool VfioQueue::Reaches(const void *memory, uint64_t bytes) const {
     return controller_.Memory().Reach(memory, bytes).has_value();
 }
 
-// What the lane has no room for waits here, so that a queue takes commands also while others fill the lane.
+// What the lane has no room for waits here, so that a queue takes commands also while others fill the lane. The lane
+// is not touched: its lock is taken once for all that are sent together.
 bool VfioQueue::Submit(Command &command) {
-    std::lock_guard<std::mutex> guard(lane_.Mutex());
-    if (waiting_.size() + in_lane_ + done_.size() >= depth_) {
+    if (taken_ >= depth_) {
         return false;
     }
+    taken_++;
     waiting_.push_back(&command);
     return true;
 }
 
+//! With one look at the clock, and one lock of the memory, for all of them.
 void VfioQueue::Send() {
+    if (waiting_.empty() || (!lane_.Pair().HasRoom() && lane_.Dead().empty())) {
+        return;
+    }
+    const uint64_t now_ns = MonotonicNs();
+    const DmaSpace::Lookup memory(controller_.Memory());
     size_t sent = 0;
     for (; sent < waiting_.size() && (lane_.Pair().HasRoom() || !lane_.Dead().empty()); sent++) {
         Command &command = *waiting_[sent];
-        in_lane_++;
-        const auto iova = controller_.Memory().Find(command.data, command.length);
+        const auto iova = memory.Find(command.data, command.length);
         if (!iova || !lane_.Dead().empty()) {
             RAWDUCK_INVARIANT(iova || !lane_.Dead().empty(), "data lies in memory that the device reaches");
             Complete(&command, STATUS_HOST_PATH_ERROR_FINAL, 0, lane_.Dead().c_str());
             continue;
         }
         controller_.Submit(lane_, MakeNvmeTransfer(command, namespace_id_, lba_size_), *iova,
-                           {static_cast<CommandSink *>(this), &command});
+                           {static_cast<CommandSink *>(this), &command}, now_ns);
     }
     if (sent > 0 && lane_.Dead().empty()) {
         lane_.Pair().Ring();
@@ -59,7 +65,6 @@ void VfioQueue::Complete(void *completed, uint16_t status, uint64_t, const char 
     auto &command = *static_cast<Command *>(completed);
     SetNvmeResult(command, status);
     command.cause = cause;
-    in_lane_--;
     done_.push_back(&command);
 }
 
@@ -72,6 +77,7 @@ uint32_t VfioQueue::Reap(Command **completed, uint32_t max, bool wait) {
         if (count > 0 || !wait) {
             std::copy_n(done_.begin(), count, completed);
             done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
+            taken_ -= static_cast<uint32_t>(count);
             return static_cast<uint32_t>(count);
         }
         controller_.Wait(lane_, lock);

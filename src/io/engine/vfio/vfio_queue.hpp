@@ -27,9 +27,9 @@ class VfioQueue final : public Queue, private CommandSink {
     Controller &controller_;
     const uint32_t namespace_id_, lba_size_, depth_;
     QueueLane &lane_;
-    std::vector<Command *> waiting_; //!< not in the lane yet, oldest first
-    std::vector<Command *> done_;    //!< complete and not reaped; guarded by the lane's mutex
-    uint32_t in_lane_ = 0;           //!< guarded by it, too
+    uint32_t taken_ = 0;             //!< submitted and not reaped
+    std::vector<Command *> waiting_; //!< of those, not in the lane yet, oldest first
+    std::vector<Command *> done_;    //!< of those, complete; guarded by the lane's mutex
 };
 
 } // namespace rawduck

@@ -134,9 +134,9 @@ void Controller::ReleaseLane(QueueLane &lane) {
 }
 
 void Controller::Submit(QueueLane &lane, const nvme_passthru_cmd64 &command, uint64_t iova,
-                        const CommandOwner &owner) {
+                        const CommandOwner &owner, uint64_t now_ns) {
     SubmissionEntry entry = MakeEntry(command);
-    const uint16_t slot = lane.Pair().TakeSlot(owner, MonotonicNs());
+    const uint16_t slot = lane.Pair().TakeSlot(owner, now_ns);
     if (command.data_len > 0) {
         // Up to two pages, entries are as good, and every controller takes them.
         if (sgl_ && command.data_len > PAGE_BYTES) {
@@ -224,7 +224,7 @@ int Controller::RunIo(nvme_passthru_cmd64 &command) {
         ReleaseLane(lane);
         throw DeadError(cause);
     }
-    Submit(lane, command, iova, {&sink, nullptr});
+    Submit(lane, command, iova, {&sink, nullptr}, MonotonicNs());
     lane.Pair().Ring();
     while (!sink.IsDone()) {
         lane.Deliver();

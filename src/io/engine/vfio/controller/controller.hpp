@@ -27,7 +27,7 @@
 namespace rawduck {
 
 struct ControllerOptions {
-    //! As the kernel's driver waits (nvme_core.io_timeout).
+    //! As the kernel's driver waits, unless nvme_core.io_timeout says otherwise.
     uint64_t command_timeout_ms = 30000;
     //! How long it may not answer at all before it counts as lost: others may reset it (a tenth of a second).
     uint64_t silence_ms = 2000;
@@ -57,9 +57,10 @@ class Controller {
     void ReleaseLane(QueueLane &lane);
 
     //! Puts a command into the lane's ring, which has room. The lane is locked, and not dead. The controller is
-    //! told by QueuePair::Ring. `iova`: of the data; ignored where there is none.
-    void Submit(QueueLane &lane, const nvme_passthru_cmd64 &command, uint64_t iova,
-                const CommandOwner &owner);
+    //! told by QueuePair::Ring. `iova`: of the data; ignored where there is none. `now_ns`: what MonotonicNs says;
+    //! the time that the command may take begins there.
+    void Submit(QueueLane &lane, const nvme_passthru_cmd64 &command, uint64_t iova, const CommandOwner &owner,
+                uint64_t now_ns);
     //! Waits as QueueLane::Wait, and looks after the controller when nothing comes.
     void Wait(QueueLane &lane, std::unique_lock<std::mutex> &lock);
 

@@ -22,7 +22,7 @@ DmaSpace::DmaSpace(PciFunction &function) : function_(function), space_(function
 
 DmaSpace::~DmaSpace() {
     if (window_) {
-        RemovePageUser(*this);
+        StableMemory::Unwatch(*this);
     }
 }
 
@@ -36,11 +36,11 @@ bool DmaSpace::OpenWindow(char *begin, uint64_t bytes, uint64_t mapped_bytes_max
         }
         window_ = std::make_unique<DmaWindow>(function_, begin, bytes, *iova, mapped_bytes_max);
     }
-    AddPageUser(*this); // nothing is mapped before anybody could give it back
+    StableMemory::Watch(*this); // nothing is mapped before anybody could give it back
     return true;
 }
 
-void DmaSpace::ForgetPages(char *begin, uint64_t bytes) noexcept {
+void DmaSpace::PagesGo(char *begin, uint64_t bytes, uint64_t) noexcept {
     std::lock_guard<std::shared_mutex> guard(mutex_);
     if (!abandoned_ && window_->Contains(begin)) {
         window_->Unmap(begin, bytes);
@@ -95,8 +95,11 @@ void DmaSpace::Unregister(void *memory) {
 }
 
 std::optional<uint64_t> DmaSpace::Find(const void *memory, uint64_t bytes) const {
+    return Lookup(*this).Find(memory, bytes);
+}
+
+std::optional<uint64_t> DmaSpace::FindLocked(const void *memory, uint64_t bytes) const {
     const auto address = reinterpret_cast<uintptr_t>(memory);
-    std::shared_lock<std::shared_mutex> guard(mutex_);
     if (window_ && window_->Contains(memory)) {
         return abandoned_ ? std::nullopt : window_->Find(memory, bytes);
     }

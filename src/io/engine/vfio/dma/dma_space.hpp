@@ -1,7 +1,7 @@
 //! The memory that a device reaches, and where it sees it.
 #pragma once
 
-#include "common/memory/buffers/page_users.hpp"
+#include "common/memory/stable_memory.hpp"
 #include "io/engine/vfio/dma/dma_window.hpp"
 #include "io/engine/vfio/dma/iova_space.hpp"
 
@@ -12,7 +12,7 @@
 namespace rawduck {
 
 //! Thread-safe.
-class DmaSpace final : private PageUser {
+class DmaSpace final : private StableMemory::Watcher {
   public:
     explicit DmaSpace(PciFunction &function);
     ~DmaSpace() override;
@@ -31,7 +31,19 @@ class DmaSpace final : private PageUser {
     //! Where the device sees these bytes, all within one registration or in the window; nothing when it does not
     //! reach them.
     std::optional<uint64_t> Find(const void *memory, uint64_t bytes) const;
-    //! The same, once they are registered if they lie in the window. They must be in use until their command is
+    //! The same, for several at a time: nothing is registered or forgotten while it exists.
+    class Lookup {
+      public:
+        explicit Lookup(const DmaSpace &space) : space_(space), lock_(space.mutex_) {}
+        std::optional<uint64_t> Find(const void *memory, uint64_t bytes) const {
+            return space_.FindLocked(memory, bytes);
+        }
+
+      private:
+        const DmaSpace &space_;
+        std::shared_lock<std::shared_mutex> lock_;
+    };
+    //! As Find, once they are registered if they lie in the window. They must be in use until their command is
     //! complete.
     std::optional<uint64_t> Reach(const void *memory, uint64_t bytes);
     //! Takes the bus and all memory from the function (PciFunction::StopDma): from now on nothing is reached.
@@ -44,7 +56,8 @@ class DmaSpace final : private PageUser {
         uint64_t bytes, iova;
     };
 
-    void ForgetPages(char *begin, uint64_t bytes) noexcept override;
+    std::optional<uint64_t> FindLocked(const void *memory, uint64_t bytes) const;
+    void PagesGo(char *begin, uint64_t bytes, uint64_t number) noexcept override;
 
     PciFunction &function_;
     mutable std::shared_mutex mutex_; //!< guards what follows; no other lock is taken under it
