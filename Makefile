@@ -175,8 +175,8 @@ refused: ## Lines of the extension that another DuckDB's headers refuse; RELEASE
 	@$(PYTHON) scripts/count_refused.py $(RELEASE)
 
 .PHONY: static
-static: ## The self-contained extension, tested in a C++ host (takes long)
-	@scripts/bootstrap.sh build
+static: build ## The self-contained extension, by DuckDB's own build; tested in JDBC, C++, Rust and Python (takes long)
+	@scripts/bootstrap.sh test
 	@scripts/build_static.sh
 
 .PHONY: reference
