@@ -156,7 +156,7 @@ test-duckdb: build ## DuckDB's own storage tests, on files and on a volume; DUCK
 	@$(PYTHON) test/sqllogic/runner --source $(DUCKDB_SOURCE) $(ARGS) $(addprefix $(DUCKDB_SOURCE)/test/sql/,$(DUCKDB_TESTS))
 
 .PHONY: test-libraries
-test-libraries: build ## pandas, Polars, PyArrow, Ibis, SQLAlchemy, notebooks and dbt on volumes, in an environment of their own
+test-libraries: wheel ## The wheel with pandas, Polars, PyArrow, Ibis, SQLAlchemy, notebooks and dbt, in an environment of their own
 	@scripts/test_libraries.sh $(ARGS)
 
 .PHONY: test-fresh
@@ -169,9 +169,10 @@ wheel: ## The wheel for package indexes, for every CPython from 3.11 on, in dist
 	@scripts/build_wheel.sh $(ARCHITECTURE)
 
 .PHONY: test-wheel
-test-wheel: wheel ## Installs the wheel into empty environments, without compilers, and runs queries, recipes and the demo
+test-wheel: wheel ## Installs the wheel into empty environments, without compilers: queries, recipes, demo, libraries
 	@scripts/bootstrap.sh test
 	@$(PYTHON) -m pytest test/wheel $(ARGS)
+	@scripts/test_libraries.sh
 
 .PHONY: refused
 refused: ## Lines of the extension that another DuckDB's headers refuse; RELEASE=1.5.6
@@ -179,8 +180,8 @@ refused: ## Lines of the extension that another DuckDB's headers refuse; RELEASE
 	@$(PYTHON) scripts/count_refused.py $(RELEASE)
 
 .PHONY: static
-static: ## The self-contained extension, tested in a C++ host (takes long)
-	@scripts/bootstrap.sh build
+static: build ## The self-contained extension, by DuckDB's own build; tested in JDBC, C++, Rust and Python (takes long)
+	@scripts/bootstrap.sh test
 	@scripts/build_static.sh
 
 .PHONY: reference

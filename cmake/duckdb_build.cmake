@@ -16,7 +16,9 @@ target_compile_definitions(rawduck_extension PRIVATE RAWDUCK_DUCKDB_VERSION="${R
                                                      RAWDUCK_VERSION="${PROJECT_VERSION}")
 # Several sources that read DuckDB's headers at once, as in cmake/extension.cmake.
 set_target_properties(rawduck_extension PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-set_source_files_properties(${RAWDUCK_CORE_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set(RAWDUCK_KERNELS_TARGET rawduck_extension)
+include(cmake/gpu_kernels.cmake)
+set_source_files_properties(${RAWDUCK_CORE_SOURCES} ${RAWDUCK_GPU_IMAGES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_link_libraries(rawduck_extension Threads::Threads PkgConfig::BLKID PkgConfig::LIBURING ${CMAKE_DL_LIBS})
 install(TARGETS rawduck_extension EXPORT "${DUCKDB_EXPORT_SET}" LIBRARY DESTINATION "${INSTALL_LIB_DIR}"
         ARCHIVE DESTINATION "${INSTALL_LIB_DIR}")

@@ -27,7 +27,7 @@ endif()
 
 set(RAWDUCK_OUTPUT_DIR "${CMAKE_BINARY_DIR}/extension")
 
-# What all extensions share, in both forms. DuckDB's headers are not ours to warn about.
+# What all extensions share. DuckDB's headers are not ours to warn about.
 function(rawduck_extension_target target)
   target_include_directories(${target} SYSTEM PRIVATE ${RAWDUCK_DUCKDB_DIR}/src/include
                              ${RAWDUCK_DUCKDB_DIR}/third_party/fmt/include

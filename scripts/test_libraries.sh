@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# Tests libraries of Python on volumes, in an environment of their own: they are many, and nothing else needs them.
+# Tests libraries of Python on volumes, with the wheel of scripts/build_wheel.sh in an environment of their own, which has
+# nothing of this tree and no compiler in its PATH: the libraries are many, and nothing else needs them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
 folder=build/libraries
 stamp=$folder/.requirements.sha256
-mkdir -p "$folder/path"
+mkdir -p "$folder"
 wanted=$(sha256sum test/libraries/requirements.txt)
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     say "installing libraries into $folder/venv"
     PYTHON=.venv/bin/python make_venv "$folder/venv" --requirement test/libraries/requirements.txt
     printf '%s\n' "$wanted" >"$stamp"
 fi
-# The package as it was built, without what else is in its environment.
-installed=$(.venv/bin/python -P -c 'import pathlib, rawduck; print(pathlib.Path(rawduck.__file__).parent)')
-ln -sfn "$installed" "$folder/path/rawduck"
-PYTHONPATH=$PWD/$folder/path exec "$folder/venv/bin/python" -m pytest test/libraries "$@"
+make_venv "$folder/venv" --no-deps --force-reinstall dist/rawduck-*"_$(uname -m).whl"
+PATH=$PWD/$folder/venv/bin exec "$folder/venv/bin/python" -P -m pytest test/libraries "$@"

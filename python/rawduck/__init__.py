@@ -34,6 +34,11 @@ def __getattr__(name: str) -> Any:
     return getattr(module, name)
 
 
+def __dir__() -> list[str]:
+    """What notebooks complete, loaded or not."""
+    return sorted({*globals(), *__all__, "__version__"})
+
+
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 

@@ -119,6 +119,8 @@ def connect(
             raise duckdb.IOException(
                 f"{error} It is a rawduck volume: {name} names a database on it"
             ) from None
+        if meant := paths.with_both_slashes(path):
+            raise duckdb.IOException(f"{path}: a scheme is followed by two slashes: write {meant}") from None
         raise
     try:
         return load(connection, ceph=ceph)

@@ -24,6 +24,15 @@ def is_volume_path(path: str) -> bool:
     return path.startswith(VOLUME_SCHEME)
 
 
+def with_both_slashes(path: str) -> str | None:
+    """The path that was meant by nvme:/dev/x or direct:x, which DuckDB takes for names of extensions."""
+    for scheme in (VOLUME_SCHEME, DIRECT_SCHEME):
+        name = scheme.removesuffix("//")
+        if path.startswith(name) and not path.startswith(scheme):
+            return scheme + path[len(name) :]
+    return None
+
+
 def has_scheme(path: str) -> bool:
     return path.startswith((VOLUME_SCHEME, DIRECT_SCHEME))
 

@@ -16,7 +16,7 @@ bool Volume::DirectoryExists(const std::string &name) const {
 }
 
 void Volume::MakeDirectory(const std::string &name) {
-    CheckFileName(name);
+    CheckFileName(state_->target.name, name);
     if (DirectoryExists(name)) {
         return;
     }

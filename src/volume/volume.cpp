@@ -123,7 +123,7 @@ std::shared_ptr<Volume> Volume::MountLocked(const Target &target, std::unique_pt
 }
 
 std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &mode) {
-    CheckFileName(name);
+    CheckFileName(state_->target.name, name);
     std::unique_ptr<WriteScope> writing;
     if (mode.write) {
         writing = std::make_unique<WriteScope>(*state_);
@@ -207,7 +207,7 @@ void Volume::Remove(const std::string &name, RemoveMode mode) {
 }
 
 void Volume::Move(const std::string &from, const std::string &to, MoveMode mode) {
-    CheckFileName(to);
+    CheckFileName(state_->target.name, to);
     WriteScope writing(*state_);
     uint64_t ticket = 0;
     {

@@ -42,7 +42,7 @@ void TryQueues(const std::string &text) {
 }
 
 void TryName(const std::string &text) {
-    CheckFileName(text);
+    CheckFileName("memory:fuzz", text);
     Require(!text.empty() && text.size() <= 255 && text.find('\0') == std::string::npos);
     Require(text.front() != '/' && text.back() != '/');
 }

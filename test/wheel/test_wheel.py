@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import golden
 import pytest
 from rawduck import duckdb_source
 from recipes import AFTER, PAGE, run_recipe
@@ -82,6 +84,13 @@ def test_what_it_has_inside(host_library):
     assert licenses == {"libblkid", "liburing"}
 
 
+def test_pages_come_with_it(environment):
+    """Messages name docs/devices.md, and exit codes are in the manual."""
+    share = environment.folder / "share"
+    assert (share / "doc/rawduck/docs/devices.md").is_file()
+    assert "EXIT STATUS" in (share / "man/man1/rawduck.1").read_text()
+
+
 def undefined_in(library: Path, libraries: Path) -> set[str]:
     """Symbols that the dynamic linker and the libraries of the oldest system do not have."""
     tracing = {"LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "1", "LD_BIND_NOW": "1"}
@@ -123,9 +132,36 @@ def test_first_query(environment):
                                "print(version('rich').split('.')[0])")) < 15  # fmt: skip
 
 
+@pytest.mark.timeout(900)
+def test_first_query_on_a_bare_system():
+    """A minimal Debian 12 with Python and no compiler, which build/bare keeps for the next run."""
+    if os.geteuid() != 0:
+        pytest.skip("a new root needs root")
+    root = ROOT / "build/bare"
+
+    def inside(command: str) -> str:
+        return run(ROOT / "scripts/fresh_root.sh", command, env={**os.environ, "FRESH_ROOT": str(root)})
+
+    inside("apt-get -qq update && apt-get -qq -y --no-install-recommends install python3-venv libstdc++6")
+    assert inside("! command -v cc c++ gcc g++ clang cmake ninja") == ""
+    shutil.copy(WHEEL, root / "root")
+    program = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    (root / "root/first.py").write_text(program.replace("/data/", "/root/"))
+    inside("cd && rm -rf venv disk.rawduck && python3 -m venv venv && venv/bin/pip install -q *.whl")
+    inside("cd && venv/bin/rawduck format disk.rawduck --size 256M")
+    assert "1000000" in inside("cd && venv/bin/python first.py")
+
+
 @pytest.mark.parametrize("title", AFTER)
 def test_recipe(environment, tmp_path, title):
     run_recipe(title, tmp_path, AFTER[title], str(environment.bin / "python"), env=environment.variables)
+
+
+@pytest.mark.parametrize("columns", golden.WIDTHS)
+def test_what_people_see(environment, columns):
+    """With another version of what draws tables, too."""
+    printed = golden.transcript(str(environment.bin / "rawduck"), columns)
+    assert printed == golden.golden(columns).read_text()
 
 
 def test_ceph_is_left_out(environment):

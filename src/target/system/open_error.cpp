@@ -7,15 +7,28 @@
 #include <unistd.h>
 
 namespace rawduck {
+namespace {
+
+//! Of a path that leads through something that is no directory, this.
+std::string Existing(std::string path) {
+    while (access(path.c_str(), F_OK) != 0 && path.find('/') != std::string::npos) {
+        path.erase(path.rfind('/'));
+    }
+    return path;
+}
+
+} // namespace
 
 void ThrowOpenError(const std::string &target_name, const std::string &operation, int error_number) {
     std::string message = target_name + ": cannot " + operation + ": " + ErrnoText(error_number);
     switch (error_number) {
     case ENOENT:
-    case ENOTDIR:
         throw Error(
             ErrorCode::NOT_FOUND,
             message + "; check the path, and whether the device is plugged in (rawduck devices lists them)");
+    case ENOTDIR:
+        throw Error(ErrorCode::NOT_FOUND, message + "; " + Existing(target_name) +
+                                              " is no directory. A volume is named without the files on it");
     case ENXIO:
     case ENODEV:
     case ENOMEDIUM:

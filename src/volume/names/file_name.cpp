@@ -64,14 +64,14 @@ TemporaryName TemporaryNameOf(const std::string &name) {
     return rest.AtEnd() ? found : TemporaryName::NONE;
 }
 
-void CheckFileName(const std::string &name) {
+void CheckFileName(const std::string &target, const std::string &name) {
     const auto refuse = [&name](const std::string &why) {
         throw Error(ErrorCode::INVALID, "\"" + name + "\" cannot be the name of a file on a volume: " + why);
     };
     if (name.empty()) {
-        throw Error(ErrorCode::INVALID,
-                    "the path names a volume but no file on it; write "
-                    "nvme://<target>/<file>, such as nvme:///data/disk.rawduck/sales.duckdb");
+        throw Error(ErrorCode::INVALID, target +
+                                            ": the path names a volume but no file on it; write nvme://" +
+                                            target + "/<file>, such as nvme://" + target + "/sales.duckdb");
     }
     if (name.size() > NAME_BYTES_MAX) {
         refuse("it has " + std::to_string(name.size()) + " bytes, and at most " +

@@ -26,7 +26,7 @@ enum class TemporaryName {
 TemporaryName TemporaryNameOf(const std::string &name);
 
 //! A valid name is 1 to 255 bytes of '/'-separated components, none of them empty, "." or "..", without NUL.
-//! Throws Error INVALID naming what is wrong.
-void CheckFileName(const std::string &name);
+//! Throws Error INVALID naming what is wrong. `target`: the volume's, for the message where there is no name.
+void CheckFileName(const std::string &target, const std::string &name);
 
 } // namespace rawduck

@@ -68,6 +68,14 @@ bool ReadLink(const std::string &path, std::string &link) {
     return true;
 }
 
+[[noreturn]] void ThrowRelative(const std::string &path, const std::string &rest) {
+    char folder[PATH_MAX];
+    const bool known = !rest.empty() && getcwd(folder, sizeof(folder));
+    const std::string absolute = known ? std::string(folder) + "/" + rest : "/dev/nvme0n1/x.duckdb";
+    throw Error(ErrorCode::INVALID, path + ": a volume is named by an absolute path, as in " + VOLUME_SCHEME +
+                                        absolute + ", or by memory:<name>");
+}
+
 [[noreturn]] void ThrowNoTarget(const std::string &path, const std::string &candidate, int error_number) {
     if (error_number == EACCES) {
         throw Error(ErrorCode::PERMISSION, path + ": cannot look at " + candidate + ": " +
@@ -119,8 +127,7 @@ VolumePath SplitVolumePath(const std::string &path) {
         return SplitNamedPath(path, components);
     }
     if (rest.empty() || rest[0] != '/') {
-        throw Error(ErrorCode::INVALID, path + ": a volume is named by an absolute path, as in "
-                                               "nvme:///dev/nvme0n1/x.duckdb, or by memory:<name>");
+        ThrowRelative(path, rest);
     }
     struct stat status;
     // From behind: what leads through the volume's file or device is ENOTDIR, so that few looks find it.

@@ -134,6 +134,14 @@ def test_names_that_look_like_emoji_or_markup(file_target, stock_file):
         assert path in failed("cp", str(stock_file), path)
 
 
+def test_the_path_of_a_file_where_a_volume_is_meant(file_target, stock_file):
+    path = file_target.path("sales.duckdb")
+    succeeded("cp", str(stock_file), path)
+    said = f"{file_target.name} is no directory. A volume is named without the files on it"
+    assert said in failed("ls", path)
+    assert said in failed("info", path.removeprefix("nvme://") + "/x")
+
+
 def test_cp_does_not_overwrite_unasked(file_target, stock_file):
     destination = file_target.path("sales.duckdb")
     succeeded("cp", str(stock_file), destination)

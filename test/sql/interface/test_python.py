@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import duckdb
 import pytest
 import rawduck
@@ -61,9 +63,26 @@ def test_a_path_that_names_the_volume_itself(file_target):
 
 
 def test_a_relative_path_on_a_volume():
-    """The error names what was given, not the temporary directory beside it."""
-    with pytest.raises(duckdb.Error, match=r"nvme://disk.rawduck/x.duckdb: .*absolute path"):
+    """The error names what was given, not the temporary directory beside it, and what to write instead."""
+    meant = f"absolute path, as in nvme://{os.getcwd()}/disk.rawduck/x.duckdb,"
+    with pytest.raises(duckdb.Error, match=f"nvme://disk.rawduck/x.duckdb: .*{meant}"):
         rawduck.connect("nvme://disk.rawduck/x.duckdb")
+
+
+def test_a_volume_without_a_file(file_target):
+    with pytest.raises(duckdb.Error, match=f"{file_target.name}: the path names a volume but no file"):
+        rawduck.connect(f"nvme://{file_target.name}")
+
+
+@pytest.mark.parametrize("path", ["nvme:/dev/x/y.duckdb", "nvme:y.duckdb", "direct:y.duckdb"])
+def test_one_slash_too_few(path):
+    with pytest.raises(duckdb.Error, match=f"^{path}: .* write {path.replace(':', '://')}$"):
+        rawduck.connect(path)
+
+
+def test_what_notebooks_complete():
+    """In a process that has used nothing of it yet."""
+    run_python("assert {*rawduck.__all__, '__version__'} <= set(dir(rawduck))")
 
 
 def test_load(target):

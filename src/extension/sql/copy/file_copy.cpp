@@ -139,7 +139,10 @@ void FileCopy::CheckNames(bool overwrite) {
     files_.FileExists(source_path_);
     for (const std::string *path : {&source_path_, &destination_path_}) {
         if (IsVolumePath(*path)) {
-            Translated([&] { CheckFileName(SplitVolumePath(*path).file); });
+            Translated([&] {
+                const VolumePath parts = SplitVolumePath(*path);
+                CheckFileName(parts.target, parts.file);
+            });
         }
     }
     RequireRegular(files_, source_path_,
