@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from rawduck.bench.experiments.ceph_site import ModelSite
+from rawduck.bench.experiments.ceph.site import ModelSite
 from rawduck.ceph.network import PrivateNetwork
 from support import run_cli
 

@@ -163,7 +163,8 @@ TEST(DecisionTest, WhatIsReadAndWhatIsAnsweredShareTheLink) {
     ScanEstimate estimate = Ten(10 * MIB);
     estimate.any_order = true;
     const Decision same = Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN});
-    EXPECT_NE(same.why.find("reading would take about 0.437 s, pushing 0.441 s"), std::string::npos) << same.why;
+    EXPECT_NE(same.why.find("reading would take about 0.437 s, pushing 0.441 s"), std::string::npos)
+        << same.why;
     EXPECT_FALSE(same.offload);
     // Four of ten answers, which are small, take as long as reading six.
     estimate = Ten(16);

@@ -140,8 +140,8 @@ double SharedSeconds(const ObjectExpectation &object, const MeasuredSpeeds &spee
     constexpr uint64_t STEPS_MAX = 64;
     const auto all_columns = static_cast<double>(object.column_bytes * object.objects);
     const double link_s = all_columns * speeds.read_s_per_byte;
-    const double processors_s = all_columns * speeds.client_cpu_s_per_byte * ONE_BY_ONE_CPU_FACTOR /
-                                speeds.client_processors;
+    const double processors_s =
+        all_columns * speeds.client_cpu_s_per_byte * ONE_BY_ONE_CPU_FACTOR / speeds.client_processors;
     const uint64_t steps = std::min(object.objects, STEPS_MAX);
     double best = pushing.Seconds();
     for (uint64_t step = 1; step < steps; step++) {

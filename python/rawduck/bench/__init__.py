@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rawduck.bench.core.experiment import Experiment
 from rawduck.bench.experiments.art import Art
+from rawduck.bench.experiments.ceph.skyhook import Skyhook, SkyhookModel
 from rawduck.bench.experiments.commits import Commits
 from rawduck.bench.experiments.fdp import Fdp
 from rawduck.bench.experiments.grouping import Grouping
@@ -14,7 +15,6 @@ from rawduck.bench.experiments.parquet import Parquet
 from rawduck.bench.experiments.replay import Replay
 from rawduck.bench.experiments.scaling import Scaling
 from rawduck.bench.experiments.scan import Scan
-from rawduck.bench.experiments.skyhook import Skyhook, SkyhookModel
 from rawduck.bench.experiments.spill import Spill
 from rawduck.bench.experiments.tpch import Tpch
 from rawduck.bench.experiments.warm import Warm

@@ -26,7 +26,8 @@ bool Lock(int fd, int command, short type) {
 }
 
 bool Refuses(const std::string &path) {
-    const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC), FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
+    const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC),
+                            FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
     try {
         CheckNoPosixLock(fd.Get(), path);
     } catch (const Error &error) {

@@ -15,7 +15,7 @@ from rawduck.bench.core.experiment import Bar, Experiment, at_least
 from rawduck.bench.core.picture import Picture
 from rawduck.bench.core.report import table
 from rawduck.bench.core.results import Results
-from rawduck.bench.experiments.ceph_site import (
+from rawduck.bench.experiments.ceph.site import (
     MODEL_SLOWER,
     CephLoad,
     CephQuery,

@@ -1,0 +1,1 @@
+"""Those that need a Ceph cluster."""
