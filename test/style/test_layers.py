@@ -293,7 +293,16 @@ def imports(path: Path) -> set[str]:
     return {name for name in names if name.startswith("rawduck.")}
 
 
-PYTHON_LAYERS = ["", "measuring", "ceph", "bench/core", "bench/experiments", "bench", "commands"]
+PYTHON_LAYERS = [
+    "",
+    "measuring",
+    "ceph",
+    "bench/core",
+    "bench/experiments/ceph",
+    "bench/experiments",
+    "bench",
+    "commands",
+]
 
 
 def python_modules() -> dict[str, Path]:
