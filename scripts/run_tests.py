@@ -34,8 +34,9 @@ CEPH_TESTS = "rawduck_ceph_tests"
 SKIPPED = 77  # exit status of a script that lacks something
 # Whether a stage of which nothing can be run, because its tools cannot be installed, is a failure.
 EVERY_STAGE = os.environ.get("RAWDUCK_EVERY_STAGE", "") not in ("", "0")
-# Left out of "all": the sanitizers' stages run the same unit tests, and nothing that odr links is run.
-LONG_STAGES = ("unit", "odr")
+# Left out of "all": the sanitizers' stages run the same unit tests, nothing that odr links is run, and
+# emulation is slow.
+LONG_STAGES = ("unit", "odr", "aarch64")
 # Where the plain build of core and tests lies. Stages share it, so that it is made once.
 HOST_BUILD = ("host", "RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", f"Python_EXECUTABLE={sys.executable}")
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
@@ -177,6 +178,20 @@ def odr() -> Counts:
     return Counts(failed=1) if configure_and_build("odr", programs, *definitions) else Counts(passed=1)
 
 
+def aarch64() -> Counts:
+    """Cross-compiled as wheels are, under QEMU's emulation of user programs. That has no io_uring."""
+    sysroot = BUILD / "sysroot" / "aarch64"
+    definitions = [
+        "RAWDUCK_TESTS=ON",
+        "CMAKE_BUILD_TYPE=Release",
+        f"CMAKE_TOOLCHAIN_FILE={ROOT / 'cmake' / 'sysroot.cmake'}",
+        f"RAWDUCK_SYSROOT={sysroot}",
+        "RAWDUCK_ARCHITECTURE=aarch64",
+        "RAWDUCK_GTEST_SOURCE=/usr/src/googletest",
+    ]
+    return unit_tests("aarch64", *definitions, wrapper=("qemu-aarch64", "-L", str(sysroot)))
+
+
 def nvme() -> Counts:
     """In a guest with emulated NVMe devices. The last line of its output sums it up."""
     process = subprocess.Popen(
@@ -225,6 +240,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         # DuckDB comes from the Python package of the environment that runs this.
         "ceph-unit": lambda: unit_tests(*HOST_BUILD, target=CEPH_TESTS),
         "odr": odr,
+        "aarch64": aarch64,
         "fuzz": fuzz,
         "sql": lambda: sql(arguments),
         # Not in parallel: the disk below one test is stopped, and waits are bounded.
