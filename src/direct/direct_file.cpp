@@ -69,12 +69,12 @@ void RequireRegular(const std::string &path, const struct stat &status) {
 
 std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const OpenMode &mode,
                                              const MountOptions &options) {
+    if (mode.kind != FileKind::TEMP) {
+        CheckNoPosixLock(path);
+    }
     std::unique_ptr<DirectFile> file(new DirectFile(path, mode, options));
     file->OpenBuffered();
     try {
-        if (mode.kind != FileKind::TEMP) {
-            CheckNoPosixLock(file->buffered_.Get(), path);
-        }
         struct stat status;
         if (fstat(file->buffered_.Get(), &status) != 0) {
             file->ThrowSystemError("look at", errno);

@@ -9,13 +9,15 @@
 namespace rawduck {
 
 FileDescriptor TryOpenTarget(const Target &target, int flags, int &error_number) {
+    if (target.open_descriptor < 0) {
+        CheckNoPosixLock(target.path);
+    }
     FileDescriptor fd(OpenAboveStreams(target.path.c_str(), flags),
                       FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
     error_number = fd.IsOpen() ? 0 : errno;
     if (!fd.IsOpen()) {
         return fd;
     }
-    CheckNoPosixLock(fd.Get(), target.path);
     struct stat status;
     if (fstat(fd.Get(), &status) != 0) {
         ThrowOpenError(target.name, "stat", errno);

@@ -40,7 +40,8 @@ struct Target {
     std::string block_path;
     //! Of a VFIO function: the namespace. 0: another kind.
     uint32_t namespace_id = 0;
-    //! Of a file that somebody has open for as long as this is used, and `path` leads to that. -1: nobody has.
+    //! Of a file that somebody has opened for as long as this is used; `path` leads to that, and locks need not be
+    //! looked for again. -1: nobody has.
     int open_descriptor = -1;
 };
 

@@ -10,12 +10,10 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sstream>
-#include <string>
 #include <sys/mman.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include <vector>
 
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
@@ -113,9 +111,7 @@ bool ListOwn(std::vector<std::string> &names) {
     return trusted;
 }
 
-} // namespace
-
-Held AskLockList(int fd, const struct stat &status) {
+template <typename StatFileSystem> Held Ask(const struct stat &status, StatFileSystem stat_file_system) {
     std::vector<std::string> names;
     if (!ListOwn(names)) {
         return Held::UNKNOWN;
@@ -124,10 +120,20 @@ Held AskLockList(int fd, const struct stat &status) {
         return Held::NO;
     }
     struct statfs file_system;
-    if (fstatfs(fd, &file_system) != 0 || !NamesAreThoseOfStat(file_system)) {
+    if (stat_file_system(&file_system) != 0 || !NamesAreThoseOfStat(file_system)) {
         return Held::UNKNOWN;
     }
     return std::find(names.begin(), names.end(), NameOf(status)) == names.end() ? Held::NO : Held::YES;
+}
+
+} // namespace
+
+Held AskLockList(const std::string &path, const struct stat &status) {
+    return Ask(status, [&](struct statfs *file_system) { return statfs(path.c_str(), file_system); });
+}
+
+Held AskLockList(int fd, const struct stat &status) {
+    return Ask(status, [&](struct statfs *file_system) { return fstatfs(fd, file_system); });
 }
 
 } // namespace rawduck

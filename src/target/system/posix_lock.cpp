@@ -1,6 +1,7 @@
 #include "target/system/posix_lock.hpp"
 
 #include "common/error.hpp"
+#include "target/system/open_error.hpp"
 #include "target/system/own_posix_locks.hpp"
 #include "target/system/sysfs.hpp"
 
@@ -98,20 +99,15 @@ void Keep(int fd, std::vector<int> &kept) noexcept {
     }
 }
 
-//! Whether this process has a POSIX lock on the file. May throw std::bad_alloc.
-Held AskAll(int fd) {
-    Held held = AskKernel(fd);
-    struct stat status;
-    if (held == Held::UNKNOWN && fstat(fd, &status) == 0) {
-        held = AskLockList(fd, status);
-        held = held == Held::UNKNOWN ? AskDescriptors(status) : held;
-    }
-    return held;
-}
-
 bool MustStayOpen(int fd) noexcept {
     try {
-        return AskAll(fd) != Held::NO;
+        Held held = AskKernel(fd);
+        struct stat status;
+        if (held == Held::UNKNOWN && fstat(fd, &status) == 0) {
+            held = AskLockList(fd, status);
+            held = held == Held::UNKNOWN ? AskDescriptors(status) : held;
+        }
+        return held != Held::NO;
     } catch (const std::exception &) {
         return true; // without memory nobody can tell
     }
@@ -160,8 +156,23 @@ bool TryClose(int fd, std::vector<int> &kept) noexcept {
 
 } // namespace
 
-void CheckNoPosixLock(int fd, const std::string &path) {
-    if (AskAll(fd) == Held::YES) {
+void CheckNoPosixLock(const std::string &path) {
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0) {
+        return;
+    }
+    Held held = AskLockList(path, status);
+    if (held == Held::UNKNOWN) {
+        held = AskDescriptors(status);
+    }
+    if (held == Held::UNKNOWN) {
+        const int fd = OpenAboveStreams(path.c_str(), O_RDONLY | O_NONBLOCK);
+        if (fd >= 0) {
+            held = AskKernel(fd);
+            CloseKeepingPosixLocks(fd);
+        }
+    }
+    if (held == Held::YES) {
         throw Error(ErrorCode::LOCKED,
                     path + ": this process has it open through DuckDB's own file system, whose lock "
                            "would be lost if it were opened a second time; DETACH it there first");

@@ -3,8 +3,8 @@
 //! Stock DuckDB locks a file with POSIX record locks, and POSIX drops all locks that a process has on a file
 //! as soon as it closes any descriptor of it. Were we to open and close a file that stock DuckDB has attached
 //! in this process, its lock would be gone without a word and another process could write to the database at
-//! the same time. So such a file is not used: opening it is an error, and the descriptor stays open until stock DuckDB
-//! has closed its own, as it does where stock DuckDB has opened the file since we did.
+//! the same time. So such a file is not opened at all; and where stock DuckDB has opened it since we did, our
+//! descriptor stays open until stock DuckDB has closed its own.
 //!
 //! Three ways to know. The kernel tells one lock that conflicts with a descriptor's (F_OFD_GETLK), and whose it
 //! is; that says nothing when it tells another one than this process's. It lists all locks in /proc/locks
@@ -18,9 +18,9 @@
 
 namespace rawduck {
 
-//! Throws Error LOCKED, naming the path, when this process holds a POSIX lock on the file, which is open and is closed by
-//! CloseKeepingPosixLocks. One system call where nobody has a lock on it.
-void CheckNoPosixLock(int fd, const std::string &path);
+//! Throws Error LOCKED, naming the path, when this process holds a POSIX lock on the file there. Nothing
+//! happens when there is no file.
+void CheckNoPosixLock(const std::string &path);
 
 //! close(2), but later where this process holds a POSIX lock on the file: the descriptor is kept until one is
 //! closed here after that lock has ended. It stays open for good where there is no memory to remember it.

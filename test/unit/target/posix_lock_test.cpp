@@ -26,10 +26,8 @@ bool Lock(int fd, int command, short type) {
 }
 
 bool Refuses(const std::string &path) {
-    const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC),
-                            FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
     try {
-        CheckNoPosixLock(fd.Get(), path);
+        CheckNoPosixLock(path);
     } catch (const Error &error) {
         return error.Code() == ErrorCode::LOCKED && std::string(error.what()).find(path) == 0;
     }
