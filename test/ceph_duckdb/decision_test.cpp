@@ -224,10 +224,10 @@ TEST(DecisionTest, NoProbeWhereTheLinkIsFasterThanTheOsds) {
 
 TEST(DecisionTest, SmallScansAreReadUnlessTheLinkIsSlow) {
     ScanEstimate estimate = Ten(16);
-    estimate.column_bytes = 4 * MIB - 1;
+    estimate.column_bytes = 3 * MIB - 1;
     const DecisionInputs unknown{estimate, UNKNOWN, REPLY_SIZE_UNKNOWN};
     EXPECT_FALSE(Decide(unknown).offload || LinkSpeedMatters(unknown));
-    estimate.column_bytes = 4 * MIB;
+    estimate.column_bytes = 3 * MIB;
     const DecisionInputs larger{estimate, UNKNOWN, REPLY_SIZE_UNKNOWN};
     EXPECT_TRUE(Decide(larger).offload && LinkSpeedMatters(larger));
     estimate.column_bytes = MIB;

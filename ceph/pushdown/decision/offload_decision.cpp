@@ -29,8 +29,8 @@ constexpr double ENCODING_CPU_S_PER_BYTE = 3e-9, DECODING_CPU_S_PER_BYTE = 2e-9;
 constexpr double ONE_BY_ONE_CPU_FACTOR = 1.5;
 //! Opening the object and planning the query, whatever its size.
 constexpr double CALL_OVERHEAD_S = 1e-3;
-//! Scans of fewer bytes are read where nothing was measured: at 1 Gbit/s that takes 35 ms, and a trial of the link 4.
-constexpr uint64_t SMALL_SCAN_BYTES = 4 * 1024 * 1024;
+//! Scans of fewer bytes are read where nothing was measured: at 1 Gbit/s that takes 26 ms, and a trial of the link 4.
+constexpr uint64_t SMALL_SCAN_BYTES = 3 * 1024 * 1024;
 //! What is read in this time is read: less than this can be saved, and an OSD that is late by chance costs more.
 constexpr double SHORT_READ_S = 20e-3;
 //! Compressed replies arrive sooner on links slower than 250 MB/s.
