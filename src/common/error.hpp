@@ -10,7 +10,7 @@ enum class ErrorCode {
     IO,          //!< the device or the kernel failed a command
     NOT_FOUND,   //!< no such target, volume or file
     EXISTS,      //!< the name is taken
-    NO_SPACE,    //!< the volume (or its metadata area) is full
+    NO_SPACE,    //!< the volume is full
     PERMISSION,  //!< the operating system refused access
     LOCKED,      //!< another process or handle holds a conflicting lock
     INVALID,     //!< an argument that can never work

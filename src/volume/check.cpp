@@ -3,9 +3,9 @@
 #include "common/error.hpp"
 #include "io/open_device.hpp"
 #include "target/lock/target_lock.hpp"
-#include "volume/log/load_image.hpp"
-#include "volume/log/metadata_log.hpp"
-#include "volume/log/salvage_read.hpp"
+#include "volume/damage/load_volume.hpp"
+#include "volume/damage/renew_metadata.hpp"
+#include "volume/format/salvage_read.hpp"
 #include "volume/registry.hpp"
 
 #include <algorithm>
@@ -21,25 +21,26 @@ std::string CountText(uint64_t count, const std::string &noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+//! Of metadata pages, in memory.
+constexpr uint64_t CACHE_BYTES = 64 * MIB;
+
 constexpr const char *DROP_TAIL_TEXT = "drop the unfinished record at the end of the log";
 
-std::string RewriteSuperblockText(const VolumeImage &image) {
+std::string RewriteSuperblockText(const JournalImage &image) {
     return "write superblock " + std::to_string(1 - image.superblock_copy) + " anew from superblock " +
-           std::to_string(image.superblock_copy) + ", in a new epoch";
+           std::to_string(image.superblock_copy) + ", with a new checkpoint";
 }
 
-std::string SuperblockText(const VolumeImage &image, int number) {
-    const SuperblockState &copy = image.copies[number];
+std::string SuperblockText(const JournalImage &image, int number) {
+    const SuperblockCopy &copy = image.copies[number];
     if (!copy.valid) {
         return copy.problem + "; the other one is used" +
                (image.damage.empty() ? ", the next write repairs it" : "");
     }
-    return copy.epoch < image.superblock.epoch
-               ? "valid, of epoch " + std::to_string(copy.epoch) + "; the other one is newer and is used"
-               : "valid";
+    return copy.sequence < image.superblock.sequence ? "valid; the other one is newer and is used" : "valid";
 }
 
-void ReportSuperblocks(const VolumeImage &image, std::vector<CheckFinding> &findings) {
+void ReportSuperblocks(const JournalImage &image, std::vector<CheckFinding> &findings) {
     const bool repairable = image.damage.empty() && !image.copies_agree;
     for (int i = 0; i < 2; i++) {
         findings.push_back({image.copies[i].valid ? Severity::OK : Severity::WARNING,
@@ -48,12 +49,24 @@ void ReportSuperblocks(const VolumeImage &image, std::vector<CheckFinding> &find
     }
 }
 
-void ReportLog(const VolumeImage &image, std::vector<CheckFinding> &findings) {
-    const Superblock &sb = image.superblock;
-    findings.push_back({Severity::OK, "snapshot",
-                        "epoch " + std::to_string(sb.epoch) + ", " + CountText(sb.snapshot_bytes, "byte"),
+void ReportMetadata(const LoadedMetadata &metadata, std::vector<CheckFinding> &findings) {
+    for (const std::string &problem : metadata.problems) {
+        findings.push_back(
+            {Severity::ERROR, "metadata",
+             problem + ". It concerns the files that are named below, and no others: these can be copied "
+                       "(rawduck cp); then format the volume anew",
+             ""});
+    }
+    const MetadataTrees &trees = *metadata.trees;
+    findings.push_back({Severity::OK, "checkpoint",
+                        "generation " + std::to_string(metadata.image.superblock.generation & UINT32_MAX) +
+                            " of mount " + std::to_string(MountOf(metadata.image.superblock.generation)) +
+                            ", " + CountText(trees.pages.UsedPages(), "page"),
                         ""});
-    if (!image.damage.empty()) {
+}
+
+void ReportLog(const JournalImage &image, std::vector<CheckFinding> &findings) {
+    if (!image.damage.empty() && image.damage_place != "metadata") {
         findings.push_back(
             {Severity::ERROR, image.damage_place,
              image.damage + ". What follows are the files as they were before that. They can be read: copy "
@@ -62,10 +75,15 @@ void ReportLog(const VolumeImage &image, std::vector<CheckFinding> &findings) {
              ""});
         return;
     }
+    uint64_t records = 0, bytes = 0;
+    for (const LogPart &part : image.log) {
+        records += part.records;
+        bytes += part.bytes;
+    }
     findings.push_back({Severity::OK, "log",
-                        CountText(image.log_records, "record") + ", " + CountText(image.log_bytes, "byte") +
+                        CountText(records, "record") + ", " + CountText(bytes, "byte") +
                             (image.torn_tail ? ", and an unfinished one that was never acknowledged" : ""),
-                        image.torn_tail ? DROP_TAIL_TEXT : ""});
+                        image.torn_tail && image.damage.empty() ? DROP_TAIL_TEXT : ""});
 }
 
 //! What is wrong with a database file's first page, which holds DuckDB's main header: "DUCK" behind the
@@ -81,9 +99,9 @@ std::string HeaderProblem(BlockIo &io, const CatalogEntry &entry) {
     return memcmp(page + 8, "DUCK", 4) == 0 ? "" : "its first page is not the header of a DuckDB database";
 }
 
-bool IsOverwritten(const VolumeImage &image, const CatalogEntry &entry) {
+bool IsOverwritten(const LoadedVolume &volume, const CatalogEntry &entry) {
     for (const Extent &extent : entry.extents) {
-        for (const Extent &lost : image.overwritten) {
+        for (const Extent &lost : volume.overwritten) {
             if (extent.start < lost.start + lost.units && lost.start < extent.start + extent.units) {
                 return true;
             }
@@ -93,48 +111,46 @@ bool IsOverwritten(const VolumeImage &image, const CatalogEntry &entry) {
 }
 
 //! Empty when all is well.
-std::string FileProblem(BlockIo &io, const VolumeImage &image, const CatalogEntry &entry) {
-    if (IsOverwritten(image, entry)) {
+std::string FileProblem(BlockIo &io, const LoadedVolume &volume, const CatalogEntry &entry) {
+    if (IsOverwritten(volume, entry)) {
         return "behind the damage, other data was written over part of it: that part cannot be read";
     }
     const bool is_database = entry.kind == FileKind::DATABASE && entry.size >= ALLOCATION_UNIT_BYTES;
     return is_database ? HeaderProblem(io, entry) : "";
 }
 
-void ReportFiles(BlockIo &io, const VolumeImage &image, std::vector<CheckFinding> &findings) {
-    for (const auto &[id, entry] : image.catalog->Entries()) {
+void ReportFiles(BlockIo &io, const LoadedVolume &volume, std::vector<CheckFinding> &findings) {
+    for (const auto &[id, entry] : volume.files.entries) {
         if (entry.kind == FileKind::DIRECTORY) {
             continue;
         }
-        const std::string problem = FileProblem(io, image, entry);
+        const std::string problem = FileProblem(io, volume, entry);
         findings.push_back({problem.empty() ? Severity::OK : Severity::ERROR, "file " + entry.name,
                             problem.empty() ? CountText(entry.size, "byte") + " in " +
                                                   CountText(entry.extents.size(), "extent")
                                             : problem,
                             ""});
     }
+    for (const auto &[id, lost] : volume.files.unreadable) {
+        findings.push_back(
+            {Severity::ERROR, "file " + lost.name, "its metadata cannot be read: " + lost.why, ""});
+    }
 }
 
-void ReportSpace(const VolumeImage &image, std::vector<CheckFinding> &findings) {
+void ReportSpace(const LoadedVolume &volume, std::vector<CheckFinding> &findings) {
     uint64_t used = 0;
-    for (const auto &[id, entry] : image.catalog->Entries()) {
+    for (const auto &[id, entry] : volume.files.entries) {
         used += entry.Units();
     }
-    const uint64_t total = image.superblock.data_end - image.superblock.data_start;
-    for (const std::string &problem : image.catalog->FindProblems()) {
-        findings.push_back({Severity::ERROR, "space", problem, ""});
-    }
+    const TreeSuperblock &sb = volume.metadata.image.superblock;
+    const uint64_t total = sb.data_end - sb.data_start;
     findings.push_back({Severity::OK, "space",
                         std::to_string(used * ALLOCATION_UNIT_BYTES) + " of " +
-                            std::to_string(total * ALLOCATION_UNIT_BYTES) + " bytes in use",
+                            std::to_string(total * ALLOCATION_UNIT_BYTES) + " bytes in use by files, " +
+                            std::to_string(volume.metadata.trees->pages.Zones().size() * ZONE_UNITS *
+                                           ALLOCATION_UNIT_BYTES) +
+                            " by metadata",
                         ""});
-}
-
-// Writes what a writing mount would: a new epoch with the current state and an empty log. Superblocks change
-// in no other way, so an epoch that a damaged superblock may have begun stays invalid.
-void BeginEpoch(BlockIo &io, const VolumeImage &image) {
-    MetadataLog log(io, image, [](const std::vector<Extent> &) {});
-    log.Commit(log.Queue({Item(ItemType::DATA_CHECKSUM, 0)}));
 }
 
 } // namespace
@@ -146,7 +162,8 @@ std::vector<std::string> RepairVolume(const std::string &target_name) {
     DeviceOptions options;
     options.lock = &lock;
     BlockIo io(OpenDevice(target, options), BlockIoOptions(), target.name, std::make_shared<IoStats>());
-    const VolumeImage image = LoadVolumeImage(io, target.name);
+    LoadedVolume volume = LoadVolume(io, CACHE_BYTES);
+    const JournalImage &image = volume.metadata.image;
     if ((image.superblock.ro_compat & ~KNOWN_RO_COMPAT) != 0) {
         throw Error(ErrorCode::UNSUPPORTED, target.name + ": the volume uses features that this rawduck can "
                                                           "only read; repair it with a newer rawduck");
@@ -162,7 +179,7 @@ std::vector<std::string> RepairVolume(const std::string &target_name) {
         done.push_back(DROP_TAIL_TEXT);
     }
     if (!done.empty()) {
-        BeginEpoch(io, image);
+        RenewMetadata(io, volume.metadata);
     }
     return done;
 }
@@ -177,11 +194,12 @@ std::vector<CheckFinding> Examine(const Target &target) {
     BlockIo io(OpenDevice(target, options), BlockIoOptions(), target.name, std::make_shared<IoStats>());
     std::vector<CheckFinding> findings;
     try {
-        const VolumeImage image = LoadVolumeImage(io, target.name);
-        ReportSuperblocks(image, findings);
-        ReportLog(image, findings);
-        ReportFiles(io, image, findings);
-        ReportSpace(image, findings);
+        const LoadedVolume volume = LoadVolume(io, CACHE_BYTES);
+        ReportSuperblocks(volume.metadata.image, findings);
+        ReportMetadata(volume.metadata, findings);
+        ReportLog(volume.metadata.image, findings);
+        ReportFiles(io, volume, findings);
+        ReportSpace(volume, findings);
     } catch (const Error &error) {
         if (error.Code() != ErrorCode::CORRUPT && error.Code() != ErrorCode::UNSUPPORTED) {
             throw;

@@ -21,7 +21,7 @@ void Volume::MakeDirectory(const std::string &name) {
         return;
     }
     WriteScope writing(*state_);
-    {
+    state_->WithRoom([&] {
         std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
         const std::shared_ptr<File> entry = state_->Find(name);
         if (entry && entry->Kind() != FileKind::DIRECTORY) {
@@ -31,7 +31,7 @@ void Volume::MakeDirectory(const std::string &name) {
         if (!entry) {
             state_->Create(name, FileKind::DIRECTORY);
         }
-    }
+    });
     state_->log.Commit(state_->log.Queue({}));
     writing.Finish();
 }

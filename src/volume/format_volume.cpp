@@ -9,7 +9,7 @@
 #include "target/occupants/claim_check.hpp"
 #include "target/occupants/contents.hpp"
 #include "target/occupants/occupants.hpp"
-#include "volume/format/superblock.hpp"
+#include "volume/empty_volume.hpp"
 #include "volume/registry.hpp"
 #include "volume/volume.hpp"
 
@@ -17,9 +17,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <functional>
 #include <optional>
-#include <set>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -29,8 +27,6 @@ namespace rawduck {
 
 namespace {
 
-//! Length of one write of zeros.
-constexpr uint64_t ZEROS_BYTES = 4 * MIB;
 //! At each end of a target that is examined through its engine.
 constexpr uint64_t EXAMINED_BYTES = 4 * MIB;
 
@@ -148,27 +144,6 @@ std::vector<Occupant> OccupantsThrough(const Target &target, BlockIo &io) {
     return occupants;
 }
 
-void WriteAllocationUnit(BlockIo &io, uint64_t unit, const void *content) {
-    AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
-    memcpy(buffer.Data(), content, ALLOCATION_UNIT_BYTES);
-    io.Write(unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA);
-}
-
-//! False when it cannot be read.
-bool ReadAllocationUnit(BlockIo &io, uint64_t unit, Superblock *content) {
-    AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
-    try {
-        io.Read(unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES);
-    } catch (const Error &error) {
-        if (error.Code() != ErrorCode::IO) {
-            throw;
-        }
-        return false;
-    }
-    memcpy(content, buffer.Data(), ALLOCATION_UNIT_BYTES);
-    return true;
-}
-
 //! Replaces a memory target by a new one.
 void RecreateMemoryTarget(const Target &target, const FormatOptions &options) {
     if (MemoryTargetExists(target.path) && !options.force) {
@@ -181,8 +156,8 @@ void RecreateMemoryTarget(const Target &target, const FormatOptions &options) {
     memory.capacity_bytes = options.size_bytes == 0 ? GIB : options.size_bytes;
     memory.lba_size = options.lba_size == 0 ? 4096 : options.lba_size;
     if (memory.capacity_bytes < MIN_VOLUME_BYTES) {
-        MakeSuperblock(memory.capacity_bytes, memory.lba_size, Uuid{}, "",
-                       0); // throws the error that says why
+        MakeTreeSuperblock(memory.capacity_bytes, memory.lba_size, Uuid{}, "",
+                           0); // throws the error that says why
     }
     CreateMemoryTarget(target.path, memory);
 }
@@ -198,7 +173,7 @@ void CheckFormatOptions(const std::string &target_name, const FormatOptions &opt
                                             " bytes, and at most 63 are allowed");
     }
     if (options.size_bytes != 0 && options.size_bytes < MIN_VOLUME_BYTES) {
-        MakeSuperblock(options.size_bytes, 4096, Uuid{}, "", 0); // throws the error that says why
+        MakeTreeSuperblock(options.size_bytes, 4096, Uuid{}, "", 0); // throws the error that says why
     }
 }
 
@@ -253,60 +228,6 @@ void RequireWritable(const Target &target, bool read_only) {
     }
 }
 
-// In a file with preallocated blocks, the file system has to record durably which of them have been written:
-// one more journal write for each commit. So the blocks of the metadata areas are written in advance.
-void WriteMetadataAreas(BlockIo &io, const Superblock &layout) {
-    AlignedBuffer zeros;
-    zeros.AppendZeros(ZEROS_BYTES);
-    for (const uint64_t start : layout.metadata_start) {
-        const uint64_t bytes = layout.metadata_units * ALLOCATION_UNIT_BYTES;
-        for (uint64_t done = 0; done < bytes; done += ZEROS_BYTES) {
-            io.Write(start * ALLOCATION_UNIT_BYTES + done, zeros.Data(), std::min(ZEROS_BYTES, bytes - done),
-                     PlacementClass::METADATA);
-        }
-    }
-    io.Flush();
-}
-
-//! The units behind unit 0 in which a superblock may lie that this or an earlier volume has written, as a
-//! mount would look for it: at the end of the new volume, of the old one, and of the target.
-std::set<uint64_t> PlacesOfSuperblocks(BlockIo &io, const Superblock &fresh) {
-    const uint64_t capacity = io.Caps().capacity_bytes;
-    std::set<uint64_t> places = {fresh.capacity_units - 1, capacity / ALLOCATION_UNIT_BYTES - 1};
-    Superblock old;
-    bool unsupported = false;
-    if (ReadAllocationUnit(io, 0, &old) && ExamineSuperblock(old, capacity, unsupported).empty()) {
-        places.insert(old.capacity_units - 1);
-    }
-    return places;
-}
-
-//! Afterwards the old volume depends on its superblock 0 alone. Its other contents are left unchanged,
-//! because it still exists if formatting is interrupted. Once superblock 0 is overwritten, no mount can
-//! choose the old volume, whatever length the target has.
-void WipeSuperblocks(BlockIo &io, const Superblock &fresh) {
-    const char zeros[ALLOCATION_UNIT_BYTES] = {};
-    const uint64_t end = io.Caps().capacity_bytes / ALLOCATION_UNIT_BYTES - 1; // holds no file of any volume
-    for (const uint64_t place : PlacesOfSuperblocks(io, fresh)) {
-        Superblock found;
-        if (place == end || !ReadAllocationUnit(io, place, &found) ||
-            memcmp(found.magic, SUPERBLOCK_MAGIC, sizeof(SUPERBLOCK_MAGIC)) == 0) {
-            WriteAllocationUnit(io, place, zeros);
-        }
-    }
-    io.Flush();
-}
-
-//! With the first of them the target is the new, empty volume, and what it was is gone. With the second it
-//! outlives damage to the first.
-void WriteSuperblocks(BlockIo &io, const Superblock &sb, const std::function<void()> &between) {
-    WriteAllocationUnit(io, 0, &sb);
-    io.Flush();
-    between();
-    WriteAllocationUnit(io, sb.capacity_units - 1, &sb);
-    io.Flush();
-}
-
 } // namespace
 
 uint32_t DefaultLbaSize(TargetKind kind, uint32_t device_lba, uint32_t physical_block_size) {
@@ -316,10 +237,12 @@ uint32_t DefaultLbaSize(TargetKind kind, uint32_t device_lba, uint32_t physical_
 
 void Volume::FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size,
                           uint64_t capacity_bytes) {
-    const Superblock sb = MakeSuperblock(capacity_bytes == 0 ? io.Caps().capacity_bytes : capacity_bytes,
-                                         lba_size, MakeUuid(), options.label, NowUs());
-    WipeSuperblocks(io, sb);
-    WriteSuperblocks(io, sb, [] {});
+    const TreeSuperblock sb =
+        MakeTreeSuperblock(capacity_bytes == 0 ? io.Caps().capacity_bytes : capacity_bytes, lba_size,
+                           MakeUuid(), options.label, NowUs());
+    const EmptyVolume fresh(sb);
+    WipeSuperblocks(io, fresh);
+    WriteSuperblocks(io, fresh, [] {});
 }
 
 void Volume::FormatNewMemory(const Target &target, uint64_t size_bytes) {
@@ -377,19 +300,21 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
     }
     const uint32_t lba_size = ChooseLbaSize(target, options, io.Caps().lba_size);
     const uint64_t capacity_bytes = is_file && size_bytes != 0 ? size_bytes : io.Caps().capacity_bytes;
-    const Superblock sb = MakeSuperblock(capacity_bytes, lba_size, MakeUuid(), options.label, NowUs());
-    WipeSuperblocks(io, sb);
+    const TreeSuperblock sb =
+        MakeTreeSuperblock(capacity_bytes, lba_size, MakeUuid(), options.label, NowUs());
+    const EmptyVolume fresh(sb);
+    WipeSuperblocks(io, fresh);
     if (file) {
         file->KeepLength();
     }
-    WriteSuperblocks(io, sb, [&] {
+    WriteSuperblocks(io, fresh, [&] {
         if (is_file) {
             ShortenFile(target, lock.DescriptorOf(target), capacity_bytes);
             io.Flush(); // superblock 1 is looked for at the end of the file
         }
     });
     if (is_file) {
-        WriteMetadataAreas(io, sb);
+        WriteAreas(io, fresh);
     }
     if (file) {
         file->Keep();

@@ -3,7 +3,6 @@
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "io/open_device.hpp"
-#include "volume/log/load_image.hpp"
 #include "volume/mount/in_use.hpp"
 #include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
@@ -112,9 +111,9 @@ std::shared_ptr<Volume> Volume::MountLocked(const Target &target, std::unique_pt
                                             std::shared_ptr<IoStats> stats,
                                             std::chrono::steady_clock::time_point begin) {
     auto io = std::make_unique<BlockIo>(std::move(device), options.io, target.name, std::move(stats));
-    VolumeImage image = LoadVolumeImage(*io, target.name);
+    MountedMetadata mounted = MountMetadata(*io);
     auto state =
-        std::make_unique<VolumeState>(target, std::move(lock), std::move(io), std::move(image), options);
+        std::make_unique<VolumeState>(target, std::move(lock), std::move(io), std::move(mounted), options);
     state->queue_mode = QueueModeName(options.io.queue_mode);
     state->queue_depth = options.io.queue_depth;
     state->mount_ms =
@@ -131,7 +130,7 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
     // Made before anything is counted that only its closing counts down.
     std::unique_ptr<OpenFile> handle(new OpenFile(nullptr, nullptr, mode));
     std::shared_ptr<File> file;
-    {
+    state_->WithRoom([&] {
         std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
         file = state_->Find(name);
         if (file && mode.must_create) {
@@ -152,11 +151,12 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
         if (!file) {
             ThrowNotFound(*state_, name);
         }
+        state_->RequireReadable(name);
         TakeFileLock(*state_, *file, mode);
         file->handles++;
         file->writers += mode.write ? 1 : 0;
         state_->open_handles++;
-    }
+    });
     if (writing) {
         writing->Keep();
     }
@@ -238,7 +238,7 @@ void Volume::Move(const std::string &from, const std::string &to, MoveMode mode)
 }
 
 VolumeInfo Volume::Info() const {
-    const Superblock &sb = state_->superblock;
+    const TreeSuperblock &sb = state_->superblock;
     const Capabilities &caps = state_->io->Caps();
     VolumeInfo info;
     info.target = state_->target.name;
@@ -253,12 +253,14 @@ VolumeInfo Volume::Info() const {
     info.memory_alignment = caps.memory_alignment;
     info.capacity_bytes = sb.capacity_units * ALLOCATION_UNIT_BYTES;
     info.free_bytes = state_->space.FreeUnits() * ALLOCATION_UNIT_BYTES;
-    info.used_bytes = state_->space.TotalUnits() * ALLOCATION_UNIT_BYTES - info.free_bytes;
-    info.metadata_bytes = 2 * sb.metadata_units * ALLOCATION_UNIT_BYTES;
+    const uint64_t zone_bytes = state_->room.HeldZones() * ZONE_UNITS * ALLOCATION_UNIT_BYTES;
+    info.used_bytes = state_->space.TotalUnits() * ALLOCATION_UNIT_BYTES - info.free_bytes - zone_bytes;
+    info.metadata_bytes = 2 * LogBytes(sb) + zone_bytes;
     info.largest_free_extent_bytes = state_->space.LargestFree() * ALLOCATION_UNIT_BYTES;
     info.epoch = state_->log.Epoch();
     info.log_bytes = state_->log.LogBytes();
     info.log_records = state_->log.LogRecords();
+    info.checkpoint_pending = state_->log.CheckpointPending();
     info.volatile_write_cache = caps.volatile_write_cache;
     info.mount_ms = state_->mount_ms;
     info.deallocate = state_->deallocator.State();

@@ -16,7 +16,12 @@ from workload import NO_BIAS, Bias, History, Life, Plan, connect, draw_plan, rec
 
 BROKEN = ("lost", "resurrected", "unopenable")
 #: Damage that takes something with it.
-REFUSED = ("volumes with both superblocks damaged", "log records damaged", "data LBAs made unreadable")
+REFUSED = (
+    "volumes with both superblocks damaged",
+    "log records damaged",
+    "metadata pages damaged",
+    "data LBAs made unreadable",
+)
 #: Of the workloads: with one thread for each lane.
 THREADED_SHARE = 0.4
 #: Of each lane, in the recorded workload.
@@ -141,14 +146,14 @@ class Campaign:
             device = (self._connection, victim, self.plan, draw, self.result.counts)
             Refusal(*device, history=history, at=at).run()
         damage = Damage(self._connection, survivor, self.plan, draw, self.result.counts)
-        damage.lose_nothing(history.epoch)
+        damage.lose_nothing(history.sequence)
 
     def _relive(self, disk: Disk, history: History, at: int, draw: random.Random) -> History:
         """Checks what is there, and goes on working with it."""
-        epoch = Metadata(self._connection, disk, self.plan.geometry).newest().epoch
+        sequence = Metadata(self._connection, disk, self.plan.geometry).newest().sequence
         check_volume(self._connection, disk)
         life = Life(self._connection, disk, self.plan, {})
-        life.history.epoch = epoch
+        life.history.sequence = sequence
         next_life(self._connection, life, disk, self.plan, history, at, draw)
         return life.history
 

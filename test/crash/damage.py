@@ -40,17 +40,17 @@ class Damage:
         self._draw, self._counts = draw, counts
         self._metadata = Metadata(connection, disk, plan.geometry)
 
-    def lose_nothing(self, start_epoch: int) -> None:
+    def lose_nothing(self, start_sequence: int) -> None:
         """One superblock may be damaged, and the volume repaired, damaged or not."""
         if self._draw.random() < DAMAGED_SHARE:
-            self._damage_one_superblock(start_epoch)
+            self._damage_one_superblock(start_sequence)
         if self._draw.random() < REPAIRED_SHARE:
             self._repair()
             if self._draw.random() < DAMAGED_SHARE:
-                self._damage_one_superblock(start_epoch)
+                self._damage_one_superblock(start_sequence)
 
-    def _damage_one_superblock(self, start_epoch: int) -> None:
-        if harmless := harmless_copies(self._metadata.superblocks(), start_epoch):
+    def _damage_one_superblock(self, start_sequence: int) -> None:
+        if harmless := harmless_copies(self._metadata.superblocks(), start_sequence):
             self._damage_superblock(self._draw.choice(harmless))
             self._counts["superblocks damaged"] += 1
 
@@ -69,14 +69,19 @@ class Damage:
         self._counts["unfinished records dropped"] += any("unfinished" in row[2] for row in done)
 
 
-def harmless_copies(copies: list[Superblock | None], start_epoch: int) -> list[int]:
+def harmless_copies(copies: list[Superblock | None], start_sequence: int) -> list[int]:
     """Which superblock may be damaged. Not the only one; and not the newer of two that differ when an earlier
     life has left it: nobody was told of what it names, but that life's successor has seen it."""
     if None in copies:
         return []
-    newest = max(copies, key=lambda copy: copy.generation)
-    settled = copies[0].content == copies[1].content or newest.epoch > start_epoch
+    newest = max(copies, key=lambda copy: copy.sequence)
+    settled = copies[0].content == copies[1].content or newest.sequence > start_sequence
     return [number for number in (0, 1) if settled or copies[number] is not newest]
+
+
+def is_named(file: str, names: list[str]) -> bool:
+    """Is it one of these files, or a database whose log is?"""
+    return any(name == file or name.startswith(f"{file}.") for name in names)
 
 
 def names_lba(text: str, lba: int) -> bool:
@@ -92,7 +97,7 @@ class Refusal(Damage):
         self._history, self._at = history, at
 
     def run(self) -> None:
-        self._draw.choice((self._both_superblocks, self._log_record, self._data))()
+        self._draw.choice((self._both_superblocks, self._log_record, self._page, self._data))()
 
     def _both_superblocks(self) -> None:
         for number in (0, 1):
@@ -122,6 +127,29 @@ class Refusal(Damage):
             raise Broken("lost", f"{record} of the log is damaged, and errors are {self._errors()}")
         self._is_only_readable()
 
+    def _page(self) -> None:
+        """A metadata page is damaged: it concerns the files that the check names, and no others."""
+        with connect(self._plan) as writer:  # so that there is a checkpoint of what the cut has left
+            writer.execute(f"COPY (SELECT 1) TO '{self._disk.path('written.csv')}'")
+        pages = self._metadata.pages()
+        if not pages:  # the volume was empty when that mount began its checkpoint
+            return
+        lba = self._draw.choice(self._draw.choice(pages))
+        self._disk.inject(self._connection, self._draw.choice(("corruption", "read_error")), lba)
+        self._counts["metadata pages damaged"] += 1
+        errors = self._errors()
+        if "metadata" not in errors or any(
+            what != "metadata" and not what.startswith("file ") for what in errors
+        ):
+            raise Broken("lost", f"LBA {lba} of a metadata page is damaged, and errors are {errors}")
+        named = [what.removeprefix("file ") for what in errors if what != "metadata"]
+        self._counts["files of damaged metadata pages"] += len(named)
+        self._nothing_changes(self._is_not_repaired)
+        self._nothing_changes(lambda: self._refuses(self._attach_for_writing))
+        self._nothing_changes(
+            lambda: self._read_lanes(self._is_allowed, lambda file, _: is_named(file, named))
+        )
+
     def _data(self) -> None:
         """An LBA of a file becomes unreadable, often of what was written to a log last."""
         query = (
@@ -150,7 +178,9 @@ class Refusal(Damage):
         elif errors not in ([], [f"file {name}"]):
             raise Broken("unopenable", f"LBA {lba} of {name} cannot be read, and errors are {errors}")
         else:
-            self._nothing_changes(lambda: self._read_lanes(self._is_allowed, lba))
+            self._nothing_changes(
+                lambda: self._read_lanes(self._is_allowed, lambda _, text: names_lba(text, lba))
+            )
 
     def _errors(self) -> list[str]:
         return [row[1] for row in findings(self._connection, self._disk) if row[0] == "error"]
@@ -162,7 +192,8 @@ class Refusal(Damage):
     def _is_only_readable(self) -> None:
         self._nothing_changes(self._is_not_repaired)
         self._nothing_changes(lambda: self._refuses(self._attach_for_writing))
-        self._nothing_changes(lambda: self._read_lanes(self._was_once, None))
+        # Space that was freed since may hold anything, and any error will do.
+        self._nothing_changes(lambda: self._read_lanes(self._was_once, lambda *_: True))
 
     def _is_not_repaired(self) -> None:
         rows = findings(self._connection, self._disk, repair=True)
@@ -180,9 +211,8 @@ class Refusal(Damage):
         if not any(steps <= latest for steps in known_states(lane, found)):
             raise Broken("resurrected", f"lane {lane.name} of a damaged volume: {found}")
 
-    def _read_lanes(self, judge: Callable[[Lane, str], None], unreadable: int | None) -> None:
-        """Has what can be read judged. Of the rest DuckDB must say that it reads the unreadable LBA. If none
-        is given, space that was freed since may hold anything, and any error will do."""
+    def _read_lanes(self, judge: Callable[[Lane, str], None], excused: Callable[[str, str], bool]) -> None:
+        """Has what can be read judged. Of the rest, by file and error, there must be an excuse."""
         files = self._disk.files(self._connection)
         for database in sorted({lane.database for lane in self._plan.lanes}):
             lanes = [lane for lane in self._plan.lanes if lane.database == database]
@@ -195,7 +225,7 @@ class Refusal(Damage):
                         reader.execute(f"ATTACH '{self._disk.path(file)}' AS {database} (READ_ONLY)")
                     found = {lane.name: state_of(reader, self._disk, lane) for lane in lanes}
                 except (duckdb.Error, Broken) as error:
-                    if unreadable is not None and not names_lba(str(error), unreadable):
+                    if not excused(file, str(error)):
                         raise Broken("unopenable", f"{file}: {error}") from error
                     continue
             for lane in lanes:

@@ -1,5 +1,5 @@
 """The metadata of a simulated volume, read from its LBAs without the volume's own code. What they hold is in
-docs/ON_DISK_FORMAT.md."""
+docs/ON_DISK_FORMAT.md and docs/FORMAT_2.md."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import duckdb
 from disk import Disk, Geometry
 
 ALLOCATION_UNIT_BYTES = 4096
-#: Magic, checksum, UUID, generation, start of area 0 and 1 and their length, epoch, active area, bytes of the
-#: snapshot.
-SUPERBLOCK = struct.Struct("<8sI28x16sQ16x3Q16xQI4xQ")
+#: Magic, checksum, UUID, sequence, start of area 0 and 1 of the log and their length, mounts, epoch, area,
+#: bytes of the map of pages.
+SUPERBLOCK = struct.Struct("<8sI28x16sQ16x3Q16xQ8xQI4xQ")
 CRC_OFFSET = 8
-#: Magic, checksum, epoch, sequence, bytes of the payload.
-RECORD = struct.Struct("<4sIQQI36x")
+MAP_UNITS = struct.Struct("<200Q")
+MAP_UNITS_OFFSET = 376
+#: Of the map: the first allocation unit of a zone, and a bit for each of its pages.
+ZONE = struct.Struct("<QQ")
+ZONE_PAGES, PAGE_UNITS = 64, 4
+#: Magic, checksum, epoch, sequence, bytes of the payload; epoch and bytes of the log that this one continues.
+RECORD = struct.Struct("<4sIQQI12xQQ8x")
 
 
 def _crc_table() -> tuple[int, ...]:
@@ -40,31 +45,42 @@ def crc32c(*parts: bytes) -> int:
 
 @dataclass(frozen=True)
 class Superblock:
-    """A copy that is whole. The log lies between two bytes of the device."""
+    """A copy that is whole. The areas of the log lie from these bytes of the device on; the epoch is that of
+    the checkpoint, and its records lie in one of them."""
 
     content: bytes
     uuid: bytes
-    generation: int
+    sequence: int
+    mounts: int
     epoch: int
-    log_start: int
-    log_end: int
+    log_area: int
+    log_starts: tuple[int, int]
+    log_bytes: int
+    map_bytes: int
+    map_units: tuple[int, ...]
 
     @classmethod
     def parse(cls, block: bytes) -> Superblock | None:
-        magic, crc, uuid, generation, *starts, units, epoch, area, snapshot = SUPERBLOCK.unpack_from(block)
+        magic, crc, uuid, sequence, *starts, units, mounts, epoch, area, map_bytes = SUPERBLOCK.unpack_from(
+            block
+        )
         if magic != b"RAWDUCK\0" or crc != crc32c(block[:CRC_OFFSET], bytes(4), block[CRC_OFFSET + 4 :]):
             return None
-        log_start = (starts[area] + -(-snapshot // ALLOCATION_UNIT_BYTES)) * ALLOCATION_UNIT_BYTES
-        return cls(block, uuid, generation, epoch, log_start, (starts[area] + units) * ALLOCATION_UNIT_BYTES)
+        log_starts = tuple(start * ALLOCATION_UNIT_BYTES for start in starts)
+        map_units = tuple(unit for unit in MAP_UNITS.unpack_from(block, MAP_UNITS_OFFSET) if unit)
+        log_bytes = units * ALLOCATION_UNIT_BYTES
+        return cls(block, uuid, sequence, mounts, epoch, area, log_starts, log_bytes, map_bytes, map_units)
 
 
 @dataclass(frozen=True)
 class Record:
-    """Of the log: its first LBA, how many it takes, and how many bytes of them count."""
+    """Of the log: its first LBA, how many it takes, how many bytes of them count, and where it ends in its
+    area."""
 
     lba: int
     lbas: int
     length: int
+    end: int
 
 
 class Metadata:
@@ -95,22 +111,54 @@ class Metadata:
         return copies
 
     def newest(self) -> Superblock:
-        return max((copy for copy in self.superblocks() if copy), key=lambda copy: copy.generation)
+        return max((copy for copy in self.superblocks() if copy), key=lambda copy: copy.sequence)
 
     def records(self) -> list[Record]:
-        """The whole records of the current log, in order."""
+        """The whole records since the checkpoint, in order: of one area, and of the other where the log goes
+        on."""
+        return [record for part in self.parts() for record in part]
+
+    def parts(self) -> list[list[Record]]:
         superblock = self.newest()
-        log = self._read(superblock.log_start, superblock.log_end - superblock.log_start)
+        first = self._part(superblock, superblock.log_area, superblock.epoch)
+        other = 1 - superblock.log_area
+        header = RECORD.unpack_from(self._read(superblock.log_starts[other], self.lba_size))
+        ends = {0, *(record.end for record in first)}  # the last record may be one whose data is torn
+        goes_on = header[0] == b"RDLG" and header[5] == superblock.epoch and header[6] in ends
+        second = self._part(superblock, other, header[2]) if goes_on else []
+        return [first, second] if second else [first]
+
+    def _part(self, superblock: Superblock, area: int, epoch: int) -> list[Record]:
+        start = superblock.log_starts[area]
+        log = self._read(start, superblock.log_bytes)
         found, at = [], 0
         while at + RECORD.size <= len(log):
-            magic, crc, epoch, sequence, payload = RECORD.unpack_from(log, at)
+            magic, crc, found_epoch, sequence, payload, _, _ = RECORD.unpack_from(log, at)
             end = at + RECORD.size + payload
-            expected = (b"RDLG", superblock.epoch, len(found) + 1)
-            if (magic, epoch, sequence) != expected or crc != crc32c(
+            expected = (b"RDLG", epoch, len(found) + 1)
+            if (magic, found_epoch, sequence) != expected or crc != crc32c(
                 superblock.uuid, magic, bytes(4), log[at + CRC_OFFSET : end]
             ):
                 break
             lbas = -(-(end - at) // self.lba_size)
-            found.append(Record((superblock.log_start + at) // self.lba_size, lbas, end - at))
+            found.append(Record((start + at) // self.lba_size, lbas, end - at, at + lbas * self.lba_size))
             at += lbas * self.lba_size
         return found
+
+    def pages(self) -> list[range]:
+        """The LBAs of each page of the metadata trees. (Those of the map of pages hold more than the map.)"""
+        superblock = self.newest()
+        page_bytes = PAGE_UNITS * ALLOCATION_UNIT_BYTES
+        content = b"".join(
+            self._read(unit * ALLOCATION_UNIT_BYTES, page_bytes) for unit in superblock.map_units
+        )
+        used = {
+            start + PAGE_UNITS * page
+            for start, bits in ZONE.iter_unpack(content[: superblock.map_bytes])
+            for page in range(ZONE_PAGES)
+            if bits >> page & 1
+        }
+        firsts = [
+            unit * ALLOCATION_UNIT_BYTES // self.lba_size for unit in sorted(used - {*superblock.map_units})
+        ]
+        return [range(first, first + page_bytes // self.lba_size) for first in firsts]

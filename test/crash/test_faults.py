@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 
 import duckdb
@@ -181,6 +182,9 @@ def test_a_misdirected_write_is_noticed(con, later):
     disk = Disk.make(con, "faulty", Geometry(lba_size=LBA, atomic_write=LBA, seed=later))
     attach(con, disk)
     con.execute("CREATE TABLE x.t (k VARCHAR)")
+    pending = "SELECT checkpoint_pending FROM nvme_volumes() WHERE target = ?"
+    while con.execute(pending, [disk.target]).fetchone()[0]:
+        time.sleep(0.01)  # what it writes is not what is to be misdirected
     disk.inject(con, "misdirected_write", disk.events(con) + later)
     for number in range(20):
         con.execute(f"INSERT INTO x.t SELECT repeat('{number} ', 400)")

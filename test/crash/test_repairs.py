@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import time
 
 import duckdb
 import pytest
 import rawduck
 from campaign import REFUSED, run_cuts
-from damage import harmless_copies, names_lba
+from damage import harmless_copies, is_named, names_lba
 from disk import Disk, Geometry
 from metadata import Metadata, Superblock, crc32c
 
@@ -25,12 +26,30 @@ def con():
 
 @pytest.fixture(params=GEOMETRIES, ids=lambda geometry: f"LBA size {geometry.lba_size}")
 def disk(con, request):
-    """A volume with some commits in its log."""
+    """A volume with files in its checkpoint and some commits in its log."""
     disk = Disk.make(con, "damaged", request.param)
-    con.execute(f"ATTACH '{disk.path('x.duckdb')}' AS x; CREATE TABLE x.t (k INTEGER)")
+    metadata = Metadata(con, disk, request.param)
+    con.execute(f"ATTACH '{disk.path('x.duckdb')}' AS x; CREATE TABLE x.t (k INTEGER); DETACH x")
+    con.execute(f"ATTACH '{disk.path('x.duckdb')}' AS x")
     for number in range(10):
         con.execute(f"INSERT INTO x.t VALUES ({number})")
-    return disk, Metadata(con, disk, request.param)
+    # Until the checkpoint of the mount is written.
+    wait_until(lambda: metadata.newest().epoch == volume(con, disk)[0])
+    wait_until(lambda: len(set(metadata.superblocks())) == 1)
+    return disk, metadata
+
+
+def volume(con, disk) -> tuple[int, int]:
+    """Epoch and records of the log, by the volume itself."""
+    query = "SELECT epoch, log_records FROM nvme_volumes() WHERE target = ?"
+    return con.execute(query, [disk.target]).fetchone()
+
+
+def wait_until(condition) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_every_kind_of_damage_and_repairs_come_up():
@@ -55,13 +74,21 @@ def test_the_seed_decides():
 
 def test_the_metadata_is_read_as_the_volume_reads_it(con, disk):
     disk, metadata = disk
-    (epoch, records) = con.execute(
-        "SELECT epoch, log_records FROM nvme_volumes() WHERE target = ?", [disk.target]
-    ).fetchone()
-    first, second = metadata.superblocks()
-    assert first == second
-    assert metadata.newest().epoch == epoch
-    assert len(metadata.records()) == records > 5
+    epoch, records = volume(con, disk)
+    assert metadata.newest().mounts == epoch >> 32
+    assert len(metadata.parts()[-1]) == records > 5
+    assert metadata.pages()
+
+
+def test_every_page_of_the_map_is_one_that_the_check_reads(con, disk):
+    disk, metadata = disk
+    con.execute("DETACH x")
+    query = "SELECT what FROM nvme_check(?) WHERE severity = 'error'"
+    for number, page in enumerate(metadata.pages()):
+        survivor, _ = disk.cut(con, disk.events(con), number, "survivor")
+        assert con.execute(query, [survivor.target]).fetchall() == []
+        survivor.inject(con, "corruption", page[number % len(page)])
+        assert ("metadata",) in con.execute(query, [survivor.target]).fetchall()
 
 
 def test_damage_to_the_metadata_is_seen(con, disk):
@@ -79,17 +106,17 @@ def test_damage_to_the_metadata_is_seen(con, disk):
         disk.read(con, metadata.copy_lbas(1)[-1], 2)
 
 
-def superblock(generation: int, epoch: int) -> Superblock:
-    return Superblock(random.Random(epoch).randbytes(8), b"", generation, epoch, 0, 0)
+def superblock(sequence: int) -> Superblock:
+    return Superblock(random.Random(sequence).randbytes(8), b"", sequence, 1, 1, 0, (0, 0), 0, 0, ())
 
 
 def test_which_superblock_may_be_damaged():
-    older, newer = superblock(3, 4), superblock(4, 5)
-    assert harmless_copies([newer, newer], start_epoch=5) == [0, 1]
-    assert harmless_copies([older, newer], start_epoch=5) == [0], "the life before was seen to end in 5"
-    assert harmless_copies([newer, older], start_epoch=5) == [1]
-    assert harmless_copies([older, newer], start_epoch=4) == [0, 1], "5 began in this life"
-    assert harmless_copies([None, newer], start_epoch=4) == []
+    older, newer = superblock(4), superblock(5)
+    assert harmless_copies([newer, newer], start_sequence=5) == [0, 1]
+    assert harmless_copies([older, newer], start_sequence=5) == [0], "the life before was seen to end with 5"
+    assert harmless_copies([newer, older], start_sequence=5) == [1]
+    assert harmless_copies([older, newer], start_sequence=4) == [0, 1], "5 was written in this life"
+    assert harmless_copies([None, newer], start_sequence=4) == []
 
 
 def test_helpers():
@@ -98,3 +125,5 @@ def test_helpers():
     assert names_lba(text, 8)
     assert names_lba(text, 15)
     assert not names_lba(text, 16)
+    assert is_named("a.duckdb", ["b", "a.duckdb.wal"])
+    assert not is_named("a.duckdb", ["a.duckdb2"])

@@ -40,12 +40,12 @@ class Mark:
 @dataclass
 class History:
     """What the oracle knows of one life of a device: from which states the lanes started, their marks, after
-    how many events each database was there, and the epoch of the volume when the life began."""
+    how many events each database was there, and the sequence number of the superblock when the life began."""
 
     start: dict[str, int] = field(default_factory=dict)
     created: dict[str, int] = field(default_factory=dict)
     marks: dict[str, list[Mark]] = field(default_factory=dict)
-    epoch: int = 1
+    sequence: int = 1
 
     def allowed(self, lane: Lane, events: int) -> range:
         """How many steps of a lane may be found after a power cut: all acknowledged, at most all issued."""

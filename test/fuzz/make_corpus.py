@@ -81,21 +81,39 @@ def payloads() -> dict[str, bytes]:
     }
 
 
+#: Where the pieces of a volume begin that mount_fuzz patches: superblock, first and second area of the log,
+#: the map of pages, and the root pages of the trees: names, files, tails, bitmaps and summaries of space.
+SUPERBLOCK, FIRST_LOG, SECOND_LOG, PAGE_MAP = 0, 4096, 8192, 12288
+NAMES, FILES, TAILS, MAPS, SUMMARIES = range(PAGE_MAP + 16384, PAGE_MAP + 6 * 16384, 16384)
+
+
 def patches() -> dict[str, bytes]:
-    """Inputs of mount_fuzz: one byte says whether checksums are made right, then (u16 where, how, what)."""
+    """Inputs of mount_fuzz: one byte says whether checksums are made right, then (u24 where, how, what)."""
 
     def patch(reseal: int, *changes: tuple[int, int, int]) -> bytes:
-        return bytes([reseal]) + b"".join(struct.pack("<HBB", *change) for change in changes)
+        return bytes([reseal]) + b"".join(
+            struct.pack("<I", where)[:3] + struct.pack("<BB", how, what) for where, how, what in changes
+        )
 
     return {
         "untouched": patch(0),
-        "version": patch(1, (12, 0, 2)),
-        "active-area": patch(1, (128, 2, 1)),
-        "snapshot-bytes": patch(1, (136, 1, 8)),
+        "version": patch(1, (12, 0, 1)),
+        "log-area": patch(1, (144, 2, 1)),
+        "map-bytes": patch(1, (152, 1, 16)),
         "data-start": patch(1, (104, 1, 1)),
-        "snapshot": patch(1, (4096, 0, 9), (4104, 2, 255)),
-        "log": patch(1, (8192 + 64, 1, 1), (8192 + 80, 2, 16)),
-        "torn": patch(0, (8192 + 70, 2, 1)),
+        "root-levels": patch(1, (232 + 24 + 16, 1, 1)),
+        "root-unit": patch(1, (232 + 24, 1, 4)),
+        "log": patch(1, (FIRST_LOG + 64, 1, 1), (SECOND_LOG + 80, 2, 16)),
+        "log-before": patch(1, (SECOND_LOG + 48, 1, 1)),
+        "torn": patch(0, (FIRST_LOG + 70, 2, 1), (SECOND_LOG + 70, 2, 1)),
+        "map": patch(1, (PAGE_MAP + 8, 2, 255)),
+        "pages": patch(0, (NAMES + 100, 2, 1), (TAILS + 100, 2, 1)),
+        "names": patch(1, (NAMES + 16380, 1, 1)),
+        "file-extents": patch(1, (FILES + 16300, 2, 255), (FILES + 16200, 2, 255)),
+        "page-count": patch(1, (FILES + 50, 1, 1)),
+        "page-level": patch(1, (FILES + 48, 1, 1)),
+        "bitmap": patch(1, (MAPS + 16000, 2, 255)),
+        "summary": patch(1, (SUMMARIES + 16000, 2, 255)),
     }
 
 

@@ -5,6 +5,7 @@
 #include "common/error.hpp"
 #include "io/device/synchronous_queue.hpp"
 #include "volume/format/record.hpp"
+#include "volume/journal/tree_superblock.hpp"
 #include "volume/volume.hpp"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 using namespace rawduck;
 
@@ -19,8 +21,9 @@ namespace {
 
 constexpr uint64_t CAPACITY = MIN_VOLUME_BYTES;
 constexpr uint32_t LBA = 512;
-//! Patches reach the superblock, the snapshot and the first records: everything that is decoded.
-constexpr uint64_t PATCHED_BYTES = 64 * KIB;
+//! Patches reach the superblock, the first records of either area of the log, and the metadata pages that the superblock
+//! names: everything that is decoded. Each gets so many bytes, one after the other.
+constexpr uint64_t SUPERBLOCK_BYTES = 4 * KIB, RECORDS_BYTES = 4 * KIB;
 
 //! A base image that is shared by all runs, and what one run changed.
 class OverlayDevice final : public Device {
@@ -91,7 +94,7 @@ void Populate(Volume &volume) {
     volume.Move("d/b.parquet", "d/c.parquet");
 }
 
-// Two mounts that write, so that there is a snapshot with files as well as a log.
+// Mounts that write, so that there is a checkpoint with files as well as a log in both areas.
 std::string MakeBase() {
     std::string base(CAPACITY, '\0');
     std::map<uint64_t, std::string> pages;
@@ -100,39 +103,103 @@ std::string MakeBase() {
                    std::make_shared<IoStats>());
         Volume::FormatDevice(io, FormatOptions(), LBA);
     }
-    Populate(*MountOverlay(base, pages));
-    Populate(*MountOverlay(base, pages));
+    for (int life = 0; life < 3; life++) {
+        Populate(*MountOverlay(base, pages));
+    }
     for (const auto &[offset, page] : pages) {
         base.replace(offset, LBA, page);
     }
     return base;
 }
 
-//! Makes the checksums of the superblock, the snapshot and the records behind it right, as far as they can be
-//! found by the superblock's own fields.
-void Reseal(std::string &head) {
-    Superblock sb;
-    memcpy(&sb, head.data(), sizeof(sb));
-    const uint64_t snapshot = sb.metadata_start[sb.active_area & 1] * ALLOCATION_UNIT_BYTES;
-    if (snapshot < head.size() && sb.snapshot_bytes <= head.size() - snapshot) {
-        sb.snapshot_crc = Crc32c(0, head.data() + snapshot, sb.snapshot_bytes);
-        uint64_t at = snapshot + AlignUp(sb.snapshot_bytes, ALLOCATION_UNIT_BYTES);
-        RecordHeader header;
-        while (at + sizeof(header) <= head.size()) {
-            memcpy(&header, head.data() + at, sizeof(header));
-            if (memcmp(header.magic, "RDLG", 4) != 0 ||
-                header.payload_bytes > head.size() - at - sizeof(header)) {
-                break;
+//! A piece of the volume that patches reach.
+struct Piece {
+    uint64_t offset;
+    std::string content;
+};
+
+//! What patches reach of the untouched volume.
+struct Pieces {
+    TreeSuperblock superblock;
+    //! The superblock, the log's areas, the pages of the map, other pages.
+    std::vector<Piece> all;
+    size_t map_pages = 0;
+    uint64_t bytes = 0;
+
+    explicit Pieces(const std::string &base) {
+        memcpy(static_cast<void *>(&superblock), base.data(), sizeof(superblock));
+        const auto add = [&](uint64_t offset, uint64_t length) {
+            all.push_back({offset, base.substr(offset, length)});
+            bytes += length;
+        };
+        add(0, SUPERBLOCK_BYTES);
+        add(LogStart(superblock, 0), RECORDS_BYTES);
+        add(LogStart(superblock, 1), RECORDS_BYTES);
+        for (const uint64_t unit : MapUnits(superblock)) {
+            add(unit * ALLOCATION_UNIT_BYTES, TREE_PAGE_BYTES);
+            map_pages++;
+        }
+        const CatalogRoots &roots = superblock.roots;
+        for (const TreeRoot &root :
+             {roots.names, roots.files, roots.tails, roots.space_maps, roots.space_summaries}) {
+            if (root.levels > 0) {
+                add(root.page.unit * ALLOCATION_UNIT_BYTES, TREE_PAGE_BYTES);
             }
-            const std::string record =
-                SealRecord(sb.uuid, header.epoch, header.sequence, header.time_us,
-                           head.substr(at + sizeof(header), header.payload_bytes), header.item_count, LBA);
-            head.replace(at, std::min(record.size(), head.size() - at), record, 0, head.size() - at);
-            at += record.size();
         }
     }
+};
+
+char &ByteOf(std::vector<Piece> &pieces, uint64_t number) {
+    size_t piece = 0;
+    while (number >= pieces[piece].content.size()) {
+        number -= pieces[piece++].content.size();
+    }
+    return pieces[piece].content[number];
+}
+
+void ResealRecords(std::string &log, const Uuid &uuid) {
+    RecordHeader header;
+    for (uint64_t at = 0; at + sizeof(header) <= log.size();) {
+        memcpy(static_cast<void *>(&header), log.data() + at, sizeof(header));
+        if (memcmp(header.magic, "RDLG", 4) != 0 || header.payload_bytes > log.size() - at - sizeof(header)) {
+            return;
+        }
+        const std::string record = SealRecord(uuid, header.epoch, header.sequence, header.time_us,
+                                              log.substr(at + sizeof(header), header.payload_bytes),
+                                              header.item_count, LBA, header.before);
+        log.replace(at, record.size(), record, 0, log.size() - at);
+        at += record.size();
+    }
+}
+
+void ResealPage(std::string &page, const Uuid &uuid) {
+    TreePageHeader header;
+    memcpy(static_cast<void *>(&header), page.data(), sizeof(header));
+    alignas(ALLOCATION_UNIT_BYTES) char bytes[TREE_PAGE_BYTES];
+    memcpy(bytes, page.data(), sizeof(bytes));
+    TreePage(bytes).Seal(uuid, {header.unit, header.generation});
+    page.assign(bytes, sizeof(bytes));
+}
+
+//! Makes the checksums right of what patches reach.
+void Reseal(std::vector<Piece> &pieces, const Pieces &untouched) {
+    ResealRecords(pieces[1].content, untouched.superblock.uuid);
+    ResealRecords(pieces[2].content, untouched.superblock.uuid);
+    const size_t first_page = 3 + untouched.map_pages;
+    std::string map;
+    for (size_t piece = 3; piece < first_page; piece++) {
+        map += pieces[piece].content;
+    }
+    for (size_t piece = first_page; piece < pieces.size(); piece++) {
+        ResealPage(pieces[piece].content, untouched.superblock.uuid);
+    }
+    TreeSuperblock sb;
+    memcpy(static_cast<void *>(&sb), pieces[0].content.data(), sizeof(sb));
+    if (sb.map_bytes <= map.size()) {
+        sb.map_crc = Crc32c(0, map.data(), sb.map_bytes);
+    }
     SealSuperblock(sb);
-    memcpy(&head[0], &sb, sizeof(sb));
+    memcpy(&pieces[0].content[0], &sb, sizeof(sb));
 }
 
 void Use(Volume &volume) {
@@ -151,25 +218,27 @@ void Use(Volume &volume) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const std::string base = MakeBase();
+    static const Pieces untouched(base);
     if (size < 1) {
         return 0;
     }
-    const bool reseal = (data[0] & 1) != 0;
-    std::string head = base.substr(0, PATCHED_BYTES);
-    for (size_t at = 1; at + 4 <= size; at += 4) {
-        // Two bytes say where, one how (set, add or xor), one what.
-        const uint64_t position = (data[at] | data[at + 1] << 8) % PATCHED_BYTES;
-        const char value = static_cast<char>(data[at + 3]);
-        char &byte = head[position];
-        byte = data[at + 2] % 3 == 0 ? value
-                                     : static_cast<char>(data[at + 2] % 3 == 1 ? byte + value : byte ^ value);
+    std::vector<Piece> pieces = untouched.all;
+    for (size_t at = 1; at + 5 <= size; at += 5) {
+        // Three bytes say where, one how (set, add or xor), one what.
+        const uint64_t number = data[at] | data[at + 1] << 8 | data[at + 2] << 16;
+        const char value = static_cast<char>(data[at + 4]);
+        char &byte = ByteOf(pieces, number % untouched.bytes);
+        byte = data[at + 3] % 3 == 0 ? value
+                                     : static_cast<char>(data[at + 3] % 3 == 1 ? byte + value : byte ^ value);
     }
-    if (reseal) {
-        Reseal(head);
+    if ((data[0] & 1) != 0) {
+        Reseal(pieces, untouched);
     }
     std::map<uint64_t, std::string> pages;
-    for (uint64_t at = 0; at < PATCHED_BYTES; at += LBA) {
-        pages[at] = head.substr(at, LBA);
+    for (const Piece &piece : pieces) {
+        for (uint64_t at = 0; at < piece.content.size(); at += LBA) {
+            pages[piece.offset + at] = piece.content.substr(at, LBA);
+        }
     }
     try {
         Use(*MountOverlay(base, pages));

@@ -190,7 +190,7 @@ def test_metadata_full_of_logs(tmp_path):
             if not answer.ok:
                 refused = answer.error
                 break
-        assert "metadata area is full" in refused, refused
+        assert "the volume is full" in refused, refused
         assert number > 40
         already = len(workload.messages)
         workload.run("load")

@@ -125,7 +125,7 @@ def _info_fields(row: render.Row) -> list[tuple[str, str]]:
         ("queues", f"{row['queue_mode']}, depth {row['queue_depth']}"),
         (
             "metadata log",
-            f"epoch {row['epoch']}, {row['log_records']} records, {render.size(row['log_bytes'])}",
+            f"epoch {row['epoch'] >> 32}.{row['epoch'] & 0xFFFFFFFF}, {row['log_records']} records, {render.size(row['log_bytes'])}",
         ),
         ("mounted in", f"{row['mount_ms']:.1f} ms"),
     ]

@@ -11,9 +11,6 @@ namespace rawduck {
 
 namespace {
 
-//! Bytes of a tail in one entry: with LBAs of 4096 bytes a tail is too long for one.
-constexpr uint64_t TAIL_PIECE_BYTES = 2048;
-
 std::string TailKey(uint64_t file_id, uint64_t piece) {
     return std::string(NumberKey(file_id)) + static_cast<char>(piece);
 }
@@ -32,10 +29,8 @@ uint64_t IdIn(std::string_view value) {
     return file_id;
 }
 
-bool IsKnownKind(uint8_t kind) {
-    const auto known = static_cast<FileKind>(kind);
-    return known == FileKind::DATABASE || known == FileKind::WAL || known == FileKind::OTHER ||
-           known == FileKind::DIRECTORY;
+bool IsName(const std::string &name) {
+    return !name.empty() && name.size() <= ENTRY_NAME_BYTES_MAX;
 }
 
 } // namespace
@@ -50,8 +45,7 @@ CatalogRoots CatalogTree::Roots() const {
 }
 
 // Everything that can be wrong with an item, and everything that has to be read, comes before the first step.
-bool CatalogTree::Apply(const Item &item, PageUse use, std::string &problem) {
-    use_ = use;
+bool CatalogTree::Apply(const Item &item, std::string &problem) {
     if (steps_done_ == steps_.size()) {
         steps_.clear();
         steps_done_ = 0;
@@ -129,7 +123,8 @@ CatalogTree::SharedEntry CatalogTree::TakeEntry(uint64_t file_id) {
 }
 
 bool CatalogTree::PlanCreate(const Item &item, std::string &problem) {
-    if (!IsKnownKind(item.kind) || item.name.empty() || Find(item.file_id) || IdOf(item.name)) {
+    if (!IsStored(static_cast<FileKind>(item.kind)) || !IsName(item.name) || Find(item.file_id) ||
+        IdOf(item.name)) {
         problem = "file " + std::to_string(item.file_id) + " (\"" + item.name + "\") cannot be created";
         return false;
     }
@@ -137,8 +132,7 @@ bool CatalogTree::PlanCreate(const Item &item, std::string &problem) {
     entry->name = item.name;
     entry->kind = static_cast<FileKind>(item.kind);
     entry->created_us = entry->modified_us = item.time_us;
-    steps_.emplace_back(
-        [this, entry, file_id = item.file_id] { names_.Put(entry->name, BytesOf(file_id), use_); });
+    steps_.emplace_back([this, entry, file_id = item.file_id] { names_.Put(entry->name, BytesOf(file_id)); });
     PlanStore(item.file_id, entry);
     return true;
 }
@@ -157,15 +151,17 @@ bool CatalogTree::IsFreeSpace(std::vector<Extent> extents) const {
 }
 
 void CatalogTree::PlanSpace(std::vector<Extent> extents, bool used) {
+    if (!used && freed_) {
+        freed_->insert(freed_->end(), extents.begin(), extents.end());
+    }
     for (const Extent &extent : extents) {
-        steps_.emplace_back(
-            [this, extent, used] { space_.Set(extent, used, used ? use_ : PageUse::REMOVE); });
+        steps_.emplace_back([this, extent, used] { space_.Set(extent, used); });
     }
 }
 
 // Last for an item: until then readers find the entry in changing_.
 void CatalogTree::PlanStore(uint64_t file_id, const SharedEntry &entry) {
-    steps_.emplace_back([this, file_id, entry] { files_.Put(NumberKey(file_id), entry->Encode(), use_); });
+    steps_.emplace_back([this, file_id, entry] { files_.Put(NumberKey(file_id), entry->Encode()); });
 }
 
 bool CatalogTree::PlanExtents(const SharedEntry &entry, const Item &item, std::string &problem) {
@@ -216,7 +212,7 @@ bool CatalogTree::PlanRemap(const SharedEntry &entry, const Item &item, std::str
 
 bool CatalogTree::PlanSize(const SharedEntry &entry, const Item &item, std::string &problem) {
     const uint64_t units = AlignUp(item.size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
-    if (units > entry->units || item.tail.size() != item.size % lba_size_) {
+    if (item.size > entry->units * ALLOCATION_UNIT_BYTES || item.tail.size() != item.size % lba_size_) {
         problem = "file \"" + entry->name + "\" gets a size of " + std::to_string(item.size) +
                   " bytes that its extents or its tail do not cover";
         return false;
@@ -244,7 +240,7 @@ bool CatalogTree::PlanSize(const SharedEntry &entry, const Item &item, std::stri
 }
 
 bool CatalogTree::PlanMove(const SharedEntry &entry, const Item &item, std::string &problem) {
-    if (item.name.empty() || item.replaced_id == item.file_id) {
+    if (!IsName(item.name) || item.replaced_id == item.file_id) {
         problem = "file \"" + entry->name + "\" is moved to an impossible name";
         return false;
     }
@@ -257,7 +253,7 @@ bool CatalogTree::PlanMove(const SharedEntry &entry, const Item &item, std::stri
         PlanRemove(item.replaced_id, TakeEntry(item.replaced_id));
     }
     steps_.emplace_back([this, entry, item, old_name = entry->name] {
-        names_.Put(item.name, BytesOf(item.file_id), use_);
+        names_.Put(item.name, BytesOf(item.file_id));
         names_.Erase(old_name);
         entry->name = item.name;
     });
@@ -280,7 +276,7 @@ void CatalogTree::PlanRemove(uint64_t file_id, const SharedEntry &entry) {
 void CatalogTree::PutTail(uint64_t file_id, std::string_view tail, uint32_t old_bytes) {
     const uint64_t pieces = TailPieces(tail.size());
     for (uint64_t piece = 0; piece < pieces; piece++) {
-        tails_.Put(TailKey(file_id, piece), tail.substr(piece * TAIL_PIECE_BYTES, TAIL_PIECE_BYTES), use_);
+        tails_.Put(TailKey(file_id, piece), tail.substr(piece * TAIL_PIECE_BYTES, TAIL_PIECE_BYTES));
     }
     for (uint64_t piece = pieces; piece < TailPieces(old_bytes); piece++) {
         tails_.Erase(TailKey(file_id, piece));
@@ -325,6 +321,24 @@ std::vector<Extent> CatalogTree::Extents(const FileEntry &entry, uint64_t from, 
 
 std::vector<Hole> CatalogTree::Holes(const FileEntry &entry) const {
     return FileLists(store_, const_cast<FileEntry &>(entry)).Holes();
+}
+
+CatalogEntry CatalogTree::Load(uint64_t file_id) const {
+    const std::optional<FileEntry> found = Find(file_id);
+    if (!found) {
+        throw Error(ErrorCode::CORRUPT, "file " + std::to_string(file_id) +
+                                            " has a name and nothing else; `rawduck check` tells more");
+    }
+    CatalogEntry entry;
+    entry.name = found->name;
+    entry.kind = found->kind;
+    entry.size = found->size;
+    entry.created_us = found->created_us;
+    entry.modified_us = found->modified_us;
+    entry.tail = Tail(file_id, *found);
+    entry.extents = Extents(*found, 0, found->units);
+    entry.holes = Holes(*found);
+    return entry;
 }
 
 uint64_t CatalogTree::LastId() const {

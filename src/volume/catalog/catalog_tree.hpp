@@ -7,6 +7,7 @@
 //!     space     SpaceTree: what the extents of all files cover
 #pragma once
 
+#include "volume/catalog/catalog_entry.hpp"
 #include "volume/catalog/file_lists.hpp"
 #include "volume/catalog/space_tree.hpp"
 
@@ -14,6 +15,9 @@
 #include <optional>
 
 namespace rawduck {
+
+//! Bytes of a tail in one entry: with LBAs of 4096 bytes a tail is too long for one.
+constexpr uint64_t TAIL_PIECE_BYTES = 2048;
 
 //! Where the trees are, as a superblock says.
 struct CatalogRoots {
@@ -28,9 +32,11 @@ class CatalogTree {
     CatalogTree(PageStore &store, const CatalogRoots &roots, uint32_t lba_size, const SpaceMap::Area &area);
 
     //! False, with `problem`, when the item contradicts the state, which is then unchanged. When it throws, the
-    //! change may be made in part, and the next call must be with the same item: it goes on with it. `use`: of
-    //! the pages that what adds to the state needs.
-    bool Apply(const Item &item, PageUse use, std::string &problem);
+    //! change may be made in part, and the next call must be with the same item: it goes on with it.
+    bool Apply(const Item &item, std::string &problem);
+
+    //! From now on the space that items free is added to the list, if there is one, before they free it.
+    void CollectFreed(std::vector<Extent> *freed) { freed_ = freed; }
 
     std::optional<uint64_t> IdOf(std::string_view name) const;
     //! Calls `visit` with each name from `from` on, in order, and the id of the file, until it returns false.
@@ -40,6 +46,8 @@ class CatalogTree {
     std::string Tail(uint64_t file_id, const FileEntry &entry) const;
     std::vector<Extent> Extents(const FileEntry &entry, uint64_t from, uint64_t to) const;
     std::vector<Hole> Holes(const FileEntry &entry) const;
+    //! All of a file, which is there.
+    CatalogEntry Load(uint64_t file_id) const;
     //! The highest that a file has; 0 when there is none.
     uint64_t LastId() const;
     const SpaceTree &Space() const { return space_; }
@@ -68,7 +76,7 @@ class CatalogTree {
     SharedEntry TakeEntry(uint64_t file_id);
     bool IsFreeSpace(std::vector<Extent> extents) const;
     void PutTail(uint64_t file_id, std::string_view tail, uint32_t old_bytes);
-    FileLists ListsOf(FileEntry &entry) const { return FileLists(store_, entry, use_); }
+    FileLists ListsOf(FileEntry &entry) const { return FileLists(store_, entry); }
     void FindFileProblems(uint64_t file_id, std::string_view bytes,
                           const std::function<void(const PagePointer &)> &visit_page,
                           std::map<uint64_t, SpaceMap> &used, std::vector<std::string> &problems) const;
@@ -86,7 +94,7 @@ class CatalogTree {
     //! much of it was done. An item that was interrupted goes on here.
     Steps steps_;
     size_t steps_done_ = 0;
-    PageUse use_ = PageUse::ADD;
+    std::vector<Extent> *freed_ = nullptr;
     std::map<uint64_t, SharedEntry> changing_; //!< entries that differ from those in the tree of files
 };
 

@@ -25,6 +25,10 @@ struct Place {
     uint64_t start, units;
 };
 static_assert(sizeof(Place) == 16, "layout is part of the format");
+static_assert(sizeof(uint64_t) + sizeof(Header) + ENTRY_EXTENTS_MAX * sizeof(Place) +
+                      ENTRY_HOLES_MAX * sizeof(Hole) + ENTRY_NAME_BYTES_MAX <=
+                  TREE_ENTRY_BYTES_MAX,
+              "every entry fits into a page");
 
 template <class T> void AppendRaw(std::string &out, const T &value) {
     out.append(reinterpret_cast<const char *>(&value), sizeof value);
@@ -69,6 +73,9 @@ bool TryDecode(std::string_view bytes, FileEntry &entry) {
         entry.holes.push_back(hole);
     }
     entry.name = bytes;
+    if (!IsStored(entry.kind) || !IsSane(header.extents_root) || !IsSane(header.holes_root)) {
+        return false;
+    }
     return bytes.size() == header.name_bytes && !bytes.empty();
 }
 

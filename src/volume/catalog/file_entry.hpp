@@ -14,6 +14,7 @@ namespace rawduck {
 //! So many extents, and so many holes, lie in the entry of the file; more have a tree of their own.
 constexpr size_t ENTRY_EXTENTS_MAX = 8;
 constexpr size_t ENTRY_HOLES_MAX = 8;
+constexpr size_t ENTRY_NAME_BYTES_MAX = 2048;
 
 struct FileEntry {
     FileKind kind = FileKind::OTHER;

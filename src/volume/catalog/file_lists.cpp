@@ -38,7 +38,7 @@ bool ReadHoles(const Tree &tree, std::vector<Hole> &holes) {
 
 // The root is that of the tree as it is, whatever becomes of the change.
 template <class CHANGE> void FileLists::ChangeExtents(const CHANGE &change) {
-    ExtentTree tree(store_, entry_.extents_root, use_);
+    ExtentTree tree(store_, entry_.extents_root);
     const ScopeExit keep_root([&] { entry_.extents_root = tree.Root(); });
     change(tree);
 }
@@ -137,7 +137,7 @@ void FileLists::SetHoles(const std::vector<Hole> &holes) {
         for (const Hole &hole : holes) {
             const auto same = old.find(hole.offset);
             if (same == old.end() || same->second != hole.length) {
-                tree.Put(NumberKey(hole.offset), BytesOf(hole.length), use_);
+                tree.Put(NumberKey(hole.offset), BytesOf(hole.length));
             }
             if (same != old.end()) {
                 old.erase(same);
@@ -166,7 +166,7 @@ void FileLists::CutHoles(uint64_t size) {
                 continue;
             }
             if (length > size - offset) {
-                tree.Put(last->key, BytesOf(size - offset), use_);
+                tree.Put(last->key, BytesOf(size - offset));
             }
             return;
         }
@@ -192,7 +192,7 @@ FileLists::FindProblems(const std::function<void(const PagePointer &)> &visit_pa
     }
     const uint64_t units =
         entry_.extents.empty() ? ExtentTree(store_, entry_.extents_root).Units() : UnitsOf(entry_.extents);
-    if (units != entry_.units ||
+    if (units != entry_.units || entry_.size > units * ALLOCATION_UNIT_BYTES ||
         units != AlignUp(entry_.size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES) {
         problems.push_back("file \"" + entry_.name + "\": its extents do not match its size");
     }

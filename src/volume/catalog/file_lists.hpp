@@ -12,9 +12,7 @@ namespace rawduck {
 //! change that throws may be made in part, with the entry saying what is there: made again, it is whole.
 class FileLists {
   public:
-    //! `use`: of the pages that changes need.
-    FileLists(PageStore &store, FileEntry &entry, PageUse use = PageUse::REMOVE)
-        : store_(store), entry_(entry), use_(use) {}
+    FileLists(PageStore &store, FileEntry &entry) : store_(store), entry_(entry) {}
 
     //! What covers [from, to), clipped to it, in order.
     std::vector<Extent> Extents(uint64_t from, uint64_t to) const;
@@ -43,7 +41,6 @@ class FileLists {
 
     PageStore &store_;
     FileEntry &entry_;
-    const PageUse use_;
 };
 
 } // namespace rawduck

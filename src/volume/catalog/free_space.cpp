@@ -93,14 +93,15 @@ Extent FreeSpace::TakeAt(uint64_t start, uint64_t wanted) {
 
 uint64_t FreeSpace::AllocateAligned(uint32_t units) {
     RAWDUCK_INVARIANT(units > 0 && GROUP_UNITS % units == 0, "an aligned piece of a group is wanted");
-    // A run that is almost twice as long holds one wherever it begins; shorter ones may.
-    const uint64_t sure = FindGroup(std::min<uint64_t>(2 * units - 1, GROUP_UNITS), false);
-    for (uint64_t group = std::min(sure, FindGroup(units, false)); group < free_in_group_.size(); group++) {
+    const uint64_t highest = FindGroup(units, true);
+    for (uint64_t end = highest == free_in_group_.size() ? 0 : highest + 1; end > 0; end--) {
+        const uint64_t group = end - 1;
         if (longest_[leaves_ + group] < units) {
             continue;
         }
         const SpaceMap &map = Group(group);
-        for (uint32_t first = 0; first < GROUP_UNITS; first += units) {
+        for (uint32_t behind = GROUP_UNITS; behind > 0; behind -= units) {
+            const uint32_t first = behind - units;
             if (map.AllFree(first, units)) {
                 SetUsed(group * GROUP_UNITS + first, units, true);
                 return group * GROUP_UNITS + first;

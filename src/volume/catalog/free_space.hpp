@@ -28,7 +28,7 @@ class FreeSpace {
     //! order: to continue at `hint`, the lowest (or with `from_the_end`, the highest) free extent of a group that is
     //! large enough, one of the largest there are. Throws what ReadGroup throws; then nothing has changed.
     Extent Allocate(uint64_t wanted, uint64_t hint, bool from_the_end, uint64_t keep_free);
-    //! The first of so many units, a power of two, at a multiple of it; 0 when there are none. Throws as Allocate.
+    //! The first of so many units, a power of two, at the highest multiple of it that can be; 0 when there are none. Throws as Allocate.
     uint64_t AllocateAligned(uint32_t units);
 
     //! Takes [start, start + units) out of the free space. False when any of it is not free. Throws as Allocate.

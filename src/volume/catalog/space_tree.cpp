@@ -56,12 +56,12 @@ bool SpaceTree::AllUsed(const Extent &extent) const {
 }
 
 // The summary is put last, and is that of the bitmap whether this changed it or an attempt before it.
-void SpaceTree::Set(const Extent &extent, bool used, PageUse use) {
+void SpaceTree::Set(const Extent &extent, bool used) {
     ForEachPiece(extent, [&](const Piece &piece) {
         SpaceMap map = Map(piece.group);
         map.Set(piece.first, piece.units, used);
-        Store(piece.group, map, use);
-        StoreSummary(piece.group, map.Summary(), use);
+        Store(piece.group, map);
+        StoreSummary(piece.group, map.Summary());
         return true;
     });
 }
@@ -80,11 +80,11 @@ SpaceMap SpaceTree::Map(uint64_t group) const {
     return map;
 }
 
-void SpaceTree::Store(uint64_t group, const SpaceMap &map, PageUse use) {
+void SpaceTree::Store(uint64_t group, const SpaceMap &map) {
     if (map.Empty()) {
         maps_.Erase(NumberKey(group));
     } else {
-        maps_.Put(NumberKey(group), map.Full() ? std::string() : map.Bytes(), use);
+        maps_.Put(NumberKey(group), map.Full() ? std::string() : map.Bytes());
     }
 }
 
@@ -103,12 +103,11 @@ std::vector<GroupSummary> SpaceTree::Block(uint64_t block) const {
     return summaries;
 }
 
-void SpaceTree::StoreSummary(uint64_t group, const GroupSummary &summary, PageUse use) {
+void SpaceTree::StoreSummary(uint64_t group, const GroupSummary &summary) {
     std::vector<GroupSummary> summaries = Block(group / BLOCK_GROUPS);
     summaries[group % BLOCK_GROUPS] = summary;
     summaries_.Put(NumberKey(group / BLOCK_GROUPS),
-                   {reinterpret_cast<const char *>(summaries.data()), BLOCK_GROUPS * sizeof(GroupSummary)},
-                   use);
+                   {reinterpret_cast<const char *>(summaries.data()), BLOCK_GROUPS * sizeof(GroupSummary)});
 }
 
 std::vector<GroupSummary> SpaceTree::Summaries() const {

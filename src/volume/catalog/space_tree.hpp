@@ -24,7 +24,7 @@ class SpaceTree {
     bool AllFree(const Extent &extent) const;
     bool AllUsed(const Extent &extent) const;
     //! The range is in use from now on, or no longer.
-    void Set(const Extent &extent, bool used, PageUse use);
+    void Set(const Extent &extent, bool used);
 
     SpaceMap Map(uint64_t group) const;
     //! Of all groups of the area.
@@ -43,8 +43,8 @@ class SpaceTree {
         uint32_t first, units;
     };
     template <class VISIT> bool ForEachPiece(const Extent &extent, const VISIT &visit) const;
-    void Store(uint64_t group, const SpaceMap &map, PageUse use);
-    void StoreSummary(uint64_t group, const GroupSummary &summary, PageUse use);
+    void Store(uint64_t group, const SpaceMap &map);
+    void StoreSummary(uint64_t group, const GroupSummary &summary);
     std::vector<GroupSummary> Block(uint64_t block) const;
 
     Tree maps_, summaries_;

@@ -18,8 +18,8 @@
 #include "volume/file/extent_map.hpp"
 #include "volume/file/file_info.hpp"
 #include "volume/file/hole_set.hpp"
+#include "volume/log/file_metadata.hpp"
 #include "volume/log/metadata_log.hpp"
-#include "volume/log/metadata_room.hpp"
 #include "volume/space/space.hpp"
 #include "volume/spill/spill_buffer.hpp"
 
@@ -42,7 +42,7 @@ struct FileContext {
     MetadataRoom &room;
     SpillBuffer &spill;
     Deallocator &deallocator;
-    const std::vector<Extent> &overwritten; //!< of a volume with a damaged log: see VolumeImage
+    const std::vector<Extent> &overwritten; //!< of a volume with a damaged log: see JournalImage
     uint32_t lba_size;
 
     //! Gives back what a temporary file covered. Nobody may be reading or writing it.
@@ -112,7 +112,7 @@ class File {
         DataChecksum checksum; //!< of a header page: its content, so that it needs no flush of its own
     };
 
-    //! Room for what a change may add to the file's entry in a snapshot. Made under the gate, before the
+    //! Room for what a change may add to the file's metadata. Made under the gate, before the
     //! locks of the map, and gone before the gate is opened.
     class Growth {
       public:
@@ -121,13 +121,14 @@ class File {
         Growth(const Growth &) = delete;
         Growth &operator=(const Growth &) = delete;
         //! Throws Error NO_SPACE.
-        void Take(uint64_t bytes, MetadataUse use);
+        void Take(const EntrySize &more, MetadataUse use);
 
       private:
         File &file_;
-        uint64_t taken_ = 0;
+        EntrySize taken_;
+        bool any_ = false;
     };
-    uint64_t EntryLength() const;
+    EntrySize SizeOfEntry() const;
     uint64_t TailRoom(uint64_t size) const;
 
     // file_read.cpp

@@ -38,42 +38,42 @@ File::File(const FileContext &context, uint64_t id, std::string name, FileKind k
         durable_tail_ = entry->tail;
         tail_.Append(entry->tail.data(), entry->tail.size());
         tail_start_ = entry->size - entry->tail.size();
-        metadata_.BeginFound(EntryLength());
+        metadata_.BeginFound(SizeOfEntry());
     } else if (!IsTemp()) {
         any_tail_fits_ = kind_ == FileKind::WAL;
-        any_tail_fits_ ? metadata_.BeginLog(EntryLength()) : metadata_.Begin(EntryLength());
+        any_tail_fits_ ? metadata_.BeginLog(SizeOfEntry()) : metadata_.Begin(SizeOfEntry());
     }
 }
 
 void File::KeepRoomForTail() {
     if (kind_ == FileKind::WAL && !any_tail_fits_) {
-        const uint64_t length = EntryLength();
         any_tail_fits_ = true;
-        any_tail_fits_ = metadata_.TryExtendLog(EntryLength() - length);
+        any_tail_fits_ = metadata_.TryExtendLog(SizeOfEntry());
     }
 }
 
-// What the file takes in a snapshot as it is now.
-uint64_t File::EntryLength() const {
-    return IsTemp() ? 0 : EntryBytes(name_.size(), TailRoom(Size()), map_.Count(), holes_.Count());
+// As it is now.
+EntrySize File::SizeOfEntry() const {
+    return {name_.size(), TailRoom(Size()), map_.Count(), holes_.Count()};
 }
 
 uint64_t File::TailRoom(uint64_t size) const {
     return any_tail_fits_ ? context_.lba_size - 1 : size % context_.lba_size;
 }
 
-void File::Growth::Take(uint64_t bytes, MetadataUse use) {
+void File::Growth::Take(const EntrySize &more, MetadataUse use) {
     if (file_.IsTemp()) {
         return;
     }
-    file_.metadata_.Take(bytes, file_.kind_ == FileKind::WAL ? MetadataUse::LOG : use);
-    taken_ += bytes;
+    file_.metadata_.Take(more, file_.kind_ == FileKind::WAL ? MetadataUse::LOG : use);
+    taken_ += more;
+    any_ = true;
 }
 
 File::Growth::~Growth() {
-    if (taken_ > 0) {
+    if (any_) {
         std::unique_lock<std::shared_mutex> guard(file_.map_mutex_);
-        file_.metadata_.Settle(taken_, file_.EntryLength());
+        file_.metadata_.Settle(taken_, file_.SizeOfEntry());
     }
 }
 
@@ -83,8 +83,9 @@ std::string File::Name() const {
 }
 
 void File::Rename(std::string name, const std::function<void()> &queue) {
-    const uint64_t before = EntryBytes(Name().size(), 0, 0, 0), after = EntryBytes(name.size(), 0, 0, 0);
-    const uint64_t more = after - std::min(before, after);
+    const uint64_t before = Name().size(), after = name.size();
+    EntrySize more;
+    more.name_bytes = after - std::min(before, after);
     metadata_.Take(more, MetadataUse::GROW);
     try {
         queue();
@@ -95,7 +96,7 @@ void File::Rename(std::string name, const std::function<void()> &queue) {
     std::unique_lock<std::shared_mutex> guard(map_mutex_);
     std::lock_guard<std::mutex> name_guard(name_mutex_);
     name_.swap(name);
-    metadata_.Renamed(more, before, after);
+    metadata_.Renamed(more, after);
 }
 
 FileInfo File::Info() const {
@@ -212,7 +213,7 @@ uint64_t File::QueuePublish() {
         throw;
     }
     published_ = true;
-    metadata_.Published(EntryLength());
+    metadata_.Published(SizeOfEntry());
     tail_queued_ = whole;
     moved_.clear();
     replaced_.clear();
@@ -303,7 +304,9 @@ void File::Truncate(uint64_t size) {
     }
     FinishCommit();
     Growth growth(*this);
-    growth.Take(TailRoom(size) > TailRoom(Size()) ? context_.lba_size : 0, MetadataUse::GROW);
+    EntrySize more;
+    more.tail_bytes = TailRoom(size) - std::min(TailRoom(size), TailRoom(Size()));
+    growth.Take(more, MetadataUse::GROW);
     AlignedBuffer rest = TailOf(size);
     modified_us_ = NowUs();
     if (IsTemp() || Removed()) {

@@ -23,6 +23,12 @@ constexpr uint64_t GROWTH_UNITS_MAX = 64 * MIB / ALLOCATION_UNIT_BYTES;
 //! ... and never by more than this share of the free space, so that a nearly full volume is shared fairly.
 constexpr uint64_t GROWTH_FREE_SHARE = 8;
 
+EntrySize Extents(uint64_t count) {
+    EntrySize size;
+    size.extents = count;
+    return size;
+}
+
 } // namespace
 
 void File::Write(const char *data, uint64_t length, uint64_t offset) {
@@ -86,6 +92,9 @@ void File::MakeSpace() {
     if (replaced) {
         Sync();
     }
+    if (context_.room.CheckpointMayHelp()) {
+        context_.log.Checkpoint(); // what was freed may be used for pages then
+    }
     context_.space.ReclaimReservations();
 }
 
@@ -97,9 +106,12 @@ void File::ReserveForWrite(Growth &growth, uint64_t offset, uint64_t end, bool a
     const uint64_t tail = std::max(TailRoom(std::max(end, size)), offset > size ? TailRoom(offset) : 0);
     const uint64_t tail_before = TailRoom(size);
     const bool holes = adds_hole || (offset < size && has_holes_);
-    growth.Take((tail > tail_before ? AlignUp(tail - tail_before, 8) + 8 : 0) +
-                    (holes ? ITEM_HEADER_BYTES + 3 * sizeof(Hole) : 0),
-                MetadataUse::GROW);
+    EntrySize more;
+    more.tail_bytes = tail - std::min(tail, tail_before);
+    more.holes = holes ? 3 : 0;
+    if (more.tail_bytes > 0 || holes) {
+        growth.Take(more, MetadataUse::GROW);
+    }
 }
 
 uint64_t File::Append(const char *data, uint64_t length) {
@@ -242,7 +254,7 @@ std::vector<Extent> File::AllocateOutOfPlace(uint64_t first_unit, uint64_t units
     std::vector<Extent> fresh;
     try {
         for (uint64_t done = 0; done < units;) {
-            growth.Take(2 * sizeof(Extent), MetadataUse::REPLACE); // one becomes three
+            growth.Take(Extents(2), MetadataUse::REPLACE); // one becomes three
             fresh.emplace_back(Extent{first_unit + done, 0, 0});
             const Allocator::Result found = context_.space.Allocate(units - done, hint, false, use);
             if (found.units == 0) {
@@ -305,7 +317,7 @@ void File::EnsureUnits(uint64_t units, Growth &growth) {
     const uint64_t units_before = map_.Units();
     try {
         while (map_.Units() < units) {
-            growth.Take(ITEM_HEADER_BYTES + sizeof(Extent), MetadataUse::GROW);
+            growth.Take(Extents(1), MetadataUse::GROW);
             const uint64_t missing = units - map_.Units();
             const uint64_t most = std::min(std::max(map_.Units(), GROWTH_UNITS_MIN), GROWTH_UNITS_MAX);
             const uint64_t fair = context_.space.FreeUnits() / GROWTH_FREE_SHARE;

@@ -13,6 +13,11 @@ const char *FileKindName(FileKind kind) {
     return NameOf(NAMES, kind);
 }
 
+bool IsStored(FileKind kind) {
+    return kind == FileKind::DATABASE || kind == FileKind::WAL || kind == FileKind::OTHER ||
+           kind == FileKind::DIRECTORY;
+}
+
 PlacementClass PlacementOf(FileKind kind) {
     switch (kind) {
     case FileKind::WAL:

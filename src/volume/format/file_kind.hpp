@@ -15,6 +15,8 @@ enum class FileKind : uint8_t {
     DIRECTORY = 5
 };
 const char *FileKindName(FileKind kind);
+//! Whether durable metadata can say so.
+bool IsStored(FileKind kind);
 
 PlacementClass PlacementOf(FileKind kind);
 

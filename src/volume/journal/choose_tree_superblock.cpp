@@ -33,6 +33,7 @@ Copy ReadCopy(BlockIo &io, uint64_t unit) {
     memcpy(static_cast<void *>(&copy.superblock), buffer.Data(), sizeof(copy.superblock));
     copy.state.problem = ExamineSuperblock(copy.superblock, io.Caps().capacity_bytes, copy.unsupported);
     copy.state.valid = copy.state.problem.empty();
+    copy.state.sequence = copy.state.valid ? copy.superblock.sequence : 0;
     return copy;
 }
 
@@ -84,13 +85,20 @@ std::string ChooseTreeSuperblock(BlockIo &io, JournalImage &image) {
     int chosen = copies[0].state.valid ? 0 : 1;
     const bool both = copies[0].state.valid && copies[1].state.valid;
     if (both && first.uuid != second.uuid) {
-        copies[1].state = {false, "it belongs to another volume"};
+        copies[1].state = {false, "it belongs to another volume", 0};
         contradiction = "the superblocks belong to two volumes, " + UuidText(first.uuid) + " and " +
                         UuidText(second.uuid) + "; if one is being copied over the other, copy it again";
     } else if (both && first.sequence != second.sequence) {
         chosen = second.sequence > first.sequence ? 1 : 0;
     } else if (both && memcmp(&first, &second, sizeof(first)) != 0) {
         contradiction = "the superblocks are of the same sequence number and contradict each other";
+    }
+    if (copies[chosen].superblock.lba_size % io.Caps().lba_size != 0) {
+        throw Error(ErrorCode::UNSUPPORTED, io.TargetName() + ": the volume has LBAs of " +
+                                                std::to_string(copies[chosen].superblock.lba_size) +
+                                                " bytes, but the target takes I/O only in multiples of " +
+                                                std::to_string(io.Caps().lba_size) +
+                                                "; move the image to a target with LBAs of 512 bytes");
     }
     image.superblock = copies[chosen].superblock;
     image.superblock_copy = chosen;

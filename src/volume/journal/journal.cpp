@@ -6,6 +6,7 @@
 #include "common/invariant.hpp"
 #include "common/memory/aligned_buffer.hpp"
 #include "volume/journal/load_metadata.hpp"
+#include "volume/journal/read_journal.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -16,42 +17,51 @@ namespace {
 
 //! A record and its data up to this length are written with FUA, more is flushed.
 constexpr uint64_t FUA_BYTES_MAX = 64 * KIB;
-//! Kept for pages, so that most records find what they need.
-constexpr size_t STOCK_ZONES = 4;
+} // namespace
 
-//! All in flight together, and durable on return.
-void WriteDurably(BlockIo &io, std::vector<Segment> segments, bool flush) {
+Journal::Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones &zones)
+    : io_(io), trees_(trees), zones_(zones), spare_superblock_(1 - image.superblock_copy),
+      mount_(NextMount(image)), found_parts_(image.log.size()), layout_(image.superblock),
+      area_(image.log.back().area), position_(image.log.back().bytes), records_(image.log.back().records),
+      epoch_(image.log.back().epoch), superblock_(image.superblock) {}
+
+void Journal::Flush() {
+    std::lock_guard<std::mutex> guard(flush_mutex_);
+    if (flush_failed_) {
+        throw Error(ErrorCode::IO, io_.TargetName() + ": a flush failed before");
+    }
+    try {
+        io_.Flush();
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (...) {
+        flush_failed_ = true;
+        throw;
+    }
+}
+
+// All in flight together, and durable on return. A few small writes carry FUA: they wait for the medium side by side,
+// one round trip in all, while a flush would be a second one, and waits for everything else in the cache, such as
+// spilled blocks. A device takes many bytes faster into its cache and writes them at one flush.
+void Journal::WriteDurably(std::vector<Segment> segments, bool flush) {
     uint64_t bytes = 0;
     for (const Segment &segment : segments) {
         bytes += segment.length;
     }
-    const bool fua = !flush && io.Caps().fua && bytes <= FUA_BYTES_MAX;
-    io.Execute({Opcode::WRITE, fua, std::move(segments)});
+    const bool fua = !flush && io_.Caps().fua && bytes <= FUA_BYTES_MAX;
+    io_.Execute({Opcode::WRITE, fua, std::move(segments)});
     if (!fua) {
-        io.Flush();
+        Flush();
     }
 }
 
-void WriteSuperblock(BlockIo &io, const TreeSuperblock &superblock, int copy) {
+void Journal::WriteSuperblockDurably(const TreeSuperblock &superblock, int copy) {
     AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
     memcpy(buffer.Data(), &superblock, sizeof(superblock));
     const uint64_t unit = copy == 0 ? 0 : superblock.capacity_units - 1;
     WriteDurably(
-        io, {{unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}},
+        {{unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}},
         false);
-}
-
-} // namespace
-
-Journal::Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones zones)
-    : io_(io), trees_(trees), zones_(std::move(zones)), spare_superblock_(1 - image.superblock_copy),
-      mount_(NextMount(image)), found_parts_(image.log.size()), layout_(image.superblock),
-      area_(image.log.back().area), position_(image.log.back().bytes), epoch_(image.log.back().epoch),
-      superblock_(image.superblock) {}
-
-void Journal::WriteSuperblocks(BlockIo &io, const TreeSuperblock &superblock) {
-    WriteSuperblock(io, superblock, 0);
-    WriteSuperblock(io, superblock, 1);
 }
 
 // The copy that the mount relies on comes last: the other one may be damaged, or old. Both count the mount before it
@@ -63,13 +73,13 @@ void Journal::Begin() {
     if (!counted_) {
         std::lock_guard<std::mutex> guard(checkpoint_mutex_);
         // What the mount has read may still be in the device's cache, if the process before was killed.
-        io_.Flush();
+        Flush();
         TreeSuperblock next = superblock_;
         next.mounts = mount_;
         next.sequence++;
         SealSuperblock(next);
-        WriteSuperblock(io_, next, spare_superblock_);
-        WriteSuperblock(io_, next, 1 - spare_superblock_);
+        WriteSuperblockDurably(next, spare_superblock_);
+        WriteSuperblockDurably(next, 1 - spare_superblock_);
         superblock_ = next;
         counted_ = true;
     }
@@ -84,12 +94,12 @@ void Journal::Begin() {
     started_ = true;
 }
 
-void Journal::Append(const JournalRecord &record) {
+bool Journal::Append(const JournalRecord &record) {
     if (record.items.empty()) {
         if (record.cached != JournalRecord::Cached::NOTHING) {
-            io_.Flush();
+            Flush();
         }
-        return;
+        return false;
     }
     Begin();
     std::string payload;
@@ -97,7 +107,7 @@ void Journal::Append(const JournalRecord &record) {
         AppendItem(payload, item);
     }
     const uint64_t footprint = RecordFootprint(payload.size(), layout_.lba_size);
-    const bool fits = footprint <= std::min(RECORD_BYTES_MAX, LogBytes(layout_));
+    const bool fits = footprint <= std::min(RECORD_BYTES_MAX, rawduck::LogBytes(layout_));
     if (!record_under_way_) {
         fits ? RequireRoom(footprint) : static_cast<void>(WriteCheckpoint());
         record_under_way_ = true;
@@ -106,13 +116,21 @@ void Journal::Append(const JournalRecord &record) {
     fits ? WriteRecord(record, payload) : WriteByCheckpoint(record);
     record_under_way_ = false;
     applied_ = 0;
+    return fits;
+}
+
+void Journal::Checkpoint() {
+    Begin();
+    WriteCheckpoint();
+    BeginCheckpoint();
+    WriteCheckpoint();
 }
 
 // A checkpoint begins when half of an area is full, so that there is room for records while it is written. Only when
 // the rest is full, too, has a record to wait for it.
 void Journal::RequireRoom(uint64_t footprint) {
     const uint64_t needed = position_ + footprint;
-    if (needed <= LogBytes(layout_) / 2 || (has_pending_ && needed <= LogBytes(layout_))) {
+    if (needed <= rawduck::LogBytes(layout_) / 2 || (has_pending_ && needed <= rawduck::LogBytes(layout_))) {
         return;
     }
     if (has_pending_ || position_ > 0) {
@@ -130,7 +148,8 @@ void Journal::BeginCheckpoint() {
     TakeFrozen(pending);
     before_ = {epoch_, position_};
     area_ = 1 - area_;
-    position_ = records_ = 0;
+    position_ = 0;
+    records_ = 0;
     epoch_ = NumberInMount(mount_, ++epochs_);
     pending.superblock.epoch = epoch_;
     pending.superblock.log_area = area_;
@@ -147,7 +166,7 @@ void Journal::TakeFrozen(Pending &pending) {
                                                      ": there is more metadata than can be listed; remove "
                                                      "files from the volume");
             }
-            PageStore::Frozen frozen = trees_.store.Freeze(trees_.map_units);
+            PageStore::Frozen frozen = trees_.store.Freeze(trees_.map_units, zones_.SpareZones());
             pending.superblock.generation = frozen.generation;
             pending.superblock.roots = trees_.catalog.Roots();
             pending.superblock.map_bytes = frozen.map.size();
@@ -156,6 +175,7 @@ void Journal::TakeFrozen(Pending &pending) {
             std::copy(frozen.map_units.begin(), frozen.map_units.end(), pending.superblock.map_units);
             pending.map.swap(frozen.map);
             trees_.map_units.swap(frozen.map_units);
+            zones_.CheckpointBegins();
             return;
         } catch (const Error &error) {
             if (error.Code() != ErrorCode::NO_SPACE || !RefillZones()) {
@@ -166,7 +186,7 @@ void Journal::TakeFrozen(Pending &pending) {
 }
 
 bool Journal::RefillZones() {
-    return trees_.zones.Fill(STOCK_ZONES, zones_.take);
+    return trees_.zones.Add([this] { return zones_.TakeZone(); });
 }
 
 void Journal::ApplyItems(const std::vector<Item> &items) {
@@ -174,7 +194,7 @@ void Journal::ApplyItems(const std::vector<Item> &items) {
         std::string problem;
         try {
             std::unique_lock<std::shared_mutex> guard(trees_.store.Mutex());
-            trees_.catalog.Apply(items[applied_], PageUse::REMOVE, problem);
+            trees_.catalog.Apply(items[applied_], problem);
         } catch (const Error &error) {
             if (error.Code() != ErrorCode::NO_SPACE || !RefillZones()) {
                 throw;
@@ -201,13 +221,13 @@ void Journal::WriteRecord(const JournalRecord &record, const std::string &payloa
         {LogStart(layout_, area_) + position_, buffer.Data(), buffer.Size(), PlacementClass::METADATA});
     // Data without a checksum in the record has to be durable before the record that publishes it.
     if (record.cached == JournalRecord::Cached::NOT_CHECKSUMMED) {
-        io_.Flush();
+        Flush();
     }
-    WriteDurably(io_, std::move(writes), record.cached == JournalRecord::Cached::CHECKSUMMED);
+    WriteDurably(std::move(writes), record.cached == JournalRecord::Cached::CHECKSUMMED);
     // Nothing after this throws: a durable record is not written again.
     position_ += bytes.size();
     records_++;
-    RAWDUCK_INVARIANT(IsAligned(position_, layout_.lba_size) && position_ <= LogBytes(layout_),
+    RAWDUCK_INVARIANT(IsAligned(position_, layout_.lba_size) && position_ <= rawduck::LogBytes(layout_),
                       "records lie back to back and inside the log");
 }
 
@@ -224,6 +244,11 @@ void Journal::WriteByCheckpoint(const JournalRecord &record) {
     frozen_with_record_ = false;
 }
 
+bool Journal::IsUnchanged() {
+    std::lock_guard<std::mutex> guard(checkpoint_mutex_);
+    return rawduck::IsUnchanged(io_, superblock_, LogPart{epoch_, area_, position_, records_});
+}
+
 bool Journal::WriteCheckpoint() {
     std::lock_guard<std::mutex> guard(checkpoint_mutex_);
     if (!pending_) {
@@ -232,23 +257,30 @@ bool Journal::WriteCheckpoint() {
     trees_.store.WriteFrozen();
     WriteMap(*pending_);
     // Superblocks must not name pages that are still in the device's cache.
-    io_.Flush();
+    Flush();
     TreeSuperblock next = pending_->superblock;
     next.sequence = superblock_.sequence + 1;
     SealSuperblock(next);
-    WriteSuperblock(io_, next, spare_superblock_);
-    WriteSuperblock(io_, next, 1 - spare_superblock_);
+    WriteSuperblockDurably(next, spare_superblock_);
+    WriteSuperblockDurably(next, 1 - spare_superblock_);
     superblock_ = next;
+    uint64_t pages = 0;
     {
         // Only now can no mount go by the checkpoint before.
         std::unique_lock<std::shared_mutex> store_guard(trees_.store.Mutex());
         trees_.store.FrozenIsDurable();
+        pages = trees_.pages.FrozenPages();
     }
     pending_.reset();
     has_pending_ = false;
     checkpoints_++;
-    for (const uint64_t zone : trees_.zones.Shrink(STOCK_ZONES)) {
-        zones_.give(zone);
+    zones_.CheckpointIsDurable(pages);
+    while (zones_.SpareZones() > 0) {
+        const uint64_t zone = trees_.zones.Take();
+        if (zone == 0) {
+            break; // the others have pages in them
+        }
+        zones_.GiveZone(zone);
     }
     return true;
 }

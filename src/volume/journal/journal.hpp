@@ -34,14 +34,23 @@ struct JournalRecord {
 
 class Journal {
   public:
-    //! Where pages get zones of free space from. Called without the mutex of the store; does not throw.
-    struct Zones {
-        std::function<uint64_t()> take;           //!< 0 when there is none
-        std::function<void(uint64_t start)> give; //!< of what take has returned, or the mount has found
+    //! Where pages get zones of free space from. Does not throw; takes no lock that is held during I/O.
+    class Zones {
+      public:
+        virtual ~Zones() = default;
+        //! 0 when there is none.
+        virtual uint64_t TakeZone() = 0;
+        //! Of what TakeZone has returned, or the mount has found.
+        virtual void GiveZone(uint64_t start) = 0;
+        //! How many zones there are that need not be kept for pages.
+        virtual uint64_t SpareZones() const = 0;
+        //! A checkpoint has begun, or is durable, with so many pages.
+        virtual void CheckpointBegins() = 0;
+        virtual void CheckpointIsDurable(uint64_t pages) = 0;
     };
 
     //! Continues from what a mount has read, which outlives this.
-    Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones zones);
+    Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones &zones);
 
     //! Call before anything is written to the volume, data of files included: what the mount has found may be in the
     //! device's cache only, if the process before was killed, and space that is free by it is not free without it.
@@ -50,8 +59,11 @@ class Journal {
 
     //! Makes a record durable and applies it to the trees. By one thread at a time. Space that it frees has been
     //! loaded (FreeSpace::Load) before, and is free afterwards. Throws Error; then nothing more can be appended. Or
-    //! std::bad_alloc: then the same record is to be appended again.
-    void Append(const JournalRecord &record);
+    //! std::bad_alloc: then the same record is to be appended again. Returns whether a record was written, whose
+    //! DATA_CHECKSUM items a mount will examine unless another follows.
+    bool Append(const JournalRecord &record);
+    //! Makes a checkpoint of what was appended. By the thread that appends. Throws as Append.
+    void Checkpoint();
 
     //! Whether a checkpoint has begun and is not durable yet. Any thread.
     bool CheckpointPending() const { return has_pending_; }
@@ -59,12 +71,16 @@ class Journal {
     //! on without. Returns whether there was one. Throws as Append; with std::bad_alloc it is still pending.
     bool WriteCheckpoint();
 
+    //! Whether superblocks and log on the target are those that the mount has found or this has written: nobody else has
+    //! written since. By the thread that appends, and not beside it. Throws as ReadJournal.
+    bool IsUnchanged();
+
     uint64_t Epoch() const { return epoch_; }
+    //! Of this epoch.
+    uint64_t LogBytes() const { return position_; }
+    uint64_t LogRecords() const { return records_; }
     //! Since the mount.
     uint64_t Checkpoints() const { return checkpoints_; }
-
-    //! Writes both superblocks of an empty volume.
-    static void WriteSuperblocks(BlockIo &io, const TreeSuperblock &superblock);
 
   private:
     struct Pending {
@@ -79,10 +95,13 @@ class Journal {
     void WriteRecord(const JournalRecord &record, const std::string &payload);
     void WriteByCheckpoint(const JournalRecord &record);
     void WriteMap(const Pending &pending);
+    void WriteDurably(std::vector<Segment> segments, bool flush);
+    void WriteSuperblockDurably(const TreeSuperblock &superblock, int copy);
+    void Flush();
 
     BlockIo &io_;
     MetadataTrees &trees_;
-    const Zones zones_;
+    Zones &zones_;
     const int spare_superblock_; //!< the copy that this mount did not read: it is written first
     const uint64_t mount_;
     const size_t found_parts_;    //!< of the log, at mount
@@ -93,14 +112,19 @@ class Journal {
     bool started_ = false;
     uint32_t epochs_ = 0; //!< of this mount
     uint32_t area_ = 0;
-    LogEnding before_;                    //!< that the epoch continues
-    uint64_t position_ = 0, records_ = 0; //!< of the epoch
-    bool record_under_way_ = false;       //!< it has room, and so many items are in the trees
+    LogEnding before_;                               //!< that the epoch continues
+    std::atomic<uint64_t> position_{0}, records_{0}; //!< of the epoch; any thread reads them
+    bool record_under_way_ = false;                  //!< it has room, and so many items are in the trees
     size_t applied_ = 0;
     bool frozen_with_record_ = false; //!< the checkpoint that is pending publishes it
     std::atomic<uint64_t> epoch_{0}, checkpoints_{0};
 
-    //! Guards what follows. Held while a checkpoint is written; the mutex of the store is taken under it.
+    //! One flush after the other: what one of them could not make durable none of those behind it has made so.
+    std::mutex flush_mutex_;
+    bool flush_failed_ = false; //!< guarded by flush_mutex_
+
+    //! Guards what follows. Held while a checkpoint is written; the mutexes of the store, of flushes and those that
+    //! Zones takes are taken under it.
     std::mutex checkpoint_mutex_;
     TreeSuperblock superblock_; //!< as on the target, when nothing is pending
     std::optional<Pending> pending_;

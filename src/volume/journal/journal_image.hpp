@@ -11,7 +11,8 @@ namespace rawduck {
 //! What one superblock copy looks like.
 struct SuperblockCopy {
     bool valid = false;
-    std::string problem; //!< empty when valid
+    std::string problem;   //!< empty when valid
+    uint64_t sequence = 0; //!< when valid
 };
 
 //! The records of one epoch.
@@ -35,6 +36,13 @@ struct JournalImage {
     //! What cannot be read or is invalid, although it may have been durable once. Empty on a healthy volume. The
     //! records are those before the damage, and nobody may write.
     std::string damage;
+    std::string damage_place = "log"; //!< or "superblocks", "metadata"
+    //! What whole records behind the damage say: they were durable once, and do not count.
+    std::vector<Item> lost;
+    //! The last record, where nobody can tell whether the data that it vouches for was durable: its items, and the first
+    //! byte on the target that cannot be read. No items when there is none.
+    std::vector<Item> undecided;
+    uint64_t undecided_offset = 0;
 };
 
 } // namespace rawduck

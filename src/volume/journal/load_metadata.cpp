@@ -7,9 +7,6 @@ namespace rawduck {
 
 namespace {
 
-//! Zones that are taken at once.
-constexpr size_t STOCK_ZONES = 4;
-
 //! What the log allocates is not free for pages, though it may be so in the checkpoint.
 void ClaimAllocated(FreeSpace &space, const CatalogTree &catalog,
                     const std::vector<std::vector<Item>> &records) {
@@ -33,14 +30,21 @@ std::string ApplyItem(MetadataTrees &trees, FreeSpace &space, const Item &item) 
         try {
             std::unique_lock<std::shared_mutex> guard(trees.store.Mutex());
             std::string problem;
-            trees.catalog.Apply(item, PageUse::REMOVE, problem);
+            trees.catalog.Apply(item, problem);
             return problem;
         } catch (const Error &error) {
             const auto take = [&] { return space.AllocateAligned(ZONE_UNITS); };
-            if (error.Code() != ErrorCode::NO_SPACE || !trees.zones.Fill(STOCK_ZONES, take)) {
+            if (error.Code() != ErrorCode::NO_SPACE || !trees.zones.Add(take)) {
                 throw;
             }
         }
+    }
+}
+
+//! What records from this one on say does not count.
+void TakeLost(JournalImage &image, uint64_t first) {
+    for (uint64_t record = first; record < image.records.size(); record++) {
+        image.lost.insert(image.lost.end(), image.records[record].begin(), image.records[record].end());
     }
 }
 
@@ -54,6 +58,7 @@ void Replay(MetadataTrees &trees, FreeSpace space, JournalImage &image) {
             const std::string problem = ApplyItem(trees, space, item);
             if (!problem.empty()) {
                 image.damage = "log record " + std::to_string(number) + " since the checkpoint: " + problem;
+                TakeLost(image, number - 1);
                 return;
             }
         }
@@ -62,13 +67,18 @@ void Replay(MetadataTrees &trees, FreeSpace space, JournalImage &image) {
 
 } // namespace
 
+// A copy that is damaged may have counted a mount more.
 uint64_t NextMount(const JournalImage &image) {
-    return image.superblock.mounts + 1;
+    return image.superblock.mounts + (image.copies[0].valid && image.copies[1].valid ? 1 : 2);
 }
 
 LoadedMetadata LoadMetadata(BlockIo &io, uint64_t cache_bytes, CheckPages check) {
+    return LoadMetadata(io, ReadJournal(io), cache_bytes, check);
+}
+
+LoadedMetadata LoadMetadata(BlockIo &io, const JournalImage &image, uint64_t cache_bytes, CheckPages check) {
     LoadedMetadata loaded;
-    loaded.image = ReadJournal(io);
+    loaded.image = image;
     const TreeSuperblock &superblock = loaded.image.superblock;
     loaded.trees = std::make_unique<MetadataTrees>(io, superblock, NumberInMount(NextMount(loaded.image), 1),
                                                    cache_bytes);
@@ -78,9 +88,15 @@ LoadedMetadata LoadMetadata(BlockIo &io, uint64_t cache_bytes, CheckPages check)
             return loaded; // the log is not applied to what contradicts itself
         }
     }
+    if (!loaded.trees->map_problem.empty()) {
+        throw Error(ErrorCode::CORRUPT, io.TargetName() + ": " + loaded.trees->map_problem +
+                                            "; `rawduck check` tells what it concerns");
+    }
+    loaded.trees->catalog.CollectFreed(&loaded.freed);
     Replay(*loaded.trees, FindFreeSpace(*loaded.trees, DataArea(superblock)), loaded.image);
+    loaded.trees->catalog.CollectFreed(nullptr);
     loaded.image.records.clear();
-    loaded.trees->zones.Shrink(0); // not used, and free in the space that is found now
+    loaded.trees->zones.Clear(); // not used, and free in the space that is found now
     loaded.space = std::make_unique<FreeSpace>(FindFreeSpace(*loaded.trees, DataArea(superblock)));
     return loaded;
 }

@@ -13,14 +13,18 @@ struct LoadedMetadata {
     JournalImage image; //!< without the records, which are applied
     std::unique_ptr<MetadataTrees> trees;
     std::unique_ptr<FreeSpace> space;
+    std::vector<Extent> freed; //!< what the log has freed since the checkpoint
     //! What is wrong with the checkpoint, when all of it was to be checked.
     std::vector<std::string> problems;
 };
 
 enum class CheckPages { NO, ALL };
 
-//! Throws Error: as ReadJournal, and CORRUPT or IO for pages that cannot be read. `cache_bytes`: of pages in memory.
+//! Throws Error: as ReadJournal, and CORRUPT or IO for pages that cannot be read; with CheckPages::ALL these are
+//! problems. `cache_bytes`: of pages in memory.
 LoadedMetadata LoadMetadata(BlockIo &io, uint64_t cache_bytes, CheckPages check = CheckPages::NO);
+//! The same, with superblocks and log that were read already.
+LoadedMetadata LoadMetadata(BlockIo &io, const JournalImage &image, uint64_t cache_bytes, CheckPages check);
 
 //! The number that the mount of this image has, once it writes. Nobody has used it: both superblocks count a mount
 //! before it writes anything else.

@@ -13,19 +13,23 @@ namespace rawduck {
 
 namespace {
 
-std::string ReadMap(BlockIo &io, const TreeSuperblock &superblock) {
+//! Returns what is wrong with it.
+std::string ReadMap(BlockIo &io, const TreeSuperblock &superblock, std::string &map) {
     const std::vector<uint64_t> units = MapUnits(superblock);
     AlignedBuffer buffer(units.size() * TREE_PAGE_BYTES);
-    for (size_t i = 0; i < units.size(); i++) {
-        io.Read(units[i] * ALLOCATION_UNIT_BYTES, buffer.Data() + i * TREE_PAGE_BYTES, TREE_PAGE_BYTES);
+    try {
+        for (size_t i = 0; i < units.size(); i++) {
+            io.Read(units[i] * ALLOCATION_UNIT_BYTES, buffer.Data() + i * TREE_PAGE_BYTES, TREE_PAGE_BYTES);
+        }
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::IO) {
+            throw;
+        }
+        return std::string("the map of metadata pages cannot be read (") + error.what() + ")";
     }
-    std::string map(buffer.Data(), superblock.map_bytes);
-    if (Crc32c(0, map.data(), map.size()) != superblock.map_crc) {
-        throw Error(ErrorCode::CORRUPT, io.TargetName() +
-                                            ": the map of metadata pages is damaged (its checksum is wrong); "
-                                            "nothing was changed. Restore the volume from a backup");
-    }
-    return map;
+    map.assign(buffer.Data(), superblock.map_bytes);
+    const bool whole = Crc32c(0, map.data(), map.size()) == superblock.map_crc;
+    return whole ? "" : "the map of metadata pages is damaged (its checksum is wrong)";
 }
 
 } // namespace
@@ -49,31 +53,21 @@ void ZoneStock::Give(uint64_t start) noexcept {
     }
 }
 
-bool ZoneStock::Fill(size_t zones, const std::function<uint64_t()> &take) {
-    std::unique_lock<std::mutex> guard(mutex_);
-    const size_t missing = zones - std::min(zones, zones_.size());
-    MakeRoom(zones_, missing);
-    guard.unlock();
-    bool added = false;
-    for (size_t i = 0; i < missing; i++) {
-        const uint64_t zone = take();
-        if (zone == 0) {
-            break;
-        }
-        Give(zone);
-        added = true;
+bool ZoneStock::Add(const std::function<uint64_t()> &take) {
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        MakeRoom(zones_, 2);
     }
-    return added;
+    const uint64_t zone = take();
+    if (zone != 0) {
+        Give(zone);
+    }
+    return zone != 0;
 }
 
-std::vector<uint64_t> ZoneStock::Shrink(size_t zones) {
+void ZoneStock::Clear() {
     std::lock_guard<std::mutex> guard(mutex_);
-    std::vector<uint64_t> surplus;
-    if (zones_.size() > zones) {
-        surplus.assign(zones_.begin() + static_cast<long>(zones), zones_.end());
-        zones_.resize(zones);
-    }
-    return surplus;
+    zones_.clear();
 }
 
 MetadataTrees::MetadataTrees(BlockIo &io, const TreeSuperblock &superblock, uint64_t generation,
@@ -82,15 +76,17 @@ MetadataTrees::MetadataTrees(BlockIo &io, const TreeSuperblock &superblock, uint
       store(io, superblock.uuid, pages, generation, cache_bytes),
       catalog(store, superblock.roots, superblock.lba_size, DataArea(superblock)),
       map_units(MapUnits(superblock)) {
-    const std::string problem =
-        pages.Load(ReadMap(io, superblock), superblock.data_start, superblock.data_end);
-    if (!problem.empty()) {
-        throw Error(ErrorCode::CORRUPT, io.TargetName() + ": " + problem +
-                                            "; nothing was changed. Restore the volume from a backup");
+    std::string map;
+    map_problem = ReadMap(io, superblock, map);
+    if (map_problem.empty()) {
+        map_problem = pages.Load(map, superblock.data_start, superblock.data_end);
     }
 }
 
 std::vector<std::string> MetadataTrees::FindProblems() const {
+    if (!map_problem.empty()) {
+        return {map_problem};
+    }
     std::set<uint64_t> used(map_units.begin(), map_units.end());
     std::vector<std::string> page_problems;
     std::vector<std::string> problems = catalog.FindProblems([&](const PagePointer &page) {

@@ -18,11 +18,11 @@ class ZoneStock {
     //! A zone that was taken.
     void Give(uint64_t start) noexcept;
 
-    //! Adds zones from `take` (which returns 0 when there are none) until there are so many. Returns whether it
-    //! added any.
-    bool Fill(size_t zones, const std::function<uint64_t()> &take);
-    //! Removes zones until there are at most so many.
-    std::vector<uint64_t> Shrink(size_t zones);
+    //! Adds a zone from `take`, which returns 0 when there is none. Returns whether it did. Throws std::bad_alloc
+    //! before it asks for one.
+    bool Add(const std::function<uint64_t()> &take);
+    //! Removes all.
+    void Clear();
 
   private:
     std::mutex mutex_; //!< guards what follows; no other lock is taken under it
@@ -32,10 +32,10 @@ class ZoneStock {
 class MetadataTrees {
   public:
     //! The trees of a checkpoint. Reads the map of its pages. `generation`: of the first checkpoint that will be
-    //! written. Throws Error CORRUPT or IO.
+    //! written.
     MetadataTrees(BlockIo &io, const TreeSuperblock &superblock, uint64_t generation, uint64_t cache_bytes);
 
-    //! Everything that is wrong: as CatalogTree::FindProblems, and pages that are in use by nothing, or by two, or in
+    //! Everything that is wrong: with the map, as CatalogTree::FindProblems, and pages that are in use by nothing, or by two, or in
     //! space that files have. The mutex of the store is held, shared; nothing was changed since the last checkpoint.
     std::vector<std::string> FindProblems() const;
 
@@ -44,6 +44,8 @@ class MetadataTrees {
     PageStore store;
     CatalogTree catalog;
     std::vector<uint64_t> map_units; //!< where the map of the last checkpoint lies
+    //! Why nothing may be written: the map cannot be read, or makes no sense. Empty when all is well.
+    std::string map_problem;
 };
 
 //! The free space of a mount: what neither files have nor pages lie in. It takes the mutex of the store, shared, as

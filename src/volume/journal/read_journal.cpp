@@ -1,7 +1,12 @@
 #include "volume/journal/read_journal.hpp"
 
+#include "common/error.hpp"
 #include "volume/journal/choose_tree_superblock.hpp"
-#include "volume/log/log_reader.hpp"
+#include "volume/journal/log_reader.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
 
 namespace rawduck {
 
@@ -24,6 +29,9 @@ class LogChain {
         }
         if (goes_on) {
             RefuseLaterEpochs();
+        }
+        if (!image_.damage.empty()) {
+            CollectLost();
         }
         if (has_last_) {
             AcceptLast();
@@ -88,42 +96,78 @@ class LogChain {
     bool FindNextPart() {
         const uint32_t area = 1 - area_;
         LogReader log = Reader(area);
-        const uint64_t epoch = log.EpochAt(0);
+        const uint64_t claimed = log.ClaimedEpochAt(0);
         RecordHeader header;
         const char *payload = nullptr;
-        if (epoch <= epoch_) {
-            const std::string error = log.ErrorAt(0, epoch);
-            if (!error.empty()) {
-                image_.damage =
-                    "the place where the log would go on cannot be read (" + error + ")" + UNDECIDED;
-            }
+        if (claimed <= epoch_ || !log.RecordAt(0, claimed, header, payload)) {
+            ExplainNoNextPart(log, claimed);
             return false;
         }
-        if (!log.RecordAt(0, epoch, header, payload) || header.before.epoch != epoch_) {
+        if (header.before.epoch != epoch_) {
             return false; // RefuseLaterEpochs tells
         }
         if (has_last_ && header.before.bytes == position_ - last_bytes_) {
             DropLast(); // whoever began that epoch found the data of this record torn
         }
+        if (header.before.bytes != position_ && Reader(area_).EpochAt(0) > epoch_) {
+            return false; // nor is that the log of the superblock any more
+        }
         if (header.before.bytes != position_) {
             image_.damage =
-                Name() + " is damaged, and the log goes on behind it in epoch " + EpochText(epoch);
+                Name() + " is damaged, and the log goes on behind it in epoch " + EpochText(claimed);
             AcceptPrevious();
             return false;
         }
-        Begin(epoch, area);
+        Begin(claimed, area);
         return true;
     }
 
-    // A later epoch than the last of the chain was begun by somebody who relied on a later superblock.
+    // Where the log would go on there is no whole record of a later epoch. It was never finished, unless the device
+    // cannot read it or whole ones lie behind it.
+    void ExplainNoNextPart(LogReader &log, uint64_t claimed) {
+        const std::string error = log.ErrorAt(0, std::max(claimed, epoch_));
+        const uint64_t later = log.LaterEpoch(epoch_, RECORD_BYTES_MAX);
+        if (later != 0) {
+            image_.damage = "the first log record of epoch " + EpochText(later) +
+                            (error.empty() ? " is damaged" : " cannot be read (" + error + ")") +
+                            ", and whole records lie behind it";
+            AcceptPrevious();
+        } else if (!error.empty()) {
+            image_.damage = "the place where the log would go on cannot be read (" + error + ")" + UNDECIDED;
+        }
+    }
+
+    // A later epoch than the last of the chain was begun by somebody who relied on a later superblock. Where both copies
+    // are there, nobody has lost one.
     void RefuseLaterEpochs() {
+        const bool both = image_.copies[0].valid && image_.copies[1].valid;
         for (uint32_t area = 0; area < 2 && image_.damage.empty(); area++) {
-            const uint64_t epoch = Reader(area).EpochAt(0);
+            LogReader log = Reader(area);
+            const uint64_t epoch = both ? log.EpochAt(0) : log.LaterEpoch(epoch_, LogBytes(sb_));
             if (epoch > epoch_) {
-                image_.damage = "the superblock is old: it names epoch " + EpochText(sb_.epoch) +
-                                ", and there are log records of epoch " + EpochText(epoch) +
-                                ". What was committed in that is lost";
+                image_.damage = OldSuperblockText(epoch);
+                image_.damage_place = "superblocks";
             }
+        }
+    }
+
+    std::string OldSuperblockText(uint64_t epoch) const {
+        const int used = image_.superblock_copy;
+        const SuperblockCopy &other = image_.copies[1 - used];
+        return (other.valid ? "the superblock"
+                            : "superblock " + std::to_string(1 - used) + " is damaged (" + other.problem +
+                                  "), and superblock " + std::to_string(used)) +
+               " is old: it names epoch " + EpochText(sb_.epoch) + ", and there are log records of epoch " +
+               EpochText(epoch) + ". What was committed in that is lost";
+    }
+
+    void CollectLost() {
+        for (const uint32_t area : {area_, 1 - area_}) {
+            const bool ended_here = area == area_;
+            std::vector<Item> items =
+                Reader(area).ItemsFrom(ended_here ? position_ : 0, epoch_ + (ended_here ? 0 : 1));
+            image_.lost.insert(image_.lost.end(), std::make_move_iterator(items.begin()),
+                               std::make_move_iterator(items.end()));
         }
     }
 
@@ -160,6 +204,8 @@ class LogChain {
         if (state == DataState::UNREADABLE && image_.damage.empty()) {
             image_.damage = "the last log record vouches for data that cannot be read (" +
                             unreadable.begin()->second + ")" + UNDECIDED;
+            image_.undecided = std::move(last_);
+            image_.undecided_offset = unreadable.begin()->first;
         }
     }
 
@@ -180,11 +226,43 @@ class LogChain {
 JournalImage ReadJournal(BlockIo &io) {
     JournalImage image;
     const std::string contradiction = ChooseTreeSuperblock(io, image);
+    const uint32_t lba_size = image.superblock.lba_size;
+    if (lba_size % io.Caps().lba_size != 0) {
+        throw Error(ErrorCode::UNSUPPORTED, io.TargetName() + ": the volume has LBAs of " +
+                                                std::to_string(lba_size) +
+                                                " bytes, but the target takes I/O only in multiples of " +
+                                                std::to_string(io.Caps().lba_size) +
+                                                "; move the image to a target with LBAs of 512 bytes");
+    }
     LogChain(io, image).Run();
     if (!contradiction.empty()) { // whatever the log says, it may be that of the wrong epoch
         image.damage = contradiction;
+        image.damage_place = "superblocks";
     }
     return image;
+}
+
+// A mount counts itself in both superblocks before it writes anything else. One that has done so before may append to its
+// epoch, or go on in the other area without a superblock that says so.
+bool IsUnchanged(BlockIo &io, const TreeSuperblock &superblock, const LogPart &end) {
+    JournalImage now;
+    if (!ChooseTreeSuperblock(io, now).empty() ||
+        memcmp(&now.superblock, &superblock, sizeof superblock) != 0) {
+        return false;
+    }
+    const auto reader = [&](uint32_t area, uint64_t from) {
+        return LogReader(io, superblock.uuid, superblock.lba_size, LogStart(superblock, area) + from,
+                         LogBytes(superblock) - from);
+    };
+    LogReader behind = reader(end.area, end.bytes), other = reader(1 - end.area, 0);
+    RecordHeader header;
+    const char *payload = nullptr;
+    if (!behind.RecordAt(0, end.epoch, header, payload) && other.EpochAt(0) <= end.epoch) {
+        return true;
+    }
+    // A whole record there may be one whose data never arrived: then it does not count.
+    const LogPart found = ReadJournal(io).log.back();
+    return found.epoch == end.epoch ? found.bytes == end.bytes : found.epoch < end.epoch && end.bytes == 0;
 }
 
 } // namespace rawduck

@@ -33,6 +33,13 @@ bool LayoutIsSane(const TreeSuperblock &sb) {
             return false;
         }
     }
+    const CatalogRoots &roots = sb.roots;
+    for (const TreeRoot &root :
+         {roots.names, roots.files, roots.tails, roots.space_maps, roots.space_summaries, sb.references}) {
+        if (!IsSane(root)) {
+            return false;
+        }
+    }
     const bool areas_overlap =
         sb.log_start[0] < sb.log_start[1] + sb.log_units && sb.log_start[1] < sb.log_start[0] + sb.log_units;
     const uint64_t log_end = std::max(sb.log_start[0], sb.log_start[1]) + sb.log_units;

@@ -16,12 +16,12 @@ constexpr size_t MAP_PAGES_MAX = 200;
 constexpr uint64_t TREE_LOG_BYTES_MIN = 512 * KIB, TREE_LOG_BYTES_MAX = 16 * MIB;
 
 //! Little-endian, as it lies on the device. All positions are allocation units unless the name says bytes. Up to
-//! the UUID as in format 1, so that each version recognises the other.
+//! capacity_units as in version 1, so that each version recognises the other.
 struct TreeSuperblock {
     char magic[8]; //!< SUPERBLOCK_MAGIC
     uint32_t crc;  //!< CRC32C of the 4096 bytes with this field zero
     uint32_t version;
-    uint64_t compat, ro_compat, incompat; //!< feature bits as in format 1
+    uint64_t compat, ro_compat, incompat; //!< feature bits
     Uuid uuid;
     uint64_t sequence; //!< grows with every write of the superblock
     uint64_t capacity_units;
@@ -44,13 +44,15 @@ struct TreeSuperblock {
     uint8_t reserved[4096 - 376 - 8 * MAP_PAGES_MAX];
 };
 static_assert(sizeof(TreeSuperblock) == 4096, "a superblock is one allocation unit");
-static_assert(offsetof(TreeSuperblock, uuid) == offsetof(Superblock, uuid), "layout is part of the format");
+static_assert(offsetof(TreeSuperblock, uuid) == 40, "every version has it there");
+static_assert(offsetof(TreeSuperblock, capacity_units) == 64, "every version has it there");
 static_assert(offsetof(TreeSuperblock, map_units) == 376, "layout is part of the format");
 
 //! Fills in the checksum.
 void SealSuperblock(TreeSuperblock &superblock);
 
-//! As ExamineSuperblock of format 1. `unsupported` also for a volume of format 1, with how to copy it.
+//! Empty when the superblock is whole and this code can use it on a target of this many bytes; otherwise what is wrong
+//! with it. `unsupported` distinguishes another version from damage; of an older one it says how to copy its files.
 std::string ExamineSuperblock(const TreeSuperblock &superblock, uint64_t target_bytes, bool &unsupported);
 
 //! Lays out an empty volume. Throws Error NO_SPACE below MIN_VOLUME_BYTES.

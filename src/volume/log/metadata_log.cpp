@@ -1,24 +1,16 @@
 #include "volume/log/metadata_log.hpp"
 
-#include "common/clock.hpp"
-#include "common/crc32c.hpp"
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "common/make_room.hpp"
-#include "common/memory/aligned_buffer.hpp"
-#include "volume/log/load_image.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <new>
 
 namespace rawduck {
 
 namespace {
-
-//! A record and its data up to this length are written with FUA, more is flushed.
-constexpr uint64_t FUA_BYTES_MAX = 64 * KIB;
 
 //! Without memory for the failure's own text, a short one. Never throws.
 std::string TextOf(const std::exception_ptr &failure) noexcept {
@@ -37,26 +29,41 @@ std::string TextOf(const std::exception_ptr &failure) noexcept {
 
 } // namespace
 
-MetadataLog::MetadataLog(BlockIo &io, const VolumeImage &image, FreeFunction free_extents)
-    : io_(io), superblock_(image.superblock), catalog_(std::make_unique<Catalog>(*image.catalog)),
-      free_extents_(std::move(free_extents)), spare_superblock_(1 - image.superblock_copy),
-      superblocks_agree_(image.copies_agree), position_(image.log_bytes), epoch_(superblock_.epoch),
-      has_checksums_(!image.last_checksums.empty()), last_checksums_(image.last_checksums) {}
+MetadataLog::MetadataLog(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Journal::Zones &zones,
+                         FreeFunction free_extents)
+    : io_(io), journal_(io, image, trees, zones), free_extents_(std::move(free_extents)),
+      has_checksums_(!image.last_checksums.empty()), last_checksums_(image.last_checksums),
+      checkpoints_([this] { return WritePendingCheckpoint(); }) {}
+
+MetadataLog::~MetadataLog() {
+    checkpoints_.Stop();
+}
+
+// What a commit has flushed may have been in doubt since a flush of a checkpoint failed, so that ends everything.
+bool MetadataLog::WritePendingCheckpoint() {
+    std::string failure;
+    const Outcome outcome = Try([this] { journal_.WriteCheckpoint(); }, failure);
+    if (outcome == Outcome::FAILED) {
+        Poison(failure);
+    }
+    return outcome != Outcome::OUT_OF_MEMORY;
+}
 
 uint64_t MetadataLog::Queue(std::vector<Item> items, std::vector<Extent> freed, Cached cached,
                             std::vector<Segment> writes) {
     std::lock_guard<std::mutex> guard(mutex_);
     ThrowIfPoisoned();
     // All or nothing: what may throw comes first.
-    MakeRoom(pending_.items, items.size());
+    JournalRecord &record = pending_.record;
+    MakeRoom(record.items, items.size());
     MakeRoom(pending_.freed, freed.size());
-    MakeRoom(pending_.writes, writes.size());
+    MakeRoom(record.writes, writes.size());
     for (Item &item : items) {
-        pending_.items.push_back(std::move(item));
+        record.items.push_back(std::move(item));
     }
     pending_.freed.insert(pending_.freed.end(), freed.begin(), freed.end());
-    pending_.writes.insert(pending_.writes.end(), writes.begin(), writes.end());
-    pending_.cached = std::max(pending_.cached, cached);
+    record.writes.insert(record.writes.end(), writes.begin(), writes.end());
+    record.cached = std::max(record.cached, cached);
     return next_ticket_;
 }
 
@@ -80,6 +87,7 @@ void MetadataLog::Commit(uint64_t ticket) {
         const Outcome outcome = TryWriteCurrent(failure);
         lock.lock();
         writing_ = false;
+        idle_.notify_all();
         RAWDUCK_INVARIANT(next_ticket_ == durable_ticket_ + 2, "records become durable one after the other");
         unfinished_ = outcome == Outcome::OUT_OF_MEMORY;
         if (unfinished_) {
@@ -104,14 +112,25 @@ void MetadataLog::Commit(uint64_t ticket) {
 }
 
 // Running out of memory is not final: everything that was done can be repeated.
-MetadataLog::Outcome MetadataLog::TryWriteCurrent(std::string &failure) {
+MetadataLog::Outcome MetadataLog::Try(const std::function<void()> &action, std::string &failure) {
     try {
-        Write(current_);
+        action();
     } catch (const std::bad_alloc &) {
         return Outcome::OUT_OF_MEMORY;
     } catch (...) {
         failure = TextOf(std::current_exception());
         return Outcome::FAILED;
+    }
+    return Outcome::DURABLE;
+}
+
+MetadataLog::Outcome MetadataLog::TryWriteCurrent(std::string &failure) {
+    const Outcome outcome = Try([this] { Write(); }, failure);
+    if (journal_.CheckpointPending()) {
+        checkpoints_.Wake();
+    }
+    if (outcome != Outcome::DURABLE) {
+        return outcome;
     }
     if (!current_.freed.empty()) {
         free_extents_(current_.freed);
@@ -120,154 +139,72 @@ MetadataLog::Outcome MetadataLog::TryWriteCurrent(std::string &failure) {
     return Outcome::DURABLE;
 }
 
-void MetadataLog::Write(Group &group) {
-    if (group.items.empty()) {
-        if (group.cached != Cached::NOTHING) {
-            io_.Flush();
-        }
-        return;
-    }
-    std::string payload;
-    for (const Item &item : group.items) {
-        AppendItem(payload, item);
-    }
-    const uint64_t footprint = RecordFootprint(payload.size(), superblock_.lba_size);
-    const bool fits = started_ && !epoch_under_way_ && footprint <= RECORD_BYTES_MAX &&
-                      LogStart(superblock_) + position_ + footprint <= LogEnd(superblock_);
-    ApplyToCatalog(group);
-    if (fits) {
-        WriteRecord(payload, group);
-    } else {
-        // Once an epoch has begun, its snapshot is durable and covers these writes: what a mount may rely on
-        // is not written again.
-        if (!group.writes.empty() && !epoch_under_way_) {
-            io_.Execute({Opcode::WRITE, false, group.writes});
-        }
-        StartEpoch();
-        RememberChecksums({});
-    }
-}
-
-void MetadataLog::WriteRecord(const std::string &payload, const Group &group) {
-    const std::string record =
-        SealRecord(superblock_.uuid, superblock_.epoch, log_records_.load() + 1, NowUs(), payload,
-                   static_cast<uint32_t>(group.items.size()), superblock_.lba_size);
-    AlignedBuffer buffer;
-    buffer.Append(record.data(), record.size());
-    std::vector<Segment> writes = group.writes;
-    writes.push_back(
-        {LogStart(superblock_) + position_, buffer.Data(), buffer.Size(), PlacementClass::METADATA});
+void MetadataLog::Write() {
     std::vector<DataChecksum> checksums;
-    for (const Item &item : group.items) {
+    for (const Item &item : current_.record.items) {
         checksums.insert(checksums.end(), item.checksums.begin(), item.checksums.end());
     }
-    // Data without a checksum in the record has to be durable before the record that publishes it.
-    if (group.cached == Cached::NOT_CHECKSUMMED) {
-        io_.Flush();
-    }
-    WriteDurably(std::move(writes), group.cached == Cached::CHECKSUMMED);
+    const bool has_items = !current_.record.items.empty();
+    const bool by_record = journal_.Append(current_.record);
     // Nothing after this throws: a durable record is not written again.
-    position_ += record.size();
-    RAWDUCK_INVARIANT(IsAligned(position_, superblock_.lba_size) &&
-                          LogStart(superblock_) + position_ <= LogEnd(superblock_),
-                      "records lie back to back and inside the log");
-    log_bytes_ = position_;
-    log_records_++;
-    RememberChecksums(std::move(checksums));
-}
-
-// All in flight together, and durable on return. A few small writes carry FUA: they
-// wait for the medium side by side, one round trip in all, while a flush would be a
-// second one, and waits for everything else in the cache, such as spilled blocks. A
-// device takes many bytes faster into its cache and writes them at one flush.
-void MetadataLog::WriteDurably(std::vector<Segment> segments, bool flush) {
-    uint64_t bytes = 0;
-    for (const Segment &segment : segments) {
-        bytes += segment.length;
-    }
-    const bool fua = !flush && io_.Caps().fua && bytes <= FUA_BYTES_MAX;
-    io_.Execute({Opcode::WRITE, fua, std::move(segments)});
-    if (!fua) {
-        io_.Flush();
+    if (has_items) {
+        RememberChecksums(by_record ? std::move(checksums) : std::vector<DataChecksum>());
     }
 }
 
-// The area that is overwritten here is the one that the superblock in use does not name. The other copy may
-// still name it: it was not flushed before the power went, or is damaged. So that copy is written first, and
-// the copy that a mount relies on is overwritten only when there is another to rely on. Both are durable when
-// this returns, before anything of the epoch is acknowledged: damage to one copy later loses nothing
-// (choose_superblock.cpp).
-//
-// When memory is out before the first copy is written, all of it is done again. From then on, that copy may
-// name what it says: only the copies are written again, from the same superblock.
-void MetadataLog::StartEpoch() {
-    if (!epoch_under_way_) {
-        superblock_ = WriteSnapshot();
-        epoch_under_way_ = true;
-    }
-    WriteSuperblock(spare_superblock_);
-    WriteSuperblock(1 - spare_superblock_);
-    epoch_under_way_ = false;
-    started_ = true;
-    position_ = 0;
-    epoch_ = superblock_.epoch;
-    log_bytes_ = 0;
-    log_records_ = 0;
-}
-
-// To the area that the superblock in use does not name. Returns the superblock that does.
-Superblock MetadataLog::WriteSnapshot() {
-    const std::string snapshot = catalog_->Snapshot();
-    RAWDUCK_INVARIANT(snapshot.size() == catalog_->SnapshotBytes(),
-                      "the length of a snapshot is known before");
-    if (snapshot.size() > superblock_.metadata_units * ALLOCATION_UNIT_BYTES) {
-        throw Error(ErrorCode::NO_SPACE, io_.TargetName() + ": the metadata does not fit into its area");
-    }
-    Superblock next = superblock_;
-    if (!started_) {
-        // What the mount has read may still be in the device's cache, if the process before was killed.
-        io_.Flush();
-        // A superblock copy that was lost may have begun the next epoch, whose records must stay invalid.
-        next.epoch += superblocks_agree_ ? 0 : 1;
-        next.generation += superblocks_agree_ ? 0 : 1;
-    }
-    RAWDUCK_SLOW_INVARIANT(catalog_->FindProblems().empty(), "no two files share a name or space");
-    next.active_area ^= 1;
-    next.epoch++;
-    next.generation++;
-    next.snapshot_bytes = snapshot.size();
-    next.snapshot_crc = Crc32c(0, snapshot.data(), snapshot.size());
-    SealSuperblock(next);
-    if (!snapshot.empty()) {
-        AlignedBuffer buffer;
-        buffer.Append(snapshot.data(), snapshot.size());
-        buffer.AppendZeros(AlignUp(snapshot.size(), ALLOCATION_UNIT_BYTES) - snapshot.size());
-        io_.Write(next.metadata_start[next.active_area] * ALLOCATION_UNIT_BYTES, buffer.Data(), buffer.Size(),
-                  PlacementClass::METADATA);
-    }
-    io_.Flush(); // the snapshot, and all data that it publishes
-    return next;
-}
-
-// Durable on return.
-void MetadataLog::WriteSuperblock(int copy) {
-    AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
-    memcpy(buffer.Data(), &superblock_, sizeof(superblock_));
-    const uint64_t unit = copy == 0 ? 0 : superblock_.capacity_units - 1;
-    WriteDurably(
-        {{unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}},
-        false);
-}
-
-void MetadataLog::ApplyToCatalog(Group &group) {
-    std::string problem;
-    for (; group.applied < group.items.size(); group.applied++) {
-        if (!catalog_->Apply(group.items[group.applied], problem)) {
-            throw Error(ErrorCode::CORRUPT, io_.TargetName() +
-                                                ": refused to write metadata that contradicts itself (" +
-                                                problem + "); this is a bug in rawduck, please report it");
+// While no record is written, and none has been begun that is yet to be finished.
+void MetadataLog::RunAlone(const std::function<void()> &action) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (writing_ || unfinished_) {
+        if (writing_) {
+            idle_.wait(lock);
+            continue;
         }
+        const uint64_t ticket = durable_ticket_ + 1;
+        lock.unlock();
+        Commit(ticket);
+        lock.lock();
     }
+    ThrowIfPoisoned();
+    writing_ = true;
+    lock.unlock();
+    std::string failure;
+    const Outcome outcome = Try(action, failure);
+    lock.lock();
+    writing_ = false;
+    if (outcome == Outcome::FAILED && poisoned_.empty()) {
+        poisoned_.swap(failure);
+    }
+    written_[0].notify_all();
+    written_[1].notify_all();
+    idle_.notify_all();
+    if (outcome == Outcome::OUT_OF_MEMORY) {
+        throw std::bad_alloc();
+    }
+    ThrowIfPoisoned();
+}
+
+void MetadataLog::Begin() {
+    RunAlone([this] { journal_.Begin(); });
+    if (journal_.CheckpointPending()) {
+        checkpoints_.Wake();
+    }
+}
+
+void MetadataLog::Checkpoint() {
+    Commit(Queue({}));
+    RunAlone([this] { journal_.Checkpoint(); });
+}
+
+void MetadataLog::FinishCheckpoint() {
+    if (!journal_.CheckpointPending()) {
+        return;
+    }
+    if (!WritePendingCheckpoint()) {
+        throw std::bad_alloc();
+    }
+    std::lock_guard<std::mutex> guard(mutex_);
+    ThrowIfPoisoned();
 }
 
 void MetadataLog::RememberChecksums(std::vector<DataChecksum> checksums) {
@@ -294,7 +231,7 @@ void MetadataLog::BeforeOverwrite(uint64_t device_offset, uint64_t length) {
 }
 
 bool MetadataLog::IsUnchanged() {
-    return rawduck::IsUnchanged(io_, io_.TargetName(), superblock_, position_);
+    return journal_.IsUnchanged();
 }
 
 void MetadataLog::ThrowIfPoisoned() const {
@@ -319,16 +256,6 @@ void MetadataLog::Poison(const std::string &reason) {
     }
     // Nobody will write the pending group.
     written_[next_ticket_ % 2].notify_all();
-}
-
-uint64_t MetadataLog::Epoch() const {
-    return epoch_;
-}
-uint64_t MetadataLog::LogBytes() const {
-    return log_bytes_;
-}
-uint64_t MetadataLog::LogRecords() const {
-    return log_records_;
 }
 
 } // namespace rawduck

@@ -1,7 +1,7 @@
 #include "volume/log/metadata_room.hpp"
 
 #include "common/error.hpp"
-#include "volume/log/volume_image.hpp"
+#include "common/invariant.hpp"
 
 #include <algorithm>
 
@@ -9,73 +9,152 @@ namespace rawduck {
 
 namespace {
 
-//! What each kind of use leaves to the next: a share of the room, and at most this many bytes.
-constexpr uint64_t KEPT_BYTES_MAX = 4 * MIB;
-constexpr uint64_t LOG_SHARE = 16;
-constexpr uint64_t NEW_LOG_SHARE = 8;
-constexpr uint64_t REPLACE_SHARE = 16;
-constexpr uint64_t GROW_SHARE = 16;
-//! The log gets the rest of the area: this share of it, and at most the length of a log.
-constexpr uint64_t AREA_LOG_SHARE = 4;
-//! Volumes of this size have the largest metadata areas.
-constexpr uint64_t AREA_GROWS_UNTIL_BYTES = 16 * GIB;
+//! What each kind of use leaves to the next: a share of the room, at least what a file takes when its extents get a
+//! tree of their own, and at most this many bytes.
+constexpr uint64_t KEPT_SHARE = 16;
+constexpr uint64_t KEPT_BYTES_MIN = TREE_PAGE_BYTES + 4 * KIB, KEPT_BYTES_MAX = 4 * MIB;
+//! For creating logs: a share of the volume, and at least room for some.
+constexpr uint64_t NEW_LOG_SHARE = 256;
+constexpr uint64_t NEW_LOG_BYTES_MIN = 48 * KIB, NEW_LOG_BYTES_MAX = 4 * MIB;
+//! New files leave so much space to what is in the others.
+constexpr uint64_t CREATE_SHARE = 4;
+constexpr uint64_t CREATE_UNITS_MAX = 16 * MIB / ALLOCATION_UNIT_BYTES;
 
-uint64_t LimitOf(const Superblock &superblock) {
-    const uint64_t area = superblock.metadata_units * ALLOCATION_UNIT_BYTES;
-    return area - std::min(area / AREA_LOG_SHARE, LOG_BYTES_MAX);
+//! Checkpoints that pages may belong to at a time: the durable one, the next, and the one after it.
+constexpr uint64_t CHECKPOINTS = 3;
+//! The trees of names, files and tails have at least a page each.
+constexpr uint64_t TREES = 3;
+//! Taken by one change to a tree beyond what the tree has afterwards, and by making room for the map of pages.
+constexpr uint64_t PAGES_UNDER_WAY = 12;
+//! Pages above the leaves: one for at least so many.
+constexpr uint64_t FAN_OUT_MIN = 24;
+//! Of the map of pages, for each zone.
+constexpr uint64_t ZONE_MAP_BYTES = 16;
+
+uint64_t DivideUp(uint64_t value, uint64_t by) {
+    return (value + by - 1) / by;
 }
 
-std::string AdviceFor(const Superblock &superblock) {
-    std::string advice = "remove files, or store the same in fewer and larger ones";
-    if (superblock.lba_size > 512) {
-        advice +=
-            "; where the device has LBAs of 512 bytes, a volume formatted with them holds several times "
-            "as many small files, whose unfinished LBAs are part of the metadata";
-    }
-    if (superblock.capacity_units * ALLOCATION_UNIT_BYTES < AREA_GROWS_UNTIL_BYTES) {
-        advice += "; a larger volume has more room for metadata";
-    }
-    return advice;
+//! Bitmaps in pages that are half full.
+uint64_t SpacePages(const SpaceMap::Area &area) {
+    constexpr uint64_t MAPS_PER_PAGE = TREE_PAGE_BYTES / (2 * SpaceMap::BYTES) - 1;
+    const uint64_t maps = DivideUp(area.Groups(), MAPS_PER_PAGE);
+    return maps + DivideUp(maps, FAN_OUT_MIN) - 1 + DivideUp(maps, 64);
 }
 
 } // namespace
 
-MetadataRoom::MetadataRoom(const Superblock &superblock, std::string target_name)
-    : target_name_(std::move(target_name)), advice_(AdviceFor(superblock)),
-      for_logs_(std::min(LimitOf(superblock) / NEW_LOG_SHARE, KEPT_BYTES_MAX)),
-      limit_(LimitOf(superblock) - for_logs_) {}
+MetadataRoom::MetadataRoom(Space &space, ZoneStock &stock, const SpaceMap::Area &area, uint64_t zones,
+                           std::string target_name)
+    : space_(space), stock_(stock), target_name_(std::move(target_name)), space_pages_(SpacePages(area)),
+      for_logs_(std::clamp((area.end - area.start) * ALLOCATION_UNIT_BYTES / NEW_LOG_SHARE, NEW_LOG_BYTES_MIN,
+                           NEW_LOG_BYTES_MAX)),
+      zones_(zones) {}
 
-uint64_t MetadataRoom::Limit(MetadataUse use) const {
-    uint64_t limit = limit_;
-    limit -= use < MetadataUse::LOG ? std::min(limit_ / LOG_SHARE, KEPT_BYTES_MAX) : 0;
-    limit -= use < MetadataUse::REPLACE ? std::min(limit_ / REPLACE_SHARE, KEPT_BYTES_MAX) : 0;
-    limit -= use < MetadataUse::GROW ? std::min(limit_ / GROW_SHARE, KEPT_BYTES_MAX) : 0;
-    return limit;
+//! What the files may have when there are so many zones.
+uint64_t MetadataRoom::BytesIn(uint64_t zones) const {
+    const uint64_t map_pages = zones * ZONE_MAP_BYTES / TREE_PAGE_BYTES + 1;
+    const uint64_t pages = (zones * ZONE_PAGES - std::min(zones * ZONE_PAGES, PAGES_UNDER_WAY)) / CHECKPOINTS;
+    const uint64_t others = space_pages_ + TREES + map_pages;
+    const uint64_t leaves = (pages - std::min(pages, others)) * FAN_OUT_MIN / (FAN_OUT_MIN + 1);
+    const uint64_t bytes = leaves * TreePage::ROOM_BYTES;
+    return bytes - std::min(bytes, for_logs_);
+}
+
+uint64_t MetadataRoom::Limit(MetadataUse use, uint64_t zones) const {
+    const uint64_t all = BytesIn(zones);
+    const uint64_t kept = std::clamp(all / KEPT_SHARE, KEPT_BYTES_MIN, KEPT_BYTES_MAX) *
+                          (static_cast<uint64_t>(MetadataUse::LOG) - static_cast<uint64_t>(use));
+    return all - std::min(all, kept);
+}
+
+uint64_t MetadataRoom::ZonesFor(uint64_t bytes, MetadataUse use) const {
+    uint64_t low = 1, high = 2;
+    while (Limit(use, high) < bytes) {
+        high *= 2;
+    }
+    while (low < high) {
+        const uint64_t middle = (low + high) / 2;
+        Limit(use, middle) < bytes ? low = middle + 1 : high = middle;
+    }
+    return low;
+}
+
+uint64_t MetadataRoom::KeptUnits(MetadataUse use) const {
+    switch (use) {
+    case MetadataUse::CREATE:
+        return std::max(space_.KeptUnits(SpaceUse::CONTENT),
+                        std::min(space_.TotalUnits() / CREATE_SHARE, CREATE_UNITS_MAX));
+    case MetadataUse::GROW:
+        return space_.KeptUnits(SpaceUse::CONTENT);
+    case MetadataUse::REPLACE:
+        return space_.KeptUnits(SpaceUse::REPLACEMENT);
+    default:
+        return space_.KeptUnits(SpaceUse::LOG);
+    }
+}
+
+bool MetadataRoom::AddZone(uint64_t keep_units) {
+    const bool added = stock_.Add([&] { return space_.TakeZone(keep_units, true); });
+    std::lock_guard<std::mutex> guard(mutex_);
+    zones_ += added ? 1 : 0;
+    return added;
 }
 
 bool MetadataRoom::TryTake(uint64_t bytes, MetadataUse use) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    if (bytes > 0 && taken_ + bytes > Limit(use)) {
-        return false;
+    for (;;) {
+        {
+            std::lock_guard<std::mutex> guard(mutex_);
+            if (bytes == 0 || taken_ + bytes <= Limit(use, zones_)) {
+                taken_ += bytes;
+                most_[0] = std::max(most_[0], taken_);
+                return true;
+            }
+        }
+        if (!AddZone(KeptUnits(use))) {
+            std::lock_guard<std::mutex> guard(mutex_);
+            refused_ = true;
+            return false;
+        }
     }
-    taken_ += bytes;
-    return true;
 }
 
 void MetadataRoom::Take(uint64_t bytes, MetadataUse use) {
     if (!TryTake(bytes, use)) {
-        throw Error(ErrorCode::NO_SPACE,
-                    target_name_ + ": the metadata area is full: " + std::to_string(Taken()) + " of " +
-                        std::to_string(limit_) +
-                        " bytes are in use, and the rest is kept for commits to the files that "
-                        "are there; " +
-                        advice_);
+        throw Error(
+            ErrorCode::NO_SPACE,
+            target_name_ + ": the volume is full: there is no space for more metadata, of which it has " +
+                std::to_string(HeldZones()) +
+                " MiB, since the rest is kept for commits to the files that are there; remove files, store "
+                "the same in fewer and larger ones, or use a larger volume");
     }
 }
 
 void MetadataRoom::TakeFound(uint64_t bytes) {
     std::lock_guard<std::mutex> guard(mutex_);
     taken_ += bytes;
+    most_[0] = std::max(most_[0], taken_);
+}
+
+// Where there are fewer than before, files can be removed, and what needs more is refused.
+void MetadataRoom::TakeFoundZones() {
+    uint64_t missing = 0;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        const uint64_t needed = ZonesFor(taken_, MetadataUse::CREATE);
+        missing = needed - std::min(needed, zones_);
+    }
+    while (missing > 0 && AddZone(0)) {
+        missing--;
+    }
+}
+
+bool MetadataRoom::CheckpointMayHelp() {
+    std::unique_lock<std::mutex> guard(mutex_);
+    const bool refused = refused_;
+    refused_ = false;
+    guard.unlock();
+    return refused && space_.AwaitsCheckpoint();
 }
 
 void MetadataRoom::Give(uint64_t bytes) {
@@ -97,99 +176,47 @@ void MetadataRoom::GiveForLogs(uint64_t bytes) {
     taken_for_logs_ -= bytes;
 }
 
-uint64_t MetadataRoom::Taken() const {
+uint64_t MetadataRoom::HeldZones() const {
     std::lock_guard<std::mutex> guard(mutex_);
-    return taken_;
+    return zones_;
 }
 
-void FileMetadata::Begin(uint64_t bytes) {
-    room_.Take(bytes, MetadataUse::CREATE);
-    held_ = bytes;
-}
-
-void FileMetadata::BeginLog(uint64_t bytes) {
-    if (!TryExtendLog(bytes)) {
-        Begin(bytes); // says why not
-    }
-}
-
-void FileMetadata::BeginFound(uint64_t bytes) {
-    room_.TakeFound(bytes);
-    held_ = published_ = bytes;
-}
-
-// Entirely from one part or the other, the same after a mount as before it.
-bool FileMetadata::TryExtendLog(uint64_t bytes) {
-    if (room_.TryTakeForLogs(held_ + bytes)) {
-        room_.Give(held_);
-        held_ += bytes;
-        for_logs_ = held_;
-        return true;
-    }
-    const bool taken = room_.TryTake(bytes, MetadataUse::CREATE);
-    held_ += taken ? bytes : 0;
-    return taken;
-}
-
-// What is kept for logs goes last: others have no use for it.
-void FileMetadata::Give(uint64_t bytes) {
-    const uint64_t rest = held_ - bytes;
-    const uint64_t to_logs = for_logs_ - std::min(for_logs_, rest);
-    room_.GiveForLogs(to_logs);
-    room_.Give(bytes - to_logs);
-    for_logs_ -= to_logs;
-    held_ = rest;
-}
-
-void FileMetadata::Take(uint64_t bytes, MetadataUse use) {
+// Whatever is kept: without a page nothing can be published any more.
+uint64_t MetadataRoom::TakeZone() {
+    const uint64_t zone = space_.TakeZone(0, false);
     std::lock_guard<std::mutex> guard(mutex_);
-    if (!retired_) {
-        room_.Take(bytes, use);
-        held_ += bytes;
-        under_way_ += bytes;
-    }
+    zones_ += zone != 0 ? 1 : 0;
+    return zone;
 }
 
-void FileMetadata::Settle(uint64_t taken, uint64_t now) {
+void MetadataRoom::GiveZone(uint64_t start) {
+    space_.Free({Extent{0, start, ZONE_UNITS}});
     std::lock_guard<std::mutex> guard(mutex_);
-    if (retired_) {
-        return;
-    }
-    RAWDUCK_INVARIANT(taken <= under_way_, "a change gives back what it took");
-    under_way_ -= taken;
-    const uint64_t needed = std::max(now, published_);
-    RAWDUCK_INVARIANT(needed <= held_, "room for metadata is set aside before it is needed");
-    if (held_ > needed + under_way_) {
-        Give(held_ - needed - under_way_);
-    }
+    RAWDUCK_INVARIANT(zones_ > 0, "a zone that goes back was taken");
+    zones_--;
 }
 
-void FileMetadata::Published(uint64_t now) {
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        published_ = now;
-    }
-    Settle(0, now);
-}
-
-void FileMetadata::GiveBack(uint64_t taken) {
+void MetadataRoom::CheckpointBegins() {
+    space_.CheckpointBegins();
     std::lock_guard<std::mutex> guard(mutex_);
-    Give(taken);
-    under_way_ -= taken;
+    most_[2] = most_[1];
+    most_[1] = most_[0];
+    most_[0] = taken_;
 }
 
-void FileMetadata::Renamed(uint64_t taken, uint64_t length_before, uint64_t length) {
+void MetadataRoom::CheckpointIsDurable(uint64_t pages) {
+    space_.CheckpointIsDurable();
     std::lock_guard<std::mutex> guard(mutex_);
-    Give(length_before - std::min(length_before, length));
-    under_way_ -= taken;
-    published_ = published_ - length_before + length;
+    durable_pages_ = pages;
 }
 
-void FileMetadata::Retire() {
+// Pages may be less full than is thought.
+uint64_t MetadataRoom::SpareZones() const {
     std::lock_guard<std::mutex> guard(mutex_);
-    Give(held_);
-    under_way_ = 0;
-    retired_ = true;
+    const uint64_t most = std::max(std::max(most_[0], most_[1]), most_[2]);
+    const uint64_t by_pages = DivideUp(CHECKPOINTS * durable_pages_ + PAGES_UNDER_WAY, ZONE_PAGES);
+    const uint64_t needed = std::max(ZonesFor(most, MetadataUse::CREATE), by_pages);
+    return zones_ - std::min(zones_, needed);
 }
 
 } // namespace rawduck

@@ -16,7 +16,8 @@ struct VolumeInfo {
     uint64_t largest_free_extent_bytes = 0;
     uint64_t files = 0, open_handles = 0, extents = 0;
     uint64_t epoch = 0, log_bytes = 0, log_records = 0;
-    bool writable = false; //!< holds the exclusive lock
+    bool checkpoint_pending = false; //!< of the metadata: it is being written
+    bool writable = false;           //!< holds the exclusive lock
     bool volatile_write_cache = false;
     double mount_ms = 0;
     std::string placement;             //!< see BlockIo::PlacementText

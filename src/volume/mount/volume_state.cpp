@@ -10,18 +10,6 @@ namespace rawduck {
 
 namespace {
 
-Allocator BuildAllocator(const VolumeImage &image) {
-    const Superblock &sb = image.superblock;
-    Allocator allocator(AllocationUnit{sb.data_start}, AllocationUnit{sb.data_end});
-    for (const auto &[id, entry] : image.catalog->Entries()) {
-        for (const Extent &extent : entry.extents) {
-            // Overlaps are damage; the image loader has found them and the volume will take no writes.
-            allocator.Claim(static_cast<AllocationUnit>(extent.start), extent.units);
-        }
-    }
-    return allocator;
-}
-
 //! A clause; empty when freed space is deallocated.
 std::string DeallocateObstacle(const Target &target, const Capabilities &caps, DeallocateMode mode) {
     if (mode == DeallocateMode::OFF) {
@@ -45,26 +33,37 @@ SpillLimits SpillLimitsOf(const MountOptions &options) {
 } // namespace
 
 VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> lock_p,
-                         std::unique_ptr<BlockIo> io_p, VolumeImage image, const MountOptions &options)
-    : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)), superblock(image.superblock),
-      warning(image.warning), overwritten(std::move(image.overwritten)), space(BuildAllocator(image)),
-      room(image.superblock, target.name),
-      log(*io, image, [this](const std::vector<Extent> &extents) { space.Discard(extents); }),
+                         std::unique_ptr<BlockIo> io_p, MountedMetadata mounted, const MountOptions &options)
+    : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)),
+      superblock(mounted.found.metadata.image.superblock), trees(std::move(mounted.found.metadata.trees)),
+      warning(mounted.found.warning), overwritten(std::move(mounted.found.overwritten)),
+      space(std::move(mounted.allocator), std::move(mounted.candidates)),
+      room(space, trees->zones, DataArea(superblock), trees->pages.Zones().size(), target.name),
+      log(*io, mounted.found.metadata.image, *trees, room,
+          [this](const std::vector<Extent> &extents) { space.DiscardLogged(extents); }),
       spill(*io, SpillLimitsOf(options)),
       deallocator(*io, space, log, DeallocateObstacle(target, io->Caps(), options.deallocate),
                   options.deallocate_delay),
-      context{*io, space, log, room, spill, deallocator, overwritten, image.superblock.lba_size} {
+      context{*io, space, log, room, spill, deallocator, overwritten, superblock.lba_size} {
     space.OnReclaim([this] { ReclaimReservations(); });
     space.OnDiscard([this](const std::vector<Extent> &extents) { deallocator.Add(extents); });
-    for (const auto &[id, entry] : image.catalog->Entries()) {
+    for (const auto &[id, entry] : mounted.found.files.entries) {
         names[entry.name] = std::make_shared<File>(context, id, entry.name, entry.kind, &entry);
         next_file_id = std::max(next_file_id, id + 1);
+    }
+    for (const auto &[id, lost] : mounted.found.files.unreadable) {
+        CatalogEntry entry; // of which nothing is known but that it is there
+        entry.name = lost.name;
+        entry.kind = lost.kind;
+        names[lost.name] = std::make_shared<File>(context, id, lost.name, lost.kind, &entry);
+        unreadable[lost.name] = lost.why;
     }
     for (const auto &[name, file] : names) {
         file->KeepRoomForTail();
     }
-    if (!image.damage.empty()) {
-        log.Poison("the metadata is damaged: " + image.damage);
+    room.TakeFoundZones();
+    if (!mounted.damage.empty()) {
+        log.Poison("the metadata is damaged: " + mounted.damage);
     }
 }
 
@@ -110,12 +109,7 @@ void VolumeState::BecomeWriter() {
                             "through another node of the device, so what this process knows of it is "
                             "outdated; detach everything on it and attach it again");
         }
-        // A process that was killed may have left records in the cache of the device, which this mount has counted. A
-        // power cut could lose one and keep what is written into the space that it freed.
-        if (!found_is_durable) {
-            io->Flush();
-            found_is_durable = true;
-        }
+        log.Begin();
     } catch (...) {
         lock->Change(TargetLock::Mode::SHARED);
         throw;
@@ -137,6 +131,7 @@ void VolumeState::EndWrite() {
     } const leaving{access, writers};
     while (LastWriterLeaves()) {
         log.Commit(log.Queue({}));
+        log.FinishCheckpoint();
         if (deallocator.Idle()) {
             lock->Change(TargetLock::Mode::SHARED);
             return;
@@ -165,6 +160,16 @@ std::shared_ptr<File> VolumeState::Find(const std::string &name) const {
     return entry == names.end() ? nullptr : entry->second;
 }
 
+void VolumeState::RequireReadable(const std::string &name) const {
+    const auto lost = unreadable.find(name);
+    if (lost != unreadable.end()) {
+        throw Error(ErrorCode::CORRUPT,
+                    target.name + ": \"" + name + "\" cannot be read: " + lost->second +
+                        ". Other files can: copy what you need (`rawduck cp`), and restore this one "
+                        "from a backup");
+    }
+}
+
 bool VolumeState::HasChildren(const std::string &directory) const {
     if (directory.empty()) {
         return !names.empty();
@@ -184,6 +189,21 @@ void VolumeState::CheckCreatable(const std::string &name) const {
                                                 name.substr(0, slash) + "\" is a file, not a directory");
         }
     }
+}
+
+void VolumeState::WithRoom(const std::function<void()> &action) {
+    try {
+        return action();
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::NO_SPACE) {
+            throw;
+        }
+    }
+    if (room.CheckpointMayHelp()) {
+        log.Checkpoint(); // what was freed may be used for pages then
+    }
+    space.ReclaimReservations();
+    action();
 }
 
 std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind) {

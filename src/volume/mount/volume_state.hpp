@@ -4,6 +4,7 @@
 #include "common/error.hpp"
 #include "target/lock/target_lock.hpp"
 #include "volume/file/file.hpp"
+#include "volume/mount/mounted_metadata.hpp"
 #include "volume/mount/options.hpp"
 
 #include <map>
@@ -15,7 +16,7 @@ namespace rawduck {
 class VolumeState {
   public:
     VolumeState(const Target &target, std::unique_ptr<TargetLock> lock, std::unique_ptr<BlockIo> io,
-                VolumeImage image, const MountOptions &options);
+                MountedMetadata mounted, const MountOptions &options);
     ~VolumeState();
 
     //! Takes the exclusive lock for a writer; every call is paired with EndWrite. Throws Error LOCKED,
@@ -30,8 +31,13 @@ class VolumeState {
     bool HasTemporaryFiles() const;
 
     using Names = std::map<std::string, std::shared_ptr<File>>;
+    //! Without a lock. Does what may fail for want of space, and then does not change anything; if it does, makes room
+    //! and does it again.
+    void WithRoom(const std::function<void()> &action);
     //! What follows, up to the data members, requires names_mutex. Null when there is no such file.
     std::shared_ptr<File> Find(const std::string &name) const;
+    //! Throws Error CORRUPT for a file of which metadata cannot be read.
+    void RequireReadable(const std::string &name) const;
     bool HasChildren(const std::string &directory) const;
     void CheckCreatable(const std::string &name) const;
     std::shared_ptr<File> Create(const std::string &name, FileKind kind);
@@ -56,9 +62,12 @@ class VolumeState {
     const Target target;
     std::unique_ptr<TargetLock> lock;
     std::unique_ptr<BlockIo> io;
-    const Superblock superblock; //!< as found at mount
+    const TreeSuperblock superblock; //!< as found at mount
+    const std::unique_ptr<MetadataTrees> trees;
     const std::string warning;
-    const std::vector<Extent> overwritten; //!< see VolumeImage
+    const std::vector<Extent> overwritten; //!< see LoadedVolume
+    std::map<std::string, std::string>
+        unreadable; //!< name -> why; constant after the mount, and then nobody writes
     Space space;
     MetadataRoom room;
     MetadataLog log;
@@ -83,7 +92,6 @@ class VolumeState {
     //! be taken under it. Held during I/O: BecomeWriter reads the log, EndWrite commits.
     mutable std::mutex access_mutex;
     uint64_t writers = 0;
-    bool found_is_durable = false; //!< what this mount has read, a killed writer's last records included
 };
 
 //! Pairs BeginWrite with EndWrite. EndWrite can fail (it commits); a scope that ends normally calls Finish.

@@ -117,6 +117,21 @@ Allocator::Result Allocator::Allocate(uint64_t wanted, AllocationUnit hint, bool
     return Take(entry, entry->first, wanted);
 }
 
+AllocationUnit Allocator::FindAligned(uint64_t units, const std::function<bool(uint64_t)> &may_take) const {
+    uint64_t found = 0;
+    for (auto entry = by_units_.lower_bound({units, 0}); entry != by_units_.end(); ++entry) {
+        const uint64_t begin = std::max(AlignUp(entry->second, units), found + 1);
+        for (uint64_t end = AlignDown(entry->second + entry->first, units); end >= begin + units;
+             end -= units) {
+            if (may_take(end - units)) {
+                found = end - units;
+                break;
+            }
+        }
+    }
+    return AllocationUnit{found};
+}
+
 bool Allocator::Free(AllocationUnit start, uint64_t units) {
     const uint64_t first = Index(start);
     const uint64_t last = first + units;

@@ -4,6 +4,7 @@
 #include "volume/format/record.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -29,6 +30,10 @@ class Allocator {
         uint64_t units = 0;
     };
     Result Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end, uint64_t keep_free);
+
+    //! The highest multiple of `units` from which on so many are free and `may_take` agrees; 0 when there is none.
+    //! Linear in the number of free extents that are as long.
+    AllocationUnit FindAligned(uint64_t units, const std::function<bool(uint64_t start)> &may_take) const;
 
     //! Gives units back; they must have been allocated. False when any of them is free already.
     bool Free(AllocationUnit start, uint64_t units);

@@ -3,6 +3,7 @@
 
 #include "common/invariant.hpp"
 #include "volume/space/allocator.hpp"
+#include "volume/space/zone_candidates.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -20,7 +21,8 @@ enum class SpaceUse { CONTENT, REPLACEMENT, LOG, HEADER };
 //! Thread-safe.
 class Space {
   public:
-    explicit Space(Allocator allocator) : allocator_(std::move(allocator)) {
+    Space(Allocator allocator, ZoneCandidates candidates)
+        : allocator_(std::move(allocator)), candidates_(std::move(candidates)) {
         pending_free_.reserve(PENDING_FREE_MAX);
     }
 
@@ -52,6 +54,49 @@ class Space {
             on_discard_(extents);
         }
     }
+    //! What a record of the log has freed, once that is durable.
+    void DiscardLogged(const std::vector<Extent> &extents) noexcept {
+        {
+            std::lock_guard<std::mutex> guard(mutex_);
+            candidates_.Exclude(extents);
+        }
+        Discard(extents);
+    }
+
+    //! Takes a zone for metadata pages, if `keep_free` units are free beside it. Returns the first unit; 0 when there
+    //! is none. With `wait`, waits for what is being deallocated.
+    uint64_t TakeZone(uint64_t keep_free, bool wait) {
+        std::unique_lock<std::mutex> guard(mutex_);
+        RecordPendingFree();
+        for (;;) {
+            const bool enough = allocator_.FreeUnits() >= ZONE_UNITS + keep_free;
+            const AllocationUnit zone =
+                enough ? allocator_.FindAligned(ZONE_UNITS, candidates_.Filter()) : AllocationUnit{0};
+            if (Index(zone) != 0 && allocator_.Claim(zone, ZONE_UNITS)) {
+                return Index(zone);
+            }
+            if (!wait || claimed_units_ == 0) {
+                return 0;
+            }
+            given_back_.wait(guard);
+        }
+    }
+    //! Whether some free space can only be taken for pages once there is another checkpoint.
+    bool AwaitsCheckpoint() const {
+        std::lock_guard<std::mutex> guard(mutex_);
+        return candidates_.AnyExcluded();
+    }
+    void CheckpointBegins() {
+        std::lock_guard<std::mutex> guard(mutex_);
+        candidates_.CheckpointBegins();
+    }
+    void CheckpointIsDurable() {
+        std::lock_guard<std::mutex> guard(mutex_);
+        candidates_.CheckpointIsDurable();
+    }
+    //! What has to stay free when space is taken for this use.
+    uint64_t KeptUnits(SpaceUse use) const { return ReservedUnits(use); }
+
     //! Before the first Discard; it is called without a lock.
     void OnDiscard(std::function<void(const std::vector<Extent> &)> function) {
         on_discard_ = std::move(function);
@@ -144,6 +189,7 @@ class Space {
     mutable std::mutex mutex_; //!< guards what follows; no other lock is taken under it
     std::condition_variable given_back_;
     Allocator allocator_;
+    ZoneCandidates candidates_;
     uint64_t claimed_units_ = 0;
     std::vector<Extent> pending_free_; //!< free, but for want of memory not yet in the allocator
     std::function<void(const std::vector<Extent> &)> on_discard_;

@@ -1,5 +1,6 @@
 #include "volume/tree/extent_tree.hpp"
 
+#include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "volume/tree/number_key.hpp"
 
@@ -20,7 +21,11 @@ bool IsExtent(std::string_view key, std::string_view value) {
 }
 
 Extent ExtentOf(std::string_view key, std::string_view value) {
-    RAWDUCK_INVARIANT(IsExtent(key, value), "the tree of a file holds extents");
+    if (!IsExtent(key, value)) {
+        throw Error(ErrorCode::CORRUPT,
+                    "the tree of a file's extents holds something else; `rawduck check` tells what it "
+                    "concerns");
+    }
     Extent extent;
     extent.file_unit = NumberKey::NumberOf(key);
     Place place{};
@@ -48,7 +53,7 @@ Extent From(const Extent &extent, uint64_t file_unit) {
 
 void ExtentTree::Put(const Extent &extent) {
     const Place place{extent.start, extent.units};
-    tree_.Put(NumberKey(extent.file_unit), {reinterpret_cast<const char *>(&place), sizeof place}, use_);
+    tree_.Put(NumberKey(extent.file_unit), {reinterpret_cast<const char *>(&place), sizeof place});
 }
 
 void ExtentTree::Erase(uint64_t file_unit) {

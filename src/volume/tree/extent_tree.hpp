@@ -13,9 +13,7 @@ namespace rawduck {
 //! is whole.
 class ExtentTree {
   public:
-    //! `use`: of the pages that changes need.
-    ExtentTree(PageStore &store, const TreeRoot &root, PageUse use = PageUse::ADD)
-        : tree_(store, root), use_(use) {}
+    ExtentTree(PageStore &store, const TreeRoot &root) : tree_(store, root) {}
 
     //! Allocation units that are covered.
     uint64_t Units() const;
@@ -43,7 +41,6 @@ class ExtentTree {
     void JoinWithNeighbours(Extent extent);
 
     Tree tree_;
-    PageUse use_;
 };
 
 } // namespace rawduck

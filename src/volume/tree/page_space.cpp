@@ -26,8 +26,7 @@ PageSpace::ZoneMap::iterator PageSpace::ZoneOf(uint64_t unit) {
     return zone;
 }
 
-void PageSpace::Reserve(uint64_t pages, PageUse use) {
-    pages += use == PageUse::ADD ? PAGES_KEPT : 0;
+void PageSpace::Reserve(uint64_t pages) {
     while (room_ < pages) {
         const uint64_t start = take_zone_();
         if (start == 0) {
@@ -87,15 +86,18 @@ uint64_t PageSpace::MapBytes(uint64_t more_zones) const {
     return (zones_.size() + more_zones) * ZONE_MAP_BYTES;
 }
 
-std::string PageSpace::Freeze(std::string map) noexcept {
+std::string PageSpace::Freeze(std::string map, uint64_t spare_zones) noexcept {
     RAWDUCK_INVARIANT(map.empty() && map.capacity() >= MapBytes(), "room for the map is there");
+    frozen_pages_ = 0;
     for (auto &[start, zone] : zones_) {
         RAWDUCK_INVARIANT(zone.resting_frozen.none(), "one checkpoint is written at a time");
         zone.resting_frozen = zone.resting;
         zone.resting.reset();
         const Pages used = zone.used & ~zone.resting_frozen;
-        zone.released = used.none();
+        frozen_pages_ += used.count();
+        zone.released = used.none() && spare_zones > 0;
         if (zone.released) {
+            spare_zones--;
             room_ -= ZONE_PAGES - zone.used.count();
             continue;
         }

@@ -19,12 +19,6 @@ namespace rawduck {
 constexpr uint32_t ZONE_PAGES = 64;
 constexpr uint64_t ZONE_UNITS = ZONE_PAGES * TREE_PAGE_UNITS;
 
-//! What pages are needed for. What adds to a tree leaves some to what makes it smaller, and to checkpoints, which
-//! give pages back: so on a full volume things can be removed.
-enum class PageUse { ADD, REMOVE };
-//! Enough for a checkpoint's map, and a few hundred removals before it.
-constexpr uint64_t PAGES_KEPT = 128;
-
 //! Not thread-safe: the mutex of the PageStore guards it.
 class PageSpace {
   public:
@@ -36,7 +30,7 @@ class PageSpace {
     PageSpace(TakeZone take_zone, GiveZone give_zone);
 
     //! Makes sure that so many pages can be taken. Throws Error NO_SPACE; then nothing has changed but zones.
-    void Reserve(uint64_t pages, PageUse use);
+    void Reserve(uint64_t pages);
     //! The allocation unit of a page that is free. Throws nothing after Reserve.
     uint64_t Take();
     //! For a page that no checkpoint refers to, neither the durable one nor one that is being written.
@@ -46,8 +40,9 @@ class PageSpace {
 
     //! Begins a checkpoint: what has rested until now is free once it is durable. Returns the map of the pages
     //! that it uses, which includes those that were taken for the map itself. `room`: a text whose capacity is
-    //! MapBytes(), so that this throws nothing.
-    std::string Freeze(std::string room) noexcept;
+    //! MapBytes(), so that this throws nothing. `spare_zones`: how many empty ones may go back, and cannot be used
+    //! until they have.
+    std::string Freeze(std::string room, uint64_t spare_zones) noexcept;
     //! Bytes of the map that Freeze would return, with so many zones more.
     uint64_t MapBytes(uint64_t more_zones = 0) const;
     //! The checkpoint that Freeze has begun is durable.
@@ -61,6 +56,8 @@ class PageSpace {
     std::vector<uint64_t> Zones() const;
     bool InUse(uint64_t unit) const;
     uint64_t UsedPages() const { return used_pages_; }
+    //! Of the checkpoint that was begun last.
+    uint64_t FrozenPages() const { return frozen_pages_; }
 
   private:
     using Pages = std::bitset<ZONE_PAGES>;
@@ -77,7 +74,7 @@ class PageSpace {
     const TakeZone take_zone_;
     const GiveZone give_zone_;
     ZoneMap zones_; //!< by first allocation unit
-    uint64_t used_pages_ = 0;
+    uint64_t used_pages_ = 0, frozen_pages_ = 0;
     uint64_t room_ = 0;      //!< pages that can be taken
     uint64_t next_zone_ = 0; //!< where the search for a free page goes on
 };

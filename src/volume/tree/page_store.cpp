@@ -87,8 +87,8 @@ PageStore::ReadPage PageStore::Read(const PagePointer &place, uint16_t level) {
     return buffer ? buffer : Load(place, level);
 }
 
-void PageStore::Reserve(uint64_t pages, PageUse use) {
-    space_.Reserve(pages, use);
+void PageStore::Reserve(uint64_t pages) {
+    space_.Reserve(pages);
     MakeRoom(spare_, pages);
     while (spare_.size() < pages) {
         Pages one;
@@ -138,12 +138,12 @@ void PageStore::Drop(const PagePointer &place) noexcept {
     space_.Give(place.unit);
 }
 
-PageStore::Frozen PageStore::Freeze(const std::vector<uint64_t> &old_map_units) {
+PageStore::Frozen PageStore::Freeze(const std::vector<uint64_t> &old_map_units, uint64_t spare_zones) {
     RAWDUCK_INVARIANT(frozen_.empty(), "one checkpoint is written at a time");
     Frozen frozen;
     // Making room for the map may add a zone to it.
     const uint64_t map_pages = space_.MapBytes(1) / TREE_PAGE_BYTES + 1;
-    Reserve(map_pages, PageUse::REMOVE);
+    Reserve(map_pages);
     MakeRoom(frozen.map_units, map_pages);
     std::string room;
     room.reserve(space_.MapBytes());
@@ -154,7 +154,7 @@ PageStore::Frozen PageStore::Freeze(const std::vector<uint64_t> &old_map_units) 
     for (const uint64_t unit : old_map_units) {
         space_.Rest(unit);
     }
-    frozen.map = space_.Freeze(std::move(room));
+    frozen.map = space_.Freeze(std::move(room), spare_zones);
     RAWDUCK_INVARIANT(frozen.map.size() <= map_pages * TREE_PAGE_BYTES, "the map fits into its pages");
     frozen.generation = generation_;
     frozen.pages = dirty_.size();

@@ -39,7 +39,7 @@ class PageStore {
 
     //! Exclusive. Call before a change to a tree: so many calls of Writable and New will find what they need.
     //! Throws Error NO_SPACE, or std::bad_alloc.
-    void Reserve(uint64_t pages, PageUse use);
+    void Reserve(uint64_t pages);
     //! Exclusive. The page, to be changed until the next Freeze; `place` becomes that of the copy where one is
     //! made. Throws as Read does; after the page was read once since the last Reserve, it throws nothing.
     TreePage Writable(PagePointer &place, uint16_t level);
@@ -56,8 +56,8 @@ class PageStore {
         std::vector<uint64_t> map_units; //!< pages for the map, in order
         uint64_t pages = 0;              //!< that WriteFrozen will write
     };
-    //! `old_map_units`: where the map of the checkpoint before lies.
-    Frozen Freeze(const std::vector<uint64_t> &old_map_units);
+    //! `old_map_units`: where the map of the checkpoint before lies. `spare_zones`: see PageSpace::Freeze.
+    Frozen Freeze(const std::vector<uint64_t> &old_map_units, uint64_t spare_zones = UINT64_MAX);
     //! Without the mutex. Writes the pages; the caller flushes. Throws Error IO.
     void WriteFrozen();
     //! Exclusive.

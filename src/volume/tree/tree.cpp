@@ -118,11 +118,11 @@ TreePage Tree::MakePathWritable(std::vector<Step> &path) {
     return page;
 }
 
-void Tree::Put(std::string_view key, std::string_view value, PageUse use) {
+void Tree::Put(std::string_view key, std::string_view value) {
     RAWDUCK_INVARIANT(!key.empty() && key.size() + value.size() <= TREE_ENTRY_BYTES_MAX,
                       "what is put into a tree fits into a page");
     // Each page on the way may be copied and split, and a root added.
-    store_.Reserve(2 * root_.levels + 2, use);
+    store_.Reserve(2 * root_.levels + 2);
     if (root_.levels == 0) {
         store_.New(root_.page, 0).Insert(0, key, value);
         root_.levels = 1;
@@ -207,7 +207,7 @@ bool Tree::Erase(std::string_view key) {
         }
     }
     // Each page on the way may be copied, and one beside it.
-    store_.Reserve(2 * root_.levels, PageUse::REMOVE);
+    store_.Reserve(2 * root_.levels);
     TreePage leaf = MakePathWritable(path);
     leaf.Erase(path.back().slot);
     Tidy(path);

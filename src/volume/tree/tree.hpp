@@ -19,6 +19,11 @@ struct TreeRoot {
 };
 static_assert(sizeof(TreeRoot) == 24, "layout is part of the format");
 
+//! Whether there can be such a tree: what is read from a device must be before it is used.
+inline bool IsSane(const TreeRoot &root) {
+    return root.levels <= TREE_LEVELS_MAX && (root.levels == 0) == (root.page.unit == 0);
+}
+
 //! The mutex of its store guards it: shared for what is const, exclusive for the rest. Keys are compared byte by
 //! byte. Reading throws what PageStore::Read throws. A change that throws has changed nothing that the tree holds.
 class Tree {
@@ -38,7 +43,7 @@ class Tree {
 
     //! Adds the key, or gives it another value. Key and value have at most TREE_ENTRY_BYTES_MAX bytes together,
     //! and the key at least one.
-    void Put(std::string_view key, std::string_view value, PageUse use = PageUse::ADD);
+    void Put(std::string_view key, std::string_view value);
     //! Whether the key was there.
     bool Erase(std::string_view key);
     //! Gives up all pages. The tree is empty afterwards.
@@ -50,6 +55,9 @@ class Tree {
     //! Everything that is wrong with the tree, and calls `visit_page` for each of its pages. Keys that are not
     //! where they are looked for, pages that cannot be read, more levels than there can be.
     std::vector<std::string> FindProblems(const std::function<void(const PagePointer &)> &visit_page) const;
+    //! Calls `visit`, whose result does not count, with what lies in the pages that can be read and are sound. Returns
+    //! what is wrong with the others.
+    std::vector<std::string> ScanReadable(const Visit &visit) const;
 
   private:
     //! One page on the way from the root to a leaf.
@@ -63,7 +71,7 @@ class Tree {
                std::string_view value);
     void GrowRoot(const PagePointer &left, std::string_view key, const PagePointer &right);
     void Tidy(std::vector<Step> &path) noexcept;
-    bool MergeWithSibling(Step &parent, uint16_t level);
+    bool MergeWithNext(Step &parent, int slot, uint16_t level);
     void RemoveChild(TreePage &parent, uint16_t slot);
     size_t DropEmptyPages(std::vector<Step> &path);
     void ShrinkRoot();
@@ -74,9 +82,14 @@ class Tree {
         std::optional<std::string> high; //!< every key is lower
         bool Hold(const TreePage &page) const;
     };
-    void FindPageProblems(const PagePointer &page, uint16_t level, const Bounds &bounds,
-                          const std::function<void(const PagePointer &)> &visit_page,
-                          std::vector<std::string> &problems) const;
+    struct Examination {
+        const std::function<void(const PagePointer &)> &visit_page;
+        const Visit &visit;
+        std::vector<std::string> problems;
+    };
+    void Examine(Examination &examination) const;
+    void ExaminePage(const PagePointer &page, uint16_t level, const Bounds &bounds,
+                     Examination &examination) const;
 
     PageStore &store_;
     TreeRoot root_;

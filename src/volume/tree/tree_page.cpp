@@ -205,6 +205,9 @@ std::string TreePage::EntriesProblem() const {
             return "entry " + std::to_string(slot) + " has an impossible length";
         }
         bytes += length;
+        if (header.level > 0 && Child(slot).unit == 0) {
+            return "entry " + std::to_string(slot) + " leads nowhere";
+        }
         if (slot > 0 && Key(static_cast<uint16_t>(slot - 1)) >= Key(slot)) {
             return "entry " + std::to_string(slot) + " is out of order";
         }

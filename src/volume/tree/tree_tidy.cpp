@@ -9,8 +9,8 @@ namespace rawduck {
 
 namespace {
 
-//! A page with less than a quarter is merged with one beside it if both fill at most three quarters.
-constexpr uint32_t SPARSE_BYTES = TreePage::ROOM_BYTES / 4;
+//! A page with less than this is merged with either of those beside it, if both fill at most the second.
+constexpr uint32_t SPARSE_BYTES = TreePage::ROOM_BYTES / 8 * 3;
 constexpr uint32_t MERGED_BYTES_MAX = TreePage::ROOM_BYTES / 4 * 3;
 
 } // namespace
@@ -21,7 +21,15 @@ void Tree::Tidy(std::vector<Step> &path) noexcept {
     const size_t levels = path.size();
     for (size_t depth = DropEmptyPages(path); depth-- > 1;) {
         try {
-            if (!MergeWithSibling(path[depth - 1], static_cast<uint16_t>(levels - depth))) {
+            Step &parent = path[depth - 1];
+            const uint16_t level = static_cast<uint16_t>(levels - depth);
+            if (store_.Read(path[depth].page, static_cast<uint16_t>(level - 1))->Page().UsedBytes() >=
+                SPARSE_BYTES) {
+                break;
+            }
+            const bool merged = (parent.slot > 0 && MergeWithNext(parent, parent.slot - 1, level)) ||
+                                MergeWithNext(parent, parent.slot, level);
+            if (!merged) {
                 break;
             }
         } catch (const std::bad_alloc &) {
@@ -59,17 +67,14 @@ void Tree::RemoveChild(TreePage &parent, uint16_t slot) {
     parent.Erase(slot);
 }
 
-// `parent`: the page above the one that may be sparse, which has the level. Returns whether they were merged.
-bool Tree::MergeWithSibling(Step &parent_step, uint16_t level) {
+// `parent`: the page above them, which has the level. Returns whether they were merged.
+bool Tree::MergeWithNext(Step &parent_step, int slot, uint16_t level) {
     TreePage parent = store_.Writable(parent_step.page, level);
     const uint16_t below = static_cast<uint16_t>(level - 1);
-    const uint16_t slot = parent_step.slot;
-    const uint32_t used = store_.Read(parent.Child(slot), below)->Page().UsedBytes();
-    if (used >= SPARSE_BYTES || parent.Count() < 2) {
+    const auto left_slot = static_cast<uint16_t>(slot), right_slot = static_cast<uint16_t>(slot + 1);
+    if (right_slot >= parent.Count()) {
         return false;
     }
-    const uint16_t left_slot = slot > 0 ? static_cast<uint16_t>(slot - 1) : slot;
-    const uint16_t right_slot = static_cast<uint16_t>(left_slot + 1);
     const PagePointer right_place = parent.Child(right_slot);
     PagePointer left_place = parent.Child(left_slot);
     const PageStore::ReadPage right = store_.Read(right_place, below);
@@ -103,14 +108,25 @@ void Tree::ShrinkRoot() {
 
 std::vector<std::string>
 Tree::FindProblems(const std::function<void(const PagePointer &)> &visit_page) const {
-    std::vector<std::string> problems;
-    if (root_.levels > TREE_LEVELS_MAX || (root_.levels == 0) != (root_.page.unit == 0)) {
-        return {"a metadata tree has an impossible number of levels"};
+    const Visit nothing = [](std::string_view, std::string_view) { return true; };
+    Examination examination{visit_page, nothing, {}};
+    Examine(examination);
+    return examination.problems;
+}
+
+std::vector<std::string> Tree::ScanReadable(const Visit &visit) const {
+    const std::function<void(const PagePointer &)> nothing = [](const PagePointer &) {};
+    Examination examination{nothing, visit, {}};
+    Examine(examination);
+    return examination.problems;
+}
+
+void Tree::Examine(Examination &examination) const {
+    if (!IsSane(root_)) {
+        examination.problems.emplace_back("a metadata tree has an impossible number of levels");
+    } else if (root_.levels > 0) {
+        ExaminePage(root_.page, static_cast<uint16_t>(root_.levels - 1), Bounds(), examination);
     }
-    if (root_.levels > 0) {
-        FindPageProblems(root_.page, static_cast<uint16_t>(root_.levels - 1), Bounds(), visit_page, problems);
-    }
-    return problems;
 }
 
 // The first key of a page above the leaves stands for the lowest.
@@ -122,30 +138,29 @@ bool Tree::Bounds::Hold(const TreePage &page) const {
     return page.Key(first) >= low && (!high || page.Key(page.LastSlot()) < *high);
 }
 
-void Tree::FindPageProblems(const PagePointer &place, uint16_t level, const Bounds &bounds,
-                            const std::function<void(const PagePointer &)> &visit_page,
-                            std::vector<std::string> &problems) const {
-    visit_page(place);
+void Tree::ExaminePage(const PagePointer &place, uint16_t level, const Bounds &bounds,
+                       Examination &examination) const {
+    examination.visit_page(place);
     PageStore::ReadPage read;
     try {
         read = store_.Read(place, level);
     } catch (const Error &error) {
-        problems.emplace_back(error.what());
+        examination.problems.emplace_back(error.what());
         return;
     }
     const TreePage page = read->Page();
-    const auto complain = [&](const char *what) {
-        problems.push_back("metadata page at allocation unit " + std::to_string(place.unit) + ": " + what);
-    };
-    if (page.Count() == 0) {
-        complain("it is empty");
+    const bool holds = bounds.Hold(page);
+    if (page.Count() == 0 || !holds) {
+        examination.problems.push_back("metadata page at allocation unit " + std::to_string(place.unit) +
+                                       ": it " +
+                                       (holds ? "is empty" : "has keys that are looked for elsewhere"));
         return;
     }
-    if (!bounds.Hold(page)) {
-        complain("it has keys that are looked for elsewhere");
-        return;
-    }
-    for (uint16_t slot = 0; level > 0 && slot < page.Count(); slot++) {
+    for (uint16_t slot = 0; slot < page.Count(); slot++) {
+        if (level == 0) {
+            examination.visit(page.Key(slot), page.Value(slot));
+            continue;
+        }
         Bounds below = bounds;
         if (slot > 0) {
             below.low = std::string(page.Key(slot));
@@ -153,7 +168,7 @@ void Tree::FindPageProblems(const PagePointer &place, uint16_t level, const Boun
         if (slot < page.LastSlot()) {
             below.high = std::string(page.Key(static_cast<uint16_t>(slot + 1)));
         }
-        FindPageProblems(page.Child(slot), static_cast<uint16_t>(level - 1), below, visit_page, problems);
+        ExaminePage(page.Child(slot), static_cast<uint16_t>(level - 1), below, examination);
     }
 }
 

@@ -9,7 +9,7 @@ import sys
 import duckdb
 import pytest
 import rawduck
-from support import Image, attach, file_names, one
+from support import Image, attach, file_names, one, run_cli
 
 
 def attach_error(con, path: str) -> str:
@@ -169,6 +169,33 @@ def test_newer_format(filled, con):
     assert "newer" in message
     with pytest.raises(duckdb.Error, match="newer"):
         attach(con, filled, "x.duckdb", "(READ_ONLY)")
+
+
+def test_older_format(filled, con):
+    """Whatever looks at it says how to copy its files; formatting asks, as for any volume."""
+    image = Image(filled)
+    for number in (0, 1):
+        image.set_version(number, 1)
+    before = image.read(0, 4096)
+    for statement in (
+        f"ATTACH '{filled.path('x.duckdb')}' AS x",
+        f"ATTACH '{filled.path('x.duckdb')}' AS x (READ_ONLY)",
+        f"FROM nvme_info('{filled.name}')",
+        f"FROM nvme_files('{filled.name}')",
+        f"FROM nvme_check('{filled.name}', repair := true)",
+    ):
+        with pytest.raises(duckdb.Error, match=r"format version 1.*`rawduck cp`"):
+            con.execute(statement)
+    (finding,) = con.execute("FROM nvme_check(?)", [filled.name]).fetchall()
+    assert finding[:2] == ("error", "volume")
+    assert "format version 1" in finding[2]
+    info = run_cli("info", filled.name)
+    assert (info.returncode, "`rawduck cp`" in info.stderr) == (2, True), info.stderr
+    with pytest.raises(duckdb.Error, match="rawduck volume"):
+        con.execute("CALL nvme_format(?)", [filled.name])
+    assert image.read(0, 4096) == before
+    con.execute("CALL nvme_format(?, force := true)", [filled.name])
+    attach(con, filled, "x.duckdb")
 
 
 def test_memory_mapping_is_refused(filled, con):

@@ -3,7 +3,7 @@
 
 #include "volume/catalog/catalog_tree.hpp"
 #include "volume/catalog/free_space.hpp"
-#include "volume/log/catalog.hpp"
+#include "volume/damage/catalog.hpp"
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -4,8 +4,7 @@
 #include "io/device/simulated/simulated_device.hpp"
 #include "support/volume_fixture.hpp"
 #include "volume/check.hpp"
-#include "volume/log/load_image.hpp"
-#include "volume/log/volume_image.hpp"
+#include "volume/journal/read_journal.hpp"
 
 #include <cstring>
 
@@ -33,9 +32,14 @@ class DamagedVolumeTest : public ::testing::Test {
         return Volume::MountDevice(target, OpenSimulatedDevice(medium, target, DeviceOptions()),
                                    MountOptions(), std::make_shared<IoStats>());
     }
-    VolumeImage Load() { return LoadVolumeImage(*OpenIo(), target.name); }
+    JournalImage Load() { return ReadJournal(*OpenIo()); }
+    //! Where the last epoch of the log starts and ends, in bytes on the target.
+    static uint64_t LogBegin(const JournalImage &image) {
+        return LogStart(image.superblock, image.log.back().area);
+    }
+    static uint64_t LogEnd(const JournalImage &image) { return LogBegin(image) + image.log.back().bytes; }
 
-    //! So many commits of one mount: the first is a snapshot, each other one a record of the log.
+    //! So many commits of one mount, each of which is a record of the log.
     void Commit(const std::string &bytes, int times, const std::string &name = "f") {
         auto volume = Mount();
         auto file = volume->Open(name, WriteMode());
@@ -70,12 +74,13 @@ class DamagedVolumeTest : public ::testing::Test {
     void MakeUnreadable(uint64_t offset) { medium->Inject(SimulatedFault::READ_ERROR, offset / LBA); }
 
     static uint64_t CopyOffset(int copy) { return copy == 0 ? 0 : CAPACITY - ALLOCATION_UNIT_BYTES; }
-    Superblock ReadCopy(int copy) {
-        Superblock superblock;
-        memcpy(&superblock, ReadBytes(CopyOffset(copy), ALLOCATION_UNIT_BYTES).data(), ALLOCATION_UNIT_BYTES);
+    TreeSuperblock ReadCopy(int copy) {
+        TreeSuperblock superblock;
+        memcpy(static_cast<void *>(&superblock), ReadBytes(CopyOffset(copy), ALLOCATION_UNIT_BYTES).data(),
+               ALLOCATION_UNIT_BYTES);
         return superblock;
     }
-    void WriteCopy(int copy, Superblock superblock) {
+    void WriteCopy(int copy, TreeSuperblock superblock) {
         SealSuperblock(superblock);
         WriteBytes(CopyOffset(copy),
                    std::string(reinterpret_cast<const char *>(&superblock), ALLOCATION_UNIT_BYTES));

@@ -7,6 +7,7 @@
 #include "support/hooked_device.hpp"
 #include "support/killed_at_flush.hpp"
 #include "support/volume_fixture.hpp"
+#include "volume/empty_volume.hpp"
 #include "volume/journal/journal.hpp"
 #include "volume/journal/load_metadata.hpp"
 
@@ -44,7 +45,7 @@ inline Medium JournalMedium(SimulatedFua fua = SimulatedFua::HONOURED, uint64_t 
     superblock.log_units = log_bytes / ALLOCATION_UNIT_BYTES;
     superblock.log_start[1] = superblock.log_start[0] + superblock.log_units;
     SealSuperblock(superblock);
-    Journal::WriteSuperblocks(*OpenMedium(medium), superblock);
+    WriteSuperblocks(*OpenMedium(medium), EmptyVolume(superblock), [] {});
     return medium;
 }
 
@@ -54,16 +55,33 @@ struct JournalState {
     std::map<uint64_t, char> data; //!< allocation unit -> what it is filled with
 };
 
+//! Zones from free space, all of which go back that no pages lie in.
+class SpaceZones final : public Journal::Zones {
+  public:
+    explicit SpaceZones(FreeSpace &space) : space_(space) {}
+    uint64_t TakeZone() override {
+        std::lock_guard<std::mutex> guard(mutex);
+        return space_.AllocateAligned(ZONE_UNITS);
+    }
+    void GiveZone(uint64_t start) override {
+        std::lock_guard<std::mutex> guard(mutex);
+        EXPECT_TRUE(space_.Free(start, ZONE_UNITS));
+    }
+    uint64_t SpareZones() const override { return UINT64_MAX; }
+    void CheckpointBegins() override {}
+    void CheckpointIsDurable(uint64_t) override {}
+
+    std::mutex mutex; //!< guards the space
+
+  private:
+    FreeSpace &space_;
+};
+
 class JournalStore {
   public:
     explicit JournalStore(const Medium &medium_p, uint64_t flushes = UINT64_MAX)
         : medium(medium_p), io(OpenMedium(medium, flushes)), loaded(LoadMetadata(*io, MIB, CheckPages::ALL)),
-          journal(*io, loaded.image, *loaded.trees,
-                  {[this] { return TakeZone(); },
-                   [this](uint64_t zone) {
-                       std::lock_guard<std::mutex> guard(space_mutex);
-                       EXPECT_TRUE(loaded.space->Free(zone, ZONE_UNITS));
-                   }}) {
+          zones(*loaded.space), journal(*io, loaded.image, *loaded.trees, zones) {
         EXPECT_TRUE(loaded.problems.empty()) << loaded.problems.front();
     }
 
@@ -76,7 +94,7 @@ class JournalStore {
         Next next;
         journal.Begin(); // before data is written
         {
-            std::lock_guard<std::mutex> guard(space_mutex);
+            std::lock_guard<std::mutex> guard(zones.mutex);
             CatalogChanges::Record record = changes.Next(*loaded.space);
             for (const Extent &extent : record.freed) {
                 loaded.space->Load(extent);
@@ -94,7 +112,7 @@ class JournalStore {
     }
     //! The record is durable.
     void Free(const Next &next) {
-        std::lock_guard<std::mutex> guard(space_mutex);
+        std::lock_guard<std::mutex> guard(zones.mutex);
         for (const Extent &extent : next.freed) {
             EXPECT_TRUE(loaded.space->Free(extent.start, extent.units));
         }
@@ -125,15 +143,10 @@ class JournalStore {
     Medium medium;
     std::unique_ptr<BlockIo> io;
     LoadedMetadata loaded;
-    std::mutex space_mutex;
+    SpaceZones zones;
     Journal journal;
 
   private:
-    uint64_t TakeZone() {
-        std::lock_guard<std::mutex> guard(space_mutex);
-        return loaded.space->AllocateAligned(ZONE_UNITS);
-    }
-
     // The first unit of each extent: covered by a checksum and written together with the record, or written before,
     // with a checksum or without.
     void AddData(CatalogChanges &changes, JournalRecord &record, JournalState &state) {

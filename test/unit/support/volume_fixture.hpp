@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <random>
 #include <string>
+#include <thread>
 
 namespace rawduck {
 
@@ -53,6 +54,13 @@ inline std::string ReadAll(Volume &volume, const std::string &name) {
     std::string content(file->Size(), '?');
     EXPECT_EQ(file->Read(&content[0], content.size(), 0), content.size());
     return content;
+}
+
+//! Until nothing is written in the background.
+inline void AwaitCheckpoint(const Volume &volume) {
+    while (volume.Info().checkpoint_pending) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 //! Of the error that is thrown, and its text; a failure of the test when there is none.

@@ -104,9 +104,9 @@ class SmallestVolumeTest : public LimitsTest {
         for (int i = 0; i < 40; i++) {
             Commit(1 + random() % 3000);
         }
-        Commit(2 * MIB + 777); // needs more space than was reserved for it
-        for (const std::string &name : others) {
-            auto other = volume->Open(name, WriteMode(FileKind::WAL));
+        Commit(2 * MIB + 777);                           // needs more space than was reserved for it
+        for (size_t i = 0; i < others.size(); i += 16) { // what all of them may grow by is not kept
+            auto other = volume->Open(others[i], WriteMode(FileKind::WAL));
             const std::string bytes = RandomBytes(random, 5001);
             other->Append(bytes.data(), bytes.size());
             other->Sync();
@@ -125,7 +125,8 @@ INSTANTIATE_TEST_SUITE_P(LbaSizes, SmallestVolumeTest, ::testing::Values(512, 40
 
 } // namespace
 
-TEST_P(LimitsTest, FilesThatFillTheMetadataLeaveRoomForCommits) {
+// Metadata is taken from free space, and new files leave some of that to what is there.
+TEST_P(LimitsTest, FilesThatFillTheVolumeLeaveRoomForCommits) {
     Open();
     const std::string bytes(4000, 's');
     const std::string folder(200, 'n');
@@ -136,12 +137,12 @@ TEST_P(LimitsTest, FilesThatFillTheMetadataLeaveRoomForCommits) {
         number++;
     };
     const int made = UntilNoSpace(make);
-    EXPECT_GT(made, GetParam() == 512 ? 300 : 50);
+    EXPECT_GT(made, GetParam() == 512 ? 3000 : 700);
     UseTheDatabase();
-    EXPECT_EQ(UntilNoSpace(make), 0) << "still full";
+    EXPECT_LT(UntilNoSpace(make), made / 10) << "still full, but for what the database has given back";
     for (const bool remount : {false, true}) {
-        for (const int which : {0, 1}) { // one for what the database has grown by
-            volume->Remove(folder + "/" + std::to_string((remount ? 2 : 0) + which));
+        for (int i = 0; i < 20; i++) { // most of them for what the database has grown by
+            volume->Remove(folder + "/" + std::to_string((remount ? 20 : 0) + i));
         }
         if (remount) {
             Remount();
@@ -150,11 +151,11 @@ TEST_P(LimitsTest, FilesThatFillTheMetadataLeaveRoomForCommits) {
         UseTheDatabase();
     }
     EXPECT_TRUE(volume->RemoveDirectory(folder, true));
-    EXPECT_NEAR(UntilNoSpace(make), made, 2) << "all of the room is there again";
+    EXPECT_GT(UntilNoSpace(make), made - made / 10) << "all of the room is there again";
 }
 
 // A new log may be refused; what is there already can be written to, truncated and removed.
-TEST_P(SmallestVolumeTest, LogsThatFillTheMetadataLeaveRoomForCommits) {
+TEST_P(SmallestVolumeTest, LogsThatFillTheVolumeLeaveRoomForCommits) {
     Open();
     std::vector<std::string> others;
     const auto make = [&](int) {
@@ -164,13 +165,14 @@ TEST_P(SmallestVolumeTest, LogsThatFillTheMetadataLeaveRoomForCommits) {
         other->Sync();
         others.push_back(name);
     };
-    EXPECT_GT(UntilNoSpace(make), GetParam() == 512 ? 300 : 60);
+    const int made = UntilNoSpace(make);
+    EXPECT_GT(made, GetParam() == 512 ? 300 : 60);
     CommitToLogsThatAreThere(others);
-    EXPECT_EQ(UntilNoSpace(make), 0) << "still full";
+    EXPECT_LT(UntilNoSpace(make), made / 4) << "still full";
     Remount();
-    EXPECT_EQ(UntilNoSpace(make), 0) << "a mount finds it as full";
+    EXPECT_LT(UntilNoSpace(make), made / 4) << "a mount finds it as full";
     CommitToLogsThatAreThere(others);
-    for (int i = 0; i < 2; i++) { // for a log that grew, and one that is to be made
+    for (size_t i = others.size() / 4; i > 0; i--) { // for what has grown, and the one that is to be made
         volume->Remove(others.back());
         others.pop_back();
     }
@@ -198,9 +200,7 @@ TEST_P(SmallestVolumeTest, LongerTailsLeaveRoomForCommits) {
         files.back()->Append(whole.data(), whole.size());
         files.back()->Sync();
     };
-    for (int i = 0; i < 800; i++) {
-        make(i);
-    }
+    UntilNoSpace(make);
     UntilNoSpace([&](int i) {
         ASSERT_LT(static_cast<size_t>(i), files.size()) << "there is room for every tail";
         files[i]->Truncate(ALLOCATION_UNIT_BYTES - 1);
@@ -239,33 +239,29 @@ TEST_P(LimitsTest, FilesThatAreNotSyncedYetHaveTheirRoom) {
     EXPECT_EQ(volume->Info().used_bytes, 0u);
 }
 
-TEST_P(LimitsTest, HolesThatFillTheMetadataFailTheWriteAndNotTheSync) {
+// Holes are as many as there is space for.
+TEST_P(LimitsTest, HolesThatFillTheVolumeFailTheWriteAndNotTheSync) {
     Open();
     auto sparse = volume->Open("sparse", WriteMode());
     const uint64_t lba = GetParam();
-    const uint64_t most = 50 * MIB / (2 * lba);
     std::string expected;
-    try {
-        for (uint64_t i = 0; i < most; i++) {
-            sparse->Write("x", 1, (2 * i + 1) * lba);
-            expected.resize((2 * i + 1) * lba + 1, '\0');
-            expected.back() = 'x';
-            if (i % 4096 == 0) {
-                sparse->Sync();
-            }
+    const int holes = UntilNoSpace([&](int i) {
+        const uint64_t offset = (2 * static_cast<uint64_t>(i) + 1) * lba;
+        sparse->Write("x", 1, offset);
+        expected.resize(offset + 1, '\0');
+        expected.back() = 'x';
+        if (i % 4096 == 0) {
+            sparse->Sync();
         }
-        EXPECT_EQ(lba, 4096u) << "there is room for so many holes of this size";
-    } catch (const Error &error) {
-        EXPECT_EQ(error.Code(), ErrorCode::NO_SPACE);
-        EXPECT_EQ(lba, 512u) << error.what();
-    }
+    });
+    EXPECT_GT(static_cast<uint64_t>(holes), 35 * MIB / (2 * lba));
     sparse->Sync();
     EXPECT_TRUE(ReadAll(*simulated.MountAfterCut(), "sparse") == expected);
     UseTheDatabase();
     volume->Remove("sparse");
 }
 
-TEST_P(LimitsTest, FragmentsThatFillTheMetadataFailTheWriteAndNotTheSync) {
+TEST_P(LimitsTest, FragmentsThatFillTheVolumeFailTheWriteAndNotTheSync) {
     Open();
     auto file = volume->Open("fragments.duckdb", WriteMode(FileKind::DATABASE));
     const uint64_t units = 40 * MIB / ALLOCATION_UNIT_BYTES;

@@ -1,6 +1,8 @@
-//! The table at the top of choose_superblock.cpp, row by row and in either order of the copies.
+//! The table of docs/ON_DISK_FORMAT.md, row by row and in either order of the copies.
 
 #include "support/damaged_volume.hpp"
+
+#include <algorithm>
 
 namespace rawduck {
 
@@ -22,9 +24,9 @@ class SuperblockStatesTest : public DamagedVolumeTest {
         }
     }
 
-    //! The superblock is of the epoch before, and the epoch that `commits` begin is the current one.
-    Superblock CommitInANewEpoch(int commits) {
-        const Superblock before = Load().superblock;
+    //! The superblock before a mount that makes so many commits.
+    TreeSuperblock CommitInANewMount(int commits) {
+        const TreeSuperblock before = Load().superblock;
         Commit("later", commits);
         return before;
     }
@@ -37,12 +39,12 @@ TEST_F(SuperblockStatesTest, BothTheSame) {
     EXPECT_EQ(memcmp(ReadBytes(CopyOffset(0), ALLOCATION_UNIT_BYTES).data(),
                      ReadBytes(CopyOffset(1), ALLOCATION_UNIT_BYTES).data(), ALLOCATION_UNIT_BYTES),
               0);
-    const uint64_t events = medium->Events(), epoch = ReadCopy(0).epoch;
+    const uint64_t events = medium->Events(), mounts = ReadCopy(0).mounts;
     EXPECT_TRUE(Complaints().empty());
     EXPECT_TRUE(RepairVolume(target.name).empty());
     EXPECT_EQ(medium->Events(), events);
     Commit("again", 1);
-    EXPECT_EQ(ReadCopy(0).epoch, epoch + 1);
+    EXPECT_EQ(ReadCopy(0).mounts, mounts + 1);
     EXPECT_EQ(Content(), "firstfirstfirstagain");
 }
 
@@ -50,7 +52,7 @@ TEST_F(SuperblockStatesTest, OneNewer) {
     for (const int older : {0, 1}) {
         for (const bool repair : {true, false}) {
             const std::string before = older == 0 && repair ? "" : Content();
-            WriteCopy(older, CommitInANewEpoch(3));
+            WriteCopy(older, CommitInANewMount(3));
             const std::string expected = before + "laterlaterlater";
             EXPECT_EQ(Content(), expected) << "the newer one counts";
             EXPECT_TRUE(Complaints().empty());
@@ -61,7 +63,7 @@ TEST_F(SuperblockStatesTest, OneNewer) {
             }
             Commit("again", 2);
             EXPECT_EQ(Content(), expected + "againagain");
-            EXPECT_EQ(ReadCopy(0).generation, ReadCopy(1).generation);
+            EXPECT_EQ(ReadCopy(0).sequence, ReadCopy(1).sequence);
         }
     }
 }
@@ -72,7 +74,7 @@ TEST_F(SuperblockStatesTest, OneDamaged) {
         for (const Damage damage : DAMAGES) {
             Commit("more", 3);
             const std::string expected = Content();
-            const uint64_t epoch = ReadCopy(0).epoch, generation = ReadCopy(0).generation;
+            const uint64_t mounts = ReadCopy(0).mounts;
             DamageCopy(damaged, damage);
             EXPECT_EQ(Content(), expected);
             EXPECT_EQ(Complaints(), Strings{"warning superblock " + std::to_string(damaged)});
@@ -80,8 +82,7 @@ TEST_F(SuperblockStatesTest, OneDamaged) {
             ASSERT_EQ(RepairVolume(target.name).size(), 1u);
             EXPECT_TRUE(Complaints().empty());
             for (const int copy : {0, 1}) {
-                EXPECT_EQ(ReadCopy(copy).epoch, epoch + 2) << "the damaged one may have begun one more";
-                EXPECT_EQ(ReadCopy(copy).generation, generation + 2);
+                EXPECT_EQ(ReadCopy(copy).mounts, mounts + 2) << "the damaged one may have counted one more";
             }
             DamageCopy(1 - damaged, damage);
             EXPECT_EQ(Content(), expected) << "either copy is enough after a repair";
@@ -92,18 +93,19 @@ TEST_F(SuperblockStatesTest, OneDamaged) {
     }
 }
 
-// What a cut in the last write of an epoch's first commit, or a failed one, leaves.
-TEST_F(SuperblockStatesTest, WhatTheDamagedOneBeganWasNeverAcknowledged) {
+// The log goes on from the older one, in the other area: nothing is lost.
+TEST_F(SuperblockStatesTest, OneOfTheMountBeforeAndTheNewerDamaged) {
     for (const int damaged : {0, 1}) {
         const std::string before = damaged == 0 ? "" : Content();
-        const Superblock older = CommitInANewEpoch(1); // a snapshot, and no record
+        const TreeSuperblock older = CommitInANewMount(2);
         WriteCopy(1 - damaged, older);
         DamageCopy(damaged, Damage::GARBAGE);
         EXPECT_EQ(Complaints(), Strings{"warning superblock " + std::to_string(damaged)});
-        EXPECT_EQ(Load().superblock.epoch, older.epoch);
+        EXPECT_EQ(Content(), before + "laterlater");
         EXPECT_TRUE(TakesWrites());
+        EXPECT_EQ(ReadCopy(0).mounts, older.mounts + 2) << "another number than that of the lost one";
         Commit("again", 3);
-        EXPECT_EQ(Content(), before + "againagainagain");
+        EXPECT_EQ(Content(), before + "laterlateragainagainagain");
     }
 }
 
@@ -112,35 +114,37 @@ TEST_F(SuperblockStatesTest, OneOldAndTheNewerDamaged) {
     for (const int damaged : {0, 1}) {
         for (const Damage damage : DAMAGES) {
             const std::string before = Content();
-            const Superblock older = CommitInANewEpoch(4);
-            const Superblock newer = ReadCopy(0);
+            const TreeSuperblock older = CommitInANewMount(4);
+            Commit("again", 4); // where the log of the older one was
+            const TreeSuperblock newer = ReadCopy(0);
             WriteCopy(1 - damaged, older);
             DamageCopy(damaged, damage);
             std::string details;
-            EXPECT_EQ(Complaints(&details),
-                      (Strings{"warning superblock " + std::to_string(damaged), "error superblocks"}));
-            EXPECT_NE(details.find("records of epoch " + std::to_string(newer.epoch)), std::string::npos)
-                << details;
-            EXPECT_EQ(Content(), before) << "can be read, as it was in the older epoch";
+            const Strings found = Complaints(&details);
+            EXPECT_EQ(found.front(), "warning superblock " + std::to_string(damaged));
+            EXPECT_EQ(std::count(found.begin(), found.end(), "error superblocks"), 1);
+            const std::string old = "superblock " + std::to_string(1 - damaged) + " is old";
+            EXPECT_NE(details.find(old), std::string::npos) << details;
+            EXPECT_NE(Mount(), nullptr)
+                << "what the older checkpoint has can be read, unless its pages are gone";
             ExpectUntouched();
             WriteCopy(damaged, newer); // had it only been a disturbance, nothing would be lost
-            EXPECT_EQ(Content(), before + "laterlaterlaterlater");
+            EXPECT_EQ(Content(), before + "laterlaterlaterlateragainagainagainagain");
             EXPECT_TRUE(TakesWrites());
         }
     }
 }
 
-// The records of the later epoch cannot be read when the volume is mounted, and can later.
-TEST_F(SuperblockStatesTest, RecordsOfAnEpochThatWasGivenUpStayInvalid) {
+// The records of the later mount cannot be read when the volume is mounted, and can later.
+TEST_F(SuperblockStatesTest, RecordsOfAMountThatWasGivenUpStayInvalid) {
     Commit("first", 1);
     std::string expected = "first";
     for (const bool repair : {true, false}) {
-        const Superblock older = CommitInANewEpoch(5);
-        const uint64_t log = LogStart(ReadCopy(0));
-        const std::string records = ReadBytes(log, 16 * LBA);
-        for (uint64_t at = 0; at < records.size(); at += LBA) {
-            MakeUnreadable(log + at);
-        }
+        const TreeSuperblock older = CommitInANewMount(5);
+        const JournalImage image = Load();
+        const uint64_t log = LogBegin(image);
+        const std::string records = ReadBytes(log, LogEnd(image) - log);
+        WriteBytes(log, std::string(records.size(), '\0'));
         WriteCopy(0, older);
         DamageCopy(1, Damage::GARBAGE);
         EXPECT_EQ(Content(), expected);
@@ -150,8 +154,8 @@ TEST_F(SuperblockStatesTest, RecordsOfAnEpochThatWasGivenUpStayInvalid) {
             Commit("again", 1);
             expected += "again";
         }
-        ASSERT_EQ(LogStart(ReadCopy(0)), log) << "the new epoch's log lies where that of the other one was";
-        WriteBytes(log, records);
+        WriteBytes(log + LogEnd(Load()) - LogBegin(Load()),
+                   records.substr(LogEnd(Load()) - LogBegin(Load())));
         EXPECT_EQ(Content(), expected);
         EXPECT_TRUE(Complaints().empty());
         Commit("again", 3);
@@ -160,10 +164,10 @@ TEST_F(SuperblockStatesTest, RecordsOfAnEpochThatWasGivenUpStayInvalid) {
     }
 }
 
-TEST_F(SuperblockStatesTest, TheSameGenerationAndDifferent) {
+TEST_F(SuperblockStatesTest, TheSameSequenceAndDifferent) {
     Commit("first", 3);
     for (const int changed : {0, 1}) {
-        Superblock superblock = ReadCopy(changed);
+        TreeSuperblock superblock = ReadCopy(changed);
         superblock.created_us++;
         WriteCopy(changed, superblock);
         EXPECT_EQ(Complaints(), Strings{"error superblocks"});
@@ -177,7 +181,7 @@ TEST_F(SuperblockStatesTest, TheSameGenerationAndDifferent) {
 
 TEST_F(SuperblockStatesTest, OfTwoVolumes) {
     Commit("first", 3);
-    Superblock other = ReadCopy(1);
+    TreeSuperblock other = ReadCopy(1);
     other.uuid = MakeUuid();
     WriteCopy(1, other);
     EXPECT_EQ(Complaints(), (Strings{"warning superblock 1", "error superblocks"}));
@@ -189,9 +193,9 @@ TEST_F(SuperblockStatesTest, OneByANewerVersion) {
     Commit("first", 3);
     const uint64_t events = medium->Events();
     for (const int newer : {0, 1}) {
-        const Superblock superblock = ReadCopy(newer);
+        const TreeSuperblock superblock = ReadCopy(newer);
         for (const bool by_version : {true, false}) {
-            Superblock changed = superblock;
+            TreeSuperblock changed = superblock;
             changed.version += by_version ? 1 : 0;
             changed.incompat = by_version ? 0 : 1;
             for (const bool other_damaged : {false, true}) {
@@ -290,7 +294,7 @@ TEST_F(SuperblockStatesTest, ARepairMayBeInterrupted) {
 // Nothing is repaired beside damage that nobody can repair: a new epoch would leave it behind.
 TEST_F(SuperblockStatesTest, ADamagedCopyBesideADamagedLog) {
     Commit("first", 5);
-    WriteBytes(LogStart(ReadCopy(0)) + LBA, std::string(LBA, 'g'));
+    WriteBytes(LogBegin(Load()) + 2 * LBA, std::string(LBA, 'g'));
     DamageCopy(1, Damage::GARBAGE);
     EXPECT_EQ(Complaints(), (Strings{"warning superblock 1", "error log"}));
     EXPECT_EQ(Content(), "firstfirst");

@@ -3,8 +3,9 @@
 
 #include "common/crc32c.hpp"
 #include "support/damaged_volume.hpp"
+#include "support/journal_store.hpp"
+#include "volume/format/salvage_read.hpp"
 #include "volume/log/metadata_log.hpp"
-#include "volume/log/salvage_read.hpp"
 
 namespace rawduck {
 
@@ -76,8 +77,10 @@ TEST_F(UnreadableTest, DataOfARecordThatIsTorn) {
     for (const bool torn : {false, true}) {
         {
             const std::unique_ptr<BlockIo> io = OpenIo();
-            const VolumeImage image = LoadVolumeImage(*io, target.name);
-            MetadataLog log(*io, image, [](const std::vector<Extent> &) {});
+            const LoadedMetadata loaded = LoadMetadata(*io, MIB);
+            SpaceZones zones(*loaded.space);
+            MetadataLog log(*io, loaded.image, *loaded.trees, zones, [](const std::vector<Extent> &) {});
+            log.Begin();
             Item checksums(ItemType::DATA_CHECKSUM, 0);
             std::vector<char> page(data.begin(), data.begin() + ALLOCATION_UNIT_BYTES);
             for (const uint64_t offset : {first, second}) {
@@ -92,7 +95,7 @@ TEST_F(UnreadableTest, DataOfARecordThatIsTorn) {
         if (torn) {
             WriteBytes(second, std::string(LBA, 't'));
         }
-        const VolumeImage image = Load();
+        const JournalImage image = Load();
         EXPECT_EQ(image.torn_tail, torn);
         EXPECT_EQ(image.damage.empty(), torn);
         EXPECT_EQ(TakesWrites(), torn);
@@ -102,8 +105,7 @@ TEST_F(UnreadableTest, DataOfARecordThatIsTorn) {
 
 TEST_F(UnreadableTest, TheLogBehindItsEnd) {
     Commit("first", 5);
-    const VolumeImage image = Load();
-    const uint64_t end = LogStart(image.superblock) + image.log_bytes;
+    const uint64_t end = LogEnd(Load());
     for (const uint64_t lbas : {1, 2, 9, 200}) {
         MakeUnreadable(end + lbas * LBA);
     }
@@ -116,15 +118,13 @@ TEST_F(UnreadableTest, TheLogBehindItsEnd) {
 // There may have been a record more: nobody can tell.
 TEST_F(UnreadableTest, TheEndOfTheLog) {
     Commit("first", 5);
-    const VolumeImage image = Load();
-    const uint64_t end = LogStart(image.superblock) + image.log_bytes;
+    const uint64_t end = LogEnd(Load());
     const std::string last = ReadBytes(end - LBA, LBA), behind = ReadBytes(end, LBA);
     MakeUnreadable(end);
     EXPECT_EQ(Content(), "firstfirstfirstfirstfirst");
     ExpectUndecided(end, "error log", behind);
     Commit("again", 5);
-    const VolumeImage later = Load();
-    const uint64_t record = LogStart(later.superblock) + later.log_bytes - LBA;
+    const uint64_t record = LogEnd(Load()) - LBA;
     const std::string bytes = ReadBytes(record, LBA);
     MakeUnreadable(record);
     EXPECT_EQ(Content().substr(25), "againagainagainagain") << "the state before the last record";
@@ -137,13 +137,13 @@ TEST_F(UnreadableTest, TheEndOfTheLastRecord) {
     Mount()->Open(std::string(200, 'n'), WriteMode());
     auto volume = Mount();
     volume->Open("f", WriteMode())->Append("y", 1);
-    const uint64_t start = LogStart(Load().superblock) + Load().log_bytes;
+    const uint64_t start = LogEnd(Load());
     auto file = volume->Open("f", WriteMode());
     file->Append(data.data(), LBA - 20); // a tail that makes the record longer than one LBA
     file->Sync();
     file.reset();
     volume.reset();
-    ASSERT_EQ(Load().log_bytes, start + 2 * LBA - LogStart(Load().superblock));
+    ASSERT_EQ(LogEnd(Load()), start + 2 * LBA);
     const std::string whole = Content(), bytes = ReadBytes(start + LBA, LBA);
     MakeUnreadable(start + LBA);
     EXPECT_EQ(Content(), "firstfirsty");
@@ -153,31 +153,12 @@ TEST_F(UnreadableTest, TheEndOfTheLastRecord) {
 
 TEST_F(UnreadableTest, ARecordInTheMiddle) {
     Commit("first", 6);
-    const uint64_t record = LogStart(Load().superblock) + 2 * LBA;
+    const uint64_t record = LogBegin(Load()) + 3 * LBA;
     const std::string bytes = ReadBytes(record, LBA);
     MakeUnreadable(record);
     EXPECT_EQ(Content(), "firstfirstfirst");
     ExpectUndecided(record, "error log", bytes);
     EXPECT_EQ(Content(), "firstfirstfirstfirstfirstfirst");
-}
-
-TEST_F(UnreadableTest, TheSnapshot) {
-    Commit("first", 2);
-    Commit("again", 2);
-    const Superblock sb = Load().superblock;
-    const uint64_t snapshot = sb.metadata_start[sb.active_area] * ALLOCATION_UNIT_BYTES;
-    ASSERT_LT(sb.snapshot_bytes, 7 * LBA);
-    MakeUnreadable(snapshot + 7 * LBA); // behind its bytes, in its last unit
-    EXPECT_TRUE(Complaints().empty());
-    const std::string bytes = ReadBytes(snapshot, LBA);
-    MakeUnreadable(snapshot);
-    std::string text;
-    EXPECT_EQ(FailureOf([&] { Mount(); }, &text), ErrorCode::CORRUPT);
-    EXPECT_NE(text.find(LbaName(snapshot)), std::string::npos) << text;
-    EXPECT_EQ(Complaints(), Strings{"error volume"});
-    EXPECT_EQ(FailureOf([&] { RepairVolume(target.name); }), ErrorCode::CORRUPT);
-    WriteBytes(snapshot, bytes);
-    EXPECT_EQ(Content(), "firstfirstagainagain");
 }
 
 TEST_F(UnreadableTest, TheFirstPageOfADatabase) {
@@ -215,8 +196,7 @@ TEST_F(UnreadableTest, ADeviceThatIsGone) {
 // Beyond some LBAs it is not the medium that fails.
 TEST_F(UnreadableTest, MoreThanSomeLbas) {
     Commit("first", 2);
-    const VolumeImage image = Load();
-    const uint64_t end = LogStart(image.superblock) + image.log_bytes;
+    const uint64_t end = LogEnd(Load());
     for (uint64_t i = 0; i <= UNREADABLE_LBAS_MAX; i++) {
         EXPECT_EQ(Content(), "firstfirst") << i;
         MakeUnreadable(end + (i + 1) * LBA);
@@ -235,7 +215,10 @@ TEST_F(UnreadableTest, WhatWasOverwrittenBehindTheDamageIsNotRead) {
         for (int i = 0; i < 6; i++) {
             file->Append(old.data(), old.size());
         }
-        file->Sync(); // a snapshot
+        file.reset();
+        volume.reset();
+        volume = Mount();
+        file = volume->Open("f", WriteMode(FileKind::DATABASE));
         file->Write(fresh.data(), fresh.size(), 2 * MIB);
         file->Sync(); // log record 1: what lay there is free now
         auto other = volume->Open("g", WriteMode());
@@ -252,7 +235,7 @@ TEST_F(UnreadableTest, WhatWasOverwrittenBehindTheDamageIsNotRead) {
         }
         other->Sync();
     }
-    const uint64_t record = LogStart(Load().superblock);
+    const uint64_t record = LogBegin(Load());
     std::string bytes = ReadBytes(record, LBA);
     bytes[100] ^= 1;
     WriteBytes(record, bytes);
@@ -292,7 +275,7 @@ TEST_F(UnreadableTest, WhatLiesBeforeACutBehindTheDamageIsRead) {
         other->Sync();
         file->Truncate(kept);
     }
-    const uint64_t record = LogStart(Load().superblock) + damaged;
+    const uint64_t record = LogBegin(Load()) + damaged;
     std::string bytes = ReadBytes(record, LBA);
     bytes[100] ^= 1;
     WriteBytes(record, bytes);
@@ -314,7 +297,10 @@ TEST_F(UnreadableTest, ALogThatWasEmptiedBehindTheDamageIsNotRead) {
         auto volume = Mount();
         auto log = volume->Open("x.wal", WriteMode(FileKind::WAL));
         log->Append(old.data(), old.size());
-        log->Sync(); // a snapshot
+        log.reset();
+        volume.reset();
+        volume = Mount();
+        log = volume->Open("x.wal", WriteMode(FileKind::WAL));
         auto other = volume->Open("g", WriteMode());
         other->Append("x", 1);
         other->Sync(); // log record 1
@@ -322,7 +308,7 @@ TEST_F(UnreadableTest, ALogThatWasEmptiedBehindTheDamageIsNotRead) {
         log->Append(fresh.data(), fresh.size());
         log->Sync();
     }
-    const uint64_t record = LogStart(Load().superblock);
+    const uint64_t record = LogBegin(Load());
     std::string bytes = ReadBytes(record, LBA);
     bytes[100] ^= 1;
     WriteBytes(record, bytes);

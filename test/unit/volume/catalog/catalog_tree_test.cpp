@@ -27,7 +27,7 @@ class CatalogStore {
         }
         for (const Item &item : record.items) {
             std::string problem;
-            ASSERT_TRUE(catalog.Apply(item, PageUse::ADD, problem)) << problem;
+            ASSERT_TRUE(catalog.Apply(item, problem)) << problem;
         }
         Free(record);
     }
@@ -120,7 +120,7 @@ TEST(CatalogTreeTest, AnInterruptedItemGoesOn) {
                 const OutOfMemoryAfter limit(allocations);
                 std::string problem;
                 try {
-                    done = store.catalog.Apply(item, PageUse::ADD, problem);
+                    done = store.catalog.Apply(item, problem);
                     ASSERT_TRUE(done) << problem;
                 } catch (const std::bad_alloc &) {
                     interrupted++;
@@ -142,7 +142,7 @@ TEST(CatalogTreeTest, ContradictionsAreRefused) {
     CatalogStore store(TreeMedium(), 512);
     const auto apply = [&](const Item &item) {
         std::string problem;
-        const bool applied = store.catalog.Apply(item, PageUse::ADD, problem);
+        const bool applied = store.catalog.Apply(item, problem);
         EXPECT_EQ(applied, problem.empty());
         return problem;
     };
@@ -232,7 +232,7 @@ TEST(CatalogTreeTest, ProblemsAreFound) {
               std::string::npos);
     EXPECT_NE(problem_of([&](CatalogStore &store, CatalogRoots &roots) {
                   SpaceTree space(store.store.pages, roots.space_maps, roots.space_summaries, AREA);
-                  space.Set(store.space.Allocate(1, 0, false, 0), true, PageUse::ADD);
+                  space.Set(store.space.Allocate(1, 0, false, 0), true);
                   roots.space_maps = space.MapsRoot();
                   roots.space_summaries = space.SummariesRoot();
               }).find("not what files have there"),

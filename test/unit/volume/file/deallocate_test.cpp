@@ -4,7 +4,7 @@
 #include "support/no_more_threads.hpp"
 #include "support/test_support.hpp"
 #include "support/volume_fixture.hpp"
-#include "volume/format/superblock.hpp"
+#include "volume/journal/tree_superblock.hpp"
 #include "volume/space/space.hpp"
 
 #include <atomic>
@@ -247,7 +247,7 @@ TEST_F(DeallocateTest, TrimOfWhatACrashHasLeft) {
     auto volume = Mount();
     EXPECT_EQ(ToldBytes(), 0u);
     volume->Trim();
-    EXPECT_GE(ToldBytes(), 29 * MIB) << "of 32 MiB, some of which are metadata";
+    EXPECT_GE(ToldBytes(), 27 * MIB) << "of 32 MiB, some of which are metadata";
 }
 
 TEST_F(DeallocateTest, TrimSaysWhyItDoesNothing) {
@@ -323,7 +323,7 @@ TEST_F(DeallocateTest, TheLastRecordNeverLosesTheDataThatItVouchesFor) {
 }
 
 TEST(SpaceTest, WhoFindsNothingWaitsForWhatIsClaimed) {
-    Space space(Allocator(AllocationUnit{0}, AllocationUnit{4096}));
+    Space space(Allocator(AllocationUnit{0}, AllocationUnit{4096}), ZoneCandidates(4096));
     const auto claimed = space.ClaimFree(Extent{0, 0, 4096}, 4);
     ASSERT_EQ(claimed.size(), 1u);
     EXPECT_EQ(space.FreeUnits(), 4096u) << "claimed space is free";
@@ -341,7 +341,7 @@ TEST(SpaceTest, WhoFindsNothingWaitsForWhatIsClaimed) {
 }
 
 TEST(SpaceTest, OnlyWhatIsFreeAndLargeEnoughIsClaimed) {
-    Space space(Allocator(AllocationUnit{0}, AllocationUnit{1000}));
+    Space space(Allocator(AllocationUnit{0}, AllocationUnit{1000}), ZoneCandidates(1000));
     const auto first = space.Allocate(100, AllocationUnit{0}, false, SpaceUse::HEADER);
     ASSERT_EQ(Index(first.start), 0u);
     space.Free({Extent{0, 10, 3}, Extent{0, 20, 8}});
@@ -354,7 +354,7 @@ TEST(SpaceTest, OnlyWhatIsFreeAndLargeEnoughIsClaimed) {
 }
 
 // Reserved blocks of a file that were never written cost each commit a write of the file system's journal.
-TEST(FormatFile, TheMetadataAreasHaveBeenWritten) {
+TEST(FormatFile, TheLogAreasHaveBeenWritten) {
     const TemporaryFile file(16 * MIB);
     {
         std::fstream stream(file.Path(), std::ios::in | std::ios::out | std::ios::binary);
@@ -363,10 +363,10 @@ TEST(FormatFile, TheMetadataAreasHaveBeenWritten) {
     FormatOptions format;
     format.force = true;
     Volume::Format(file.Path(), format);
-    const Superblock layout = MakeSuperblock(16 * MIB, 4096, Uuid{}, "", 0);
+    const TreeSuperblock layout = MakeTreeSuperblock(16 * MIB, 4096, Uuid{}, "", 0);
     std::ifstream stream(file.Path(), std::ios::binary);
-    for (const uint64_t start : layout.metadata_start) {
-        std::string area(layout.metadata_units * ALLOCATION_UNIT_BYTES, '?');
+    for (const uint64_t start : layout.log_start) {
+        std::string area(layout.log_units * ALLOCATION_UNIT_BYTES, '?');
         stream.seekg(static_cast<std::streamoff>(start * ALLOCATION_UNIT_BYTES));
         stream.read(&area[0], static_cast<std::streamsize>(area.size()));
         EXPECT_TRUE(area == std::string(area.size(), '\0'));

@@ -24,9 +24,10 @@ class FormatCutTest : public DamagedVolumeTest {
         Commit(content_, 1);
     }
 
-    Superblock Read(uint64_t offset) {
-        Superblock superblock;
-        memcpy(&superblock, ReadBytes(offset, ALLOCATION_UNIT_BYTES).data(), ALLOCATION_UNIT_BYTES);
+    TreeSuperblock Read(uint64_t offset) {
+        TreeSuperblock superblock;
+        memcpy(static_cast<void *>(&superblock), ReadBytes(offset, ALLOCATION_UNIT_BYTES).data(),
+               ALLOCATION_UNIT_BYTES);
         return superblock;
     }
 
@@ -69,9 +70,9 @@ TEST_F(FormatCutTest, NothingOfTheOldVolumeIsEverChosen) {
     for (const uint64_t capacity : {CAPACITY, CAPACITY_BEFORE}) { // shorter, and as long as the device again
         Volume::FormatDevice(*OpenIo(), FormatOptions(), LBA, capacity);
         EXPECT_EQ(Mount()->Info().capacity_bytes, capacity);
-        const Superblock fresh = Read(0);
+        const TreeSuperblock fresh = Read(0);
         for (const uint64_t end : {CAPACITY, CAPACITY_BEFORE}) {
-            const Superblock found = Read(end - ALLOCATION_UNIT_BYTES);
+            const TreeSuperblock found = Read(end - ALLOCATION_UNIT_BYTES);
             const bool is_superblock = memcmp(found.magic, SUPERBLOCK_MAGIC, sizeof(SUPERBLOCK_MAGIC)) == 0;
             EXPECT_EQ(is_superblock, end == capacity) << "at the end of " << end;
             EXPECT_TRUE(!is_superblock || found.uuid == fresh.uuid);

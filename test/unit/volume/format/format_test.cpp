@@ -1,7 +1,7 @@
 #include "common/crc32c.hpp"
 #include "common/error.hpp"
 #include "volume/format/record.hpp"
-#include "volume/format/superblock.hpp"
+#include "volume/journal/tree_superblock.hpp"
 
 #include <cstring>
 #include <gtest/gtest.h>
@@ -22,11 +22,11 @@ TEST(Crc32cTest, KnownValueAndBothImplementationsAgree) {
 }
 
 TEST(SuperblockTest, EveryDamagedByteIsFound) {
-    Superblock good = MakeSuperblock(GIB, 4096, MakeUuid(), "label", 1);
+    TreeSuperblock good = MakeTreeSuperblock(GIB, 4096, MakeUuid(), "label", 1);
     bool unsupported = false;
     EXPECT_EQ(ExamineSuperblock(good, GIB, unsupported), "");
     for (size_t i = 0; i < sizeof(good); i += 13) {
-        Superblock bad = good;
+        TreeSuperblock bad = good;
         reinterpret_cast<char *>(&bad)[i] ^= 0x40;
         EXPECT_NE(ExamineSuperblock(bad, GIB, unsupported), "") << "byte " << i;
     }
@@ -34,12 +34,12 @@ TEST(SuperblockTest, EveryDamagedByteIsFound) {
 
 TEST(SuperblockTest, NewerVersionAndUnknownFeaturesAreRefusedAsUnsupported) {
     bool unsupported = false;
-    Superblock newer = MakeSuperblock(GIB, 512, MakeUuid(), "", 1);
-    newer.version = FORMAT_VERSION + 1;
+    TreeSuperblock newer = MakeTreeSuperblock(GIB, 512, MakeUuid(), "", 1);
+    newer.version = TREE_FORMAT_VERSION + 1;
     SealSuperblock(newer);
-    EXPECT_NE(ExamineSuperblock(newer, GIB, unsupported).find("version 2"), std::string::npos);
+    EXPECT_NE(ExamineSuperblock(newer, GIB, unsupported).find("version 3"), std::string::npos);
     EXPECT_TRUE(unsupported);
-    Superblock incompatible = MakeSuperblock(GIB, 512, MakeUuid(), "", 1);
+    TreeSuperblock incompatible = MakeTreeSuperblock(GIB, 512, MakeUuid(), "", 1);
     incompatible.incompat = 8;
     SealSuperblock(incompatible);
     EXPECT_NE(ExamineSuperblock(incompatible, GIB, unsupported), "");
@@ -47,11 +47,11 @@ TEST(SuperblockTest, NewerVersionAndUnknownFeaturesAreRefusedAsUnsupported) {
 }
 
 TEST(SuperblockTest, ATargetThatWasCutOffIsFound) {
-    Superblock sb = MakeSuperblock(GIB, 4096, MakeUuid(), "", 1);
+    TreeSuperblock sb = MakeTreeSuperblock(GIB, 4096, MakeUuid(), "", 1);
     bool unsupported = false;
     EXPECT_NE(ExamineSuperblock(sb, GIB - ALLOCATION_UNIT_BYTES, unsupported).find("cut off"),
               std::string::npos);
-    EXPECT_THROW(MakeSuperblock(MIB, 4096, MakeUuid(), "", 1), Error);
+    EXPECT_THROW(MakeTreeSuperblock(MIB, 4096, MakeUuid(), "", 1), Error);
 }
 
 std::vector<Item> SampleItems() {

@@ -29,6 +29,7 @@ class CommitCostTest : public ::testing::Test {
         volume = Volume::MountDevice(target, OpenSimulatedDevice(medium, target, {}), MountOptions(), stats);
         wal = volume->Open("x.wal", WriteMode(FileKind::WAL));
         Commit(10);
+        AwaitCheckpoint(*volume);
     }
     void Commit(size_t bytes) {
         const std::string data = RandomBytes(random, bytes);

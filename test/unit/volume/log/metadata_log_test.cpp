@@ -2,8 +2,8 @@
 //! torn tail, commits are shared.
 
 #include "io/device/simulated/simulated_device.hpp"
-#include "support/volume_fixture.hpp"
-#include "volume/log/load_image.hpp"
+#include "support/journal_store.hpp"
+#include "volume/journal/read_journal.hpp"
 #include "volume/log/metadata_log.hpp"
 
 #include <chrono>
@@ -76,11 +76,13 @@ class MetadataLogTest : public ::testing::Test {
 TEST_F(MetadataLogTest, FreedSpaceRestsUntilTheRecordIsDurable) {
     const std::unique_ptr<BlockIo> device = OpenIo();
     BlockIo &io = *device;
-    const VolumeImage image = LoadVolumeImage(io, TARGET.name);
+    LoadedMetadata loaded = LoadMetadata(io, MIB);
+    SpaceZones zones(*loaded.space);
     std::vector<Extent> freed;
-    MetadataLog log(io, image, [&](const std::vector<Extent> &extents) {
+    MetadataLog log(io, loaded.image, *loaded.trees, zones, [&](const std::vector<Extent> &extents) {
         freed.insert(freed.end(), extents.begin(), extents.end());
     });
+    log.Begin();
     Item create;
     create.type = ItemType::CREATE;
     create.file_id = 1;
@@ -122,6 +124,7 @@ TEST_F(MetadataLogTest, AFailedDataWriteFailsTheWriteAndNothingElse) {
     const std::string block(64 * KIB, 'b');
     file->Write(block.data(), block.size(), 0);
     file->Sync();
+    AwaitCheckpoint(*volume);
     FailNext(SimulatedFault::WRITE_ERROR);
     EXPECT_EQ(FailureOf([&] { file->Write(block.data(), block.size(), block.size()); }), ErrorCode::IO);
     EXPECT_EQ(volume->Info().poisoned, "");
@@ -137,6 +140,7 @@ TEST_F(MetadataLogTest, ASyncThatFailsHalfWayNeverPassesForDurableLater) {
     file->Sync();
     const std::string bytes(2 * LBA, 'n');
     file->Append(bytes.data(), bytes.size());
+    AwaitCheckpoint(*volume);
     FailNext(SimulatedFault::WRITE_ERROR);
     EXPECT_EQ(FailureOf([&] { file->Sync(); }), ErrorCode::POISONED);
     EXPECT_EQ(FailureOf([&] { file->Sync(); }), ErrorCode::POISONED);
@@ -146,7 +150,7 @@ TEST_F(MetadataLogTest, ASyncThatFailsHalfWayNeverPassesForDurableLater) {
     EXPECT_TRUE(found == "committed" || found == "committed" + bytes) << "wholly there or wholly not";
 }
 
-TEST_F(MetadataLogTest, AFullMetadataAreaRefusesNewFilesAndKeepsRoomForTheOthers) {
+TEST_F(MetadataLogTest, AFullVolumeRefusesNewFilesAndKeepsRoomForTheOthers) {
     auto volume = Mount();
     auto file = volume->Open("f.wal", WriteMode());
     file->Append("committed", 9);
@@ -179,19 +183,20 @@ TEST_F(MetadataLogTest, DamageInsideTheLogIsToldFromATornTail) {
     }
     const std::unique_ptr<BlockIo> device = OpenIo();
     BlockIo &io = *device;
-    const VolumeImage whole = LoadVolumeImage(io, TARGET.name);
-    ASSERT_EQ(whole.log_records, 4u) << "the first commit of a mount is a snapshot";
+    const JournalImage whole = ReadJournal(io);
+    const uint64_t log = LogStart(whole.superblock, whole.log.back().area);
+    ASSERT_EQ(whole.log.back().records, 5u);
     const std::string garbage(LBA, 'g');
-    io.Write(LogStart(whole.superblock) + 3 * LBA, garbage.data(), LBA);
-    const VolumeImage torn = LoadVolumeImage(io, TARGET.name);
-    EXPECT_EQ(torn.log_records, 3u);
+    io.Write(log + 4 * LBA, garbage.data(), LBA);
+    const JournalImage torn = ReadJournal(io);
+    EXPECT_EQ(torn.log.back().records, 4u);
     EXPECT_EQ(torn.damage, "");
-    io.Write(LogStart(whole.superblock) + 1 * LBA, garbage.data(), LBA);
-    const VolumeImage damaged = LoadVolumeImage(io, TARGET.name);
-    EXPECT_EQ(damaged.log_records, 1u);
+    io.Write(log + 1 * LBA, garbage.data(), LBA);
+    const JournalImage damaged = ReadJournal(io);
+    EXPECT_EQ(damaged.log.back().records, 1u);
     EXPECT_NE(damaged.damage.find("record 2"), std::string::npos) << damaged.damage;
     auto volume = Mount();
-    EXPECT_EQ(ReadAll(*volume, "f").size(), 10u) << "what verifies can be read";
+    EXPECT_EQ(ReadAll(*volume, "f").size(), 5u) << "what verifies can be read";
     EXPECT_EQ(FailureOf([&] { volume->Open("f", WriteMode()); }), ErrorCode::POISONED);
 }
 

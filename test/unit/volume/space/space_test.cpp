@@ -189,7 +189,7 @@ TEST(HoleSetTest, MatchesAByteMap) {
 TEST(SpaceTest, WhatIsFreedWithoutMemoryIsFreeAllTheSame) {
     int failures = 0;
     for (int64_t step = 0; step < 30; step++) {
-        Space space{Allocator(AllocationUnit{100}, AllocationUnit{5000})};
+        Space space{Allocator(AllocationUnit{100}, AllocationUnit{5000}), ZoneCandidates(5000)};
         std::vector<Extent> freed, kept;
         for (int i = 0; i < 20; i++) {
             const Allocator::Result taken = space.Allocate(8, AllocationUnit{0}, false, SpaceUse::HEADER);
@@ -209,7 +209,7 @@ TEST(SpaceTest, WhatIsFreedWithoutMemoryIsFreeAllTheSame) {
 }
 
 TEST(SpaceDeathTest, FreeingTwiceEndsTheProcess) {
-    Space space{Allocator(AllocationUnit{100}, AllocationUnit{5000})};
+    Space space{Allocator(AllocationUnit{100}, AllocationUnit{5000}), ZoneCandidates(5000)};
     const Allocator::Result taken = space.Allocate(8, AllocationUnit{0}, false, SpaceUse::HEADER);
     const std::vector<Extent> extents{Extent{0, Index(taken.start), taken.units}};
     space.Free(extents);

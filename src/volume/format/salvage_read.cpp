@@ -1,4 +1,4 @@
-#include "volume/log/salvage_read.hpp"
+#include "volume/format/salvage_read.hpp"
 
 #include "common/crc32c.hpp"
 #include "common/error.hpp"

@@ -1,10 +1,10 @@
-//! Walks the records of a metadata area through a window that slides forward, so that mounting reads little
+//! Walks the records of an area of the log through a window that slides forward, so that mounting reads little
 //! more than the log is long and needs memory for one read and one record.
 #pragma once
 
 #include "common/memory/aligned_buffer.hpp"
 #include "volume/format/record.hpp"
-#include "volume/log/salvage_read.hpp"
+#include "volume/format/salvage_read.hpp"
 
 namespace rawduck {
 
@@ -22,6 +22,8 @@ class LogReader {
 
     //! Of the whole record at `position`; 0 when there is none.
     uint64_t EpochAt(uint64_t position);
+    //! That a header at `position` names, whatever becomes of its record; 0 when there is none.
+    uint64_t ClaimedEpochAt(uint64_t position);
 
     //! Where RecordAt found none: the device's error for an unreadable LBA of a record at `position`. Empty
     //! when all of its LBAs are readable: then there is no record.
@@ -31,12 +33,12 @@ class LogReader {
     //! does. That one is never longer than RECORD_BYTES_MAX, so the search ends there.
     uint64_t RecordBehind(uint64_t position, uint64_t epoch);
 
-    //! What the whole records of this epoch from `position` on say, whatever lies between them.
+    //! What the whole records of this epoch and later ones from `position` on say, whatever lies between them.
     std::vector<Item> ItemsFrom(uint64_t position, uint64_t epoch);
 
-    //! The epoch of the first whole record from here on that belongs to a later one than `epoch`; 0 when
-    //! there is none.
-    uint64_t LaterEpoch(uint64_t epoch);
+    //! The epoch of the first whole record from here on, at most `bytes` away, that belongs to a later one than `epoch`;
+    //! 0 when there is none.
+    uint64_t LaterEpoch(uint64_t epoch, uint64_t bytes);
 
   private:
     uint64_t Available(uint64_t position) const { return position < filled_ ? filled_ - position : 0; }

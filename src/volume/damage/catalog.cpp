@@ -1,6 +1,5 @@
-#include "volume/log/catalog.hpp"
+#include "volume/damage/catalog.hpp"
 
-#include "common/clock.hpp"
 #include "common/make_room.hpp"
 #include "volume/format/extent_list.hpp"
 
@@ -9,70 +8,12 @@
 
 namespace rawduck {
 
-namespace {
-
-Item CreateItem(uint64_t id, const CatalogEntry &entry) {
-    Item item(ItemType::CREATE, id);
-    item.kind = static_cast<uint8_t>(entry.kind);
-    item.time_us = entry.created_us;
-    item.name = entry.name;
-    return item;
-}
-
-Item ExtentsItem(uint64_t id, const CatalogEntry &entry) {
-    Item item(ItemType::EXTENTS, id);
-    item.extents = entry.extents;
-    return item;
-}
-
-Item HolesItem(uint64_t id, const CatalogEntry &entry) {
-    Item item(ItemType::HOLES, id);
-    item.holes = entry.holes;
-    return item;
-}
-
-Item SizeItem(uint64_t id, const CatalogEntry &entry) {
-    Item item(ItemType::SIZE, id);
-    item.size = entry.size;
-    item.time_us = entry.modified_us;
-    item.tail = entry.tail;
-    return item;
-}
-
-} // namespace
-
-Item CreateItem(uint64_t file_id, FileKind kind, const std::string &name) {
-    CatalogEntry entry;
-    entry.name = name;
-    entry.kind = kind;
-    entry.created_us = NowUs();
-    return CreateItem(file_id, entry);
-}
-
-// Items are padded to 8 bytes, of which everything but names and tails is a multiple.
-uint64_t EntryBytes(uint64_t name_bytes, uint64_t tail_bytes, uint64_t extents, uint64_t holes) {
-    static const uint64_t create = ItemBytes(Item(ItemType::CREATE, 0));
-    static const uint64_t size = ItemBytes(Item(ItemType::SIZE, 0));
-    uint64_t bytes = create + AlignUp(name_bytes, 8) + size + AlignUp(tail_bytes, 8);
-    bytes += extents > 0 ? ITEM_HEADER_BYTES + sizeof(Extent) * extents : 0;
-    bytes += holes > 0 ? ITEM_HEADER_BYTES + sizeof(Hole) * holes : 0;
-    return bytes;
-}
-
-uint64_t CatalogEntry::Units() const {
-    return UnitsOf(extents);
-}
-
 Catalog::Catalog(uint32_t lba_size, AllocationUnit data_start, AllocationUnit data_end)
     : lba_size_(lba_size), data_start_(Index(data_start)), data_end_(Index(data_end)) {}
 
 bool Catalog::IsInDataArea(const Extent &extent) const {
     return extent.units > 0 && extent.start >= data_start_ && extent.start < data_end_ &&
            extent.units <= data_end_ - extent.start;
-}
-
-uint64_t Catalog::EncodedBytes(const CatalogEntry &entry) {
-    return EntryBytes(entry.name.size(), entry.tail.size(), entry.extents.size(), entry.holes.size());
 }
 
 bool Catalog::Apply(const Item &item, std::string &problem) {
@@ -88,7 +29,6 @@ bool Catalog::Apply(const Item &item, std::string &problem) {
         return false;
     }
     CatalogEntry &entry = found->second;
-    const uint64_t bytes_before = EncodedBytes(entry);
     bool applied = false;
     switch (item.type) {
     case ItemType::EXTENTS:
@@ -110,24 +50,17 @@ bool Catalog::Apply(const Item &item, std::string &problem) {
         break;
     case ItemType::REMOVE:
         entries_.erase(found);
-        snapshot_bytes_ -= bytes_before;
         return true;
     default:
         problem = "unknown item type " + std::to_string(static_cast<int>(item.type));
         return false;
-    }
-    if (applied) {
-        snapshot_bytes_ += EncodedBytes(entry);
-        snapshot_bytes_ -= bytes_before;
     }
     return applied;
 }
 
 bool Catalog::ApplyCreate(const Item &item, std::string &problem) {
     const auto kind = static_cast<FileKind>(item.kind);
-    const bool known = kind == FileKind::DATABASE || kind == FileKind::WAL || kind == FileKind::OTHER ||
-                       kind == FileKind::DIRECTORY;
-    if (!known || item.name.empty() || entries_.count(item.file_id) != 0) {
+    if (!IsStored(kind) || item.name.empty() || entries_.count(item.file_id) != 0) {
         problem = "file " + std::to_string(item.file_id) + " (\"" + item.name + "\") cannot be created";
         return false;
     }
@@ -135,9 +68,7 @@ bool Catalog::ApplyCreate(const Item &item, std::string &problem) {
     entry.name = item.name;
     entry.kind = kind;
     entry.created_us = entry.modified_us = item.time_us;
-    const uint64_t bytes = EncodedBytes(entry);
     entries_.emplace(item.file_id, std::move(entry));
-    snapshot_bytes_ += bytes;
     return true;
 }
 
@@ -173,7 +104,7 @@ bool Catalog::ApplyRemap(CatalogEntry &entry, const Item &item, std::string &pro
 
 bool Catalog::ApplySize(CatalogEntry &entry, const Item &item, std::string &problem) {
     const uint64_t units = AlignUp(item.size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
-    if (units > entry.Units() || item.tail.size() != item.size % lba_size_) {
+    if (item.size > entry.Units() * ALLOCATION_UNIT_BYTES || item.tail.size() != item.size % lba_size_) {
         problem = "file \"" + entry.name + "\" gets a size of " + std::to_string(item.size) +
                   " bytes that its extents or its tail do not cover";
         return false;
@@ -203,27 +134,10 @@ bool Catalog::ApplyMove(CatalogEntry &entry, const Item &item, std::string &prob
             problem = "file \"" + entry.name + "\" replaces a file that is not there";
             return false;
         }
-        snapshot_bytes_ -= EncodedBytes(replaced->second);
         entries_.erase(replaced);
     }
     entry.name.swap(name);
     return true;
-}
-
-std::string Catalog::Snapshot() const {
-    std::string out;
-    out.reserve(snapshot_bytes_);
-    for (const auto &[id, entry] : entries_) {
-        AppendItem(out, CreateItem(id, entry));
-        if (!entry.extents.empty()) {
-            AppendItem(out, ExtentsItem(id, entry));
-        }
-        if (!entry.holes.empty()) {
-            AppendItem(out, HolesItem(id, entry));
-        }
-        AppendItem(out, SizeItem(id, entry));
-    }
-    return out;
 }
 
 std::vector<std::string> Catalog::FindProblems() const {

@@ -1,4 +1,4 @@
-#include "volume/log/log_reader.hpp"
+#include "volume/journal/log_reader.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -41,7 +41,8 @@ std::vector<Item> LogReader::ItemsFrom(uint64_t position, uint64_t epoch) {
     RecordHeader header;
     const char *payload = nullptr;
     while (position < bytes_) {
-        if (!RecordAt(position, epoch, header, payload)) {
+        const uint64_t claimed = ClaimedEpochAt(position);
+        if (claimed < epoch || !RecordAt(position, claimed, header, payload)) {
             position += lba_size_;
             continue;
         }
@@ -55,8 +56,9 @@ std::vector<Item> LogReader::ItemsFrom(uint64_t position, uint64_t epoch) {
     return items;
 }
 
-uint64_t LogReader::LaterEpoch(uint64_t epoch) {
-    for (uint64_t at = window_start_; at < bytes_; at += lba_size_) {
+uint64_t LogReader::LaterEpoch(uint64_t epoch, uint64_t bytes) {
+    const uint64_t begin = window_start_, end = std::min(bytes_, begin + bytes);
+    for (uint64_t at = begin; at < end; at += lba_size_) {
         const uint64_t found = EpochAt(at);
         if (found > epoch) {
             return found;
@@ -66,15 +68,20 @@ uint64_t LogReader::LaterEpoch(uint64_t epoch) {
 }
 
 uint64_t LogReader::EpochAt(uint64_t position) {
+    const uint64_t claimed = ClaimedEpochAt(position);
+    RecordHeader header;
+    const char *payload = nullptr;
+    return claimed != 0 && RecordAt(position, claimed, header, payload) ? claimed : 0;
+}
+
+uint64_t LogReader::ClaimedEpochAt(uint64_t position) {
     const char *data = Load(position, sizeof(RecordHeader));
     RecordHeader header;
     if (Available(position) < sizeof header) {
         return 0;
     }
     memcpy(&header, data, sizeof header);
-    const uint64_t claimed = header.epoch;
-    const char *payload = nullptr;
-    return RecordAt(position, claimed, header, payload) ? claimed : 0;
+    return ClaimedRecordBytes(header.epoch, data, sizeof header) != 0 ? header.epoch : 0;
 }
 
 // Moves the window so that it holds `length` bytes at `position`, or what there is of them.

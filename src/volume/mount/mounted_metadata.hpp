@@ -1,0 +1,20 @@
+//! What a mount knows of a volume before it is used.
+#pragma once
+
+#include "volume/damage/load_volume.hpp"
+#include "volume/space/space.hpp"
+
+namespace rawduck {
+
+struct MountedMetadata {
+    LoadedVolume found;
+    Allocator allocator; //!< free space
+    ZoneCandidates candidates;
+    //! Why the volume takes no writes; empty on a healthy one.
+    std::string damage;
+};
+
+//! Throws as LoadVolume does.
+MountedMetadata MountMetadata(BlockIo &io);
+
+} // namespace rawduck
