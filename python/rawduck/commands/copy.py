@@ -23,6 +23,7 @@ from rich.progress import (
 
 import rawduck
 from rawduck import paths, render
+from rawduck.commands import names
 from rawduck.commands.options import Json
 
 _POLL_SECONDS = 0.1
@@ -36,11 +37,13 @@ def register(app: typer.Typer) -> None:
 
 
 def copy(
-    source: Annotated[str, typer.Argument(help="A file, or nvme://<target>/<file>.", show_default=False)],
-    destination: Annotated[
-        str,
+    path: Annotated[
+        list[str],
         typer.Argument(
-            help="The same; a directory, or nvme://<target>/, keeps the name.", show_default=False
+            metavar="SOURCE... DESTINATION",
+            help="Files, or nvme://<target>/<file>; sources on volumes may be quoted patterns. A destination "
+            "that is a directory, ends with a slash or is nvme://<target>/ keeps the names.",
+            show_default=False,
         ),
     ],
     overwrite: Annotated[
@@ -48,25 +51,45 @@ def copy(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Copy a file onto a volume, off it, or between volumes, byte for byte."""
-    source, destination = _absolute(source), _absolute(destination)
-    destination = _with_name(destination, source)
-    start = time.perf_counter()
+    """Copy files onto a volume, off it, or between volumes, byte for byte."""
+    given, destination = names.sources_and_destination(path)
+    destination = _absolute(destination)
+    copied: list[render.Row] = []
     with rawduck.connect() as connection, _progress_bar() as progress:
-        task = progress.add_task(
-            render.printable(PurePosixPath(source).name), total=_source_size(connection, source)
-        )
-        copied = copy_file(connection, source, destination, overwrite, progress, task)
-        progress.update(task, completed=copied, total=copied)
-    if json:
-        render.print_json({"destination": destination, "bytes": copied})
-        return
-    took = render.seconds(time.perf_counter() - start)
-    render.console.print(
-        f"Copied {render.size(copied)} to {render.printable(destination)} in {took}",
-        soft_wrap=True,
-        markup=False,
+        sources = names.matching(connection, [_absolute(source) for source in given])
+        into = destination.endswith("/") or _is_folder(destination)
+        names.require_folder(sources, into, destination)
+        try:
+            for source in sources:
+                target = names.with_name(destination, source) if into else destination
+                copied.append(_copy_shown(connection, source, target, overwrite, progress, not json))
+        finally:  # what was done before something failed
+            if json:
+                render.print_json(copied)
+
+
+def _copy_shown(
+    connection: duckdb.DuckDBPyConnection,
+    source: str,
+    destination: str,
+    overwrite: bool,
+    progress: Progress,
+    for_people: bool,
+) -> render.Row:
+    start = time.perf_counter()
+    task = progress.add_task(
+        render.printable(PurePosixPath(source).name), total=_source_size(connection, source)
     )
+    copied = copy_file(connection, source, destination, overwrite, progress, task)
+    progress.remove_task(task)
+    if for_people:
+        took = render.seconds(time.perf_counter() - start)
+        render.console.print(
+            f"Copied {render.size(copied)} to {render.printable(destination)} in {took}",
+            soft_wrap=True,
+            markup=False,
+        )
+    return {"destination": destination, "bytes": copied}
 
 
 def copy_file(
@@ -121,13 +144,6 @@ def _progress_bar() -> Progress:
 
 def _absolute(path: str) -> str:
     return path if paths.has_scheme(path) else os.path.abspath(path) + ("/" if path.endswith("/") else "")
-
-
-def _with_name(destination: str, source: str) -> str:
-    """A destination that names a directory, or a volume, takes over the name of the source."""
-    if destination.endswith("/") or _is_folder(destination):
-        return destination.rstrip("/") + "/" + PurePosixPath(source).name
-    return destination
 
 
 def _is_folder(path: str) -> bool:

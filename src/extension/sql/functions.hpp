@@ -16,6 +16,7 @@ void RegisterTrimFunction(duckdb::ExtensionLoader &loader);    //!< nvme_trim
 void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);  //!< nvme_devices
 void RegisterFdpFunction(duckdb::ExtensionLoader &loader);     //!< nvme_fdp
 void RegisterCopyFunction(duckdb::ExtensionLoader &loader);    //!< nvme_copy
+void RegisterMoveFunction(duckdb::ExtensionLoader &loader);    //!< nvme_move
 void RegisterMemoryFunction(duckdb::ExtensionLoader &loader);  //!< nvme_memory
 
 // For tests and benchmarks.
