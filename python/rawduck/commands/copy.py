@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
@@ -77,10 +79,10 @@ def _copy_shown(
     for_people: bool,
 ) -> render.Row:
     start = time.perf_counter()
-    task = progress.add_task(
-        render.printable(PurePosixPath(source).name), total=_source_size(connection, source)
-    )
-    copied = copy_file(connection, source, destination, overwrite, progress, task)
+    total = _source_size(connection, source)
+    task = progress.add_task(render.printable(PurePosixPath(source).name), total=total)
+    show = _Shown(progress, task, total) if total else None
+    copied = copy_file(connection, source, destination, overwrite, show)
     progress.remove_task(task)
     if for_people:
         took = render.seconds(time.perf_counter() - start)
@@ -92,15 +94,29 @@ def _copy_shown(
     return {"destination": destination, "bytes": copied}
 
 
+class _Shown:
+    """Moves the bar of one file, or prints a line now and then where there is no terminal."""
+
+    def __init__(self, progress: Progress, task: TaskID, total: int) -> None:
+        self._progress, self._task, self._total = progress, task, total
+        self._line_at = time.monotonic() + _LINE_SECONDS
+
+    def __call__(self, percent: float) -> None:
+        done = self._total * percent / 100
+        self._progress.update(self._task, completed=done)
+        if self._progress.disable and time.monotonic() >= self._line_at:
+            self._line_at = time.monotonic() + _LINE_SECONDS
+            render.print_note(f"cp: {render.size(done)} of {render.size(self._total)}")
+
+
 def copy_file(
     connection: duckdb.DuckDBPyConnection,
     source: str,
     destination: str,
     overwrite: bool,
-    progress: Progress,
-    task,
+    show: Callable[[float], None] | None,
 ) -> int:
-    """Runs nvme_copy on a thread and moves the bar as DuckDB reports progress. Returns bytes copied."""
+    """Runs nvme_copy on a thread and shows what DuckDB reports as done. Returns bytes copied."""
     query = "SELECT bytes FROM nvme_copy(?, ?, overwrite := ?)"
     connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -108,15 +124,10 @@ def copy_file(
             lambda: connection.execute(query, [source, destination, overwrite]).fetchone()[0]
         )
         try:
-            line_at = time.monotonic() + _LINE_SECONDS
             while not _finished(running):
                 percent = connection.query_progress()
-                total = progress.tasks[task].total
-                if total and percent > 0:
-                    progress.update(task, completed=total * percent / 100)
-                    if progress.disable and time.monotonic() >= line_at:
-                        line_at = time.monotonic() + _LINE_SECONDS
-                        render.print_note(f"cp: {render.size(total * percent / 100)} of {render.size(total)}")
+                if show and percent > 0:
+                    show(percent)
         except KeyboardInterrupt:
             connection.interrupt()
             raise
