@@ -323,6 +323,28 @@ TEST_F(ControllerTest, AnIdleControllerIsGivenBackWhenTheKernelWantsIt) {
     close(state_.removal);
 }
 
+//! They have no buffers for copies yet, and a controller that is dead takes no memory for more.
+TEST_F(ControllerTest, ThreadsThatComeToADeadControllerAreToldTheCause) {
+    Start();
+    DmaMemory memory(controller_->Memory(), 4096, "x");
+    io_->Write(0, memory.Data(), 4096); // in place
+    {
+        std::lock_guard<std::mutex> guard(state_.mutex);
+        state_.absent = true;
+    }
+    controller_->CheckHealth();
+    ExpectDead("has left the bus");
+    std::vector<char> data(4096);
+    const Error write = CatchError([&] { io_->Write(0, data.data(), data.size()); });
+    EXPECT_NE(std::string(write.what()).find("has left the bus"), std::string::npos) << write.what();
+    nvme_passthru_cmd64 deallocate = {};
+    deallocate.opcode = 9;
+    deallocate.addr = reinterpret_cast<uintptr_t>(data.data());
+    deallocate.data_len = static_cast<uint32_t>(data.size());
+    const Error error = CatchError([&] { controller_->Run(NvmeQueueKind::IO, deallocate); });
+    EXPECT_NE(std::string(error.what()).find("has left the bus"), std::string::npos) << error.what();
+}
+
 TEST_F(ControllerTest, WhatCannotBeStartedIsRefused) {
     state_.starts_never = true;
     const Error error = CatchError([&] { Start(); });
