@@ -5,8 +5,10 @@ SQL in between that the kernel's driver then reads. What goes wrong meanwhile.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -100,6 +102,10 @@ def refusals(function: str) -> None:
     finally:
         holder.kill()
         holder.wait()
+    with mapped(path) as process:
+        assert f"process {process} " in refusal(path, "", True)
+    with exported(path):
+        assert "which the kernel's NVMe target hands to other machines" in refusal(path, "", True)
     with rawduck.connect() as connection:
         attach_new(connection, generic, "x")
         message = refusal(function, "", True)
@@ -109,6 +115,48 @@ def refusals(function: str) -> None:
     assert "no such user" in refusal(function, "nobody-of-this-name", True)
     assert "no PCI function" in refusal("ffff:00:00.0", "", True)
     assert pci.Function(function).driver == pci.KERNEL_DRIVER
+
+
+@contextlib.contextmanager
+def mapped(path: str) -> Iterator[int]:
+    """A process that has it in its memory, and no descriptor of it any more."""
+    told, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        descriptor = os.open(path, os.O_RDONLY)
+        map_memory = ctypes.CDLL(None, use_errno=True).mmap
+        map_memory.restype = ctypes.c_void_p
+        length, nothing = ctypes.c_size_t(mmap.PAGESIZE), ctypes.c_long(0)
+        place = map_memory(None, length, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, nothing)
+        os.close(descriptor)
+        os.write(tells, b"1" if place != ctypes.c_void_p(-1).value else b"0")
+        time.sleep(1000)
+        os._exit(1)
+    try:
+        assert os.read(told, 1) == b"1"
+        yield child
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(told)
+        os.close(tells)
+
+
+@contextlib.contextmanager
+def exported(path: str) -> Iterator[None]:
+    """By the kernel's NVMe target."""
+    subsystem = Path("/sys/kernel/config/nvmet/subsystems/handed-out")
+    namespace = subsystem / "namespaces/1"
+    subsystem.mkdir()
+    namespace.mkdir()
+    (namespace / "device_path").write_text(path)
+    (namespace / "enable").write_text("1")
+    try:
+        yield
+    finally:
+        (namespace / "enable").write_text("0")
+        namespace.rmdir()
+        subsystem.rmdir()
 
 
 def there_and_back(function: str) -> None:
