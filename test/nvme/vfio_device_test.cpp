@@ -290,6 +290,7 @@ TEST_F(VfioTest, AResetFromOutsideIsSurvived) {
         for (int round = 0; !over || round < 10; round++) {
             io->Write(8 * MIB, data.data(), data.size());
             io->Read(8 * MIB, back.data(), back.size());
+            io->Flush();
             EXPECT_EQ(back, data) << round;
         }
     } catch (const Error &error) {

@@ -190,6 +190,24 @@ TEST_F(ControllerTest, ACommandThatTakesTooLongIsSentAgainAfterTheControllerWasD
     EXPECT_EQ(state_.resets, 0u);
 }
 
+//! A volume takes no more writes after a Flush that failed.
+TEST_F(ControllerTest, AFlushAmidAResetIsSentAgain) {
+    Start();
+    WriteAndReadBack(0, 4096);
+    state_.holds = true;
+    std::thread flush([&] { EXPECT_NO_THROW(io_->Flush()); });
+    while (function_->Held() == 0) {
+        std::this_thread::yield();
+    }
+    {
+        std::lock_guard<std::mutex> guard(state_.mutex);
+        state_.holds = false;
+        state_.is_reset = true;
+    }
+    flush.join();
+    EXPECT_EQ(controller_->Recoveries(), 1u);
+}
+
 TEST_F(ControllerTest, OneCommandThatIsStuckWhileOthersCompleteIsNoticed) {
     Start();
     WriteAndReadBack(0, 4096);
