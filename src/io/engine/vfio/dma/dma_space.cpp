@@ -137,7 +137,7 @@ std::string DmaErrorText(int error_number) {
     case EPERM:
         return "no more memory may be locked for the device (" + text +
                "); raise the limit of locked memory to 64 MiB or more (ulimit -l 65536, or LimitMEMLOCK= of "
-               "the service), or run as root";
+               "the service), or give the process CAP_IPC_LOCK";
     case ENOSPC:
         return "the IOMMU has no room for one more mapping (" + text +
                "); raise dma_entry_limit of the module vfio_iommu_type1";
