@@ -147,8 +147,8 @@ slow=$(node slow 1) full=$(node full 1)
 # Each start of a database costs seconds here, so by default every strategy is tried with one engine, and every engine
 # with one strategy.
 every='["sync", "single", "pool", "thread"]'
-some='["thread"]'
-[ -z "${NVME_EVERYTHING:-}" ] || some=$every
+some='["thread"]' everything=false
+[ -z "${NVME_EVERYTHING:-}" ] || some=$every everything=true
 
 # The same with xNVMe, where the package carries its engine.
 xnvme_plan=
@@ -163,7 +163,7 @@ cat >/tmp/plan.json <<END
 {"data": "$out/data", "only": "${NVME_ONLY:-}",
  "vfio": {"data": "$out/data", "fdp": "$(function_of fdp)", "plain": "$(function_of link)",
     "bad": "$(function_of bad)", "slow": "$(function_of kills)", "other": "/dev/$(generic "$second")",
-    "modes": $some, "kills": ${NVME_KILLS:-5}},
+    "modes": $some, "everything": $everything, "kills": ${NVME_KILLS:-5}},
  "tpch": [ $xnvme_plan
     ["/dev/$(generic "$fdp")", ["io_uring_cmd"], $every],
     ["/dev/$(generic "$fdp")", ["nvme_ioctl"], $some],
