@@ -44,8 +44,8 @@ def failure(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
 
 
 class Bystander:
-    """Another database of the same process, which must not notice. Where a commit cannot be made durable, it needs
-    an instance of its own: DuckDB then lets nobody use any database of that one.
+    """Another database of the same process, which must not notice. Where a commit cannot be made durable, it
+    needs an instance of its own: DuckDB then lets nobody use any database of that one.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, target: str) -> None:
