@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
@@ -184,7 +185,7 @@ def _number(status: os.stat_result) -> tuple[int, int] | None:
 def _opened(process: Path, numbers: dict[tuple[int, int], Path]) -> set[Path]:
     found = set()
     try:
-        for opened in [*(process / "fd").iterdir(), *_mapped(process)]:
+        for opened in itertools.chain((process / "fd").iterdir(), _mapped(process)):
             try:
                 number = _number(opened.stat())
             except OSError:
