@@ -13,7 +13,7 @@ readonly work=$PWD/build/nvme
 readonly out=$work/out
 readonly binary=$PWD/build/host/rawduck_nvme_tests
 readonly pull_after=300 # transactions
-readonly guest_seconds=${NVME_GUEST_SECONDS:-900}
+readonly guest_seconds=${NVME_GUEST_SECONDS:-1200}
 readonly boot_seconds=180 # about one boot in ten of a guest with an IOMMU stalls on a busy machine
 readonly only=${1:-}
 # Before the devices that it serves. eim: so that processors write to their interrupt controllers by instructions
