@@ -18,6 +18,7 @@ constexpr size_t ENTRY_NAME_BYTES_MAX = 2048;
 
 struct FileEntry {
     FileKind kind = FileKind::OTHER;
+    bool snapshot = false; //!< nothing is written to it
     uint64_t size = 0;  //!< bytes
     uint64_t units = 0; //!< that the extents cover
     int64_t created_us = 0, modified_us = 0;

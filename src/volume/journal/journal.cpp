@@ -102,6 +102,7 @@ bool Journal::Append(const JournalRecord &record) {
         return false;
     }
     Begin();
+    RequireFeatures(record.items);
     std::string payload;
     for (const Item &item : record.items) {
         AppendItem(payload, item);
@@ -117,6 +118,30 @@ bool Journal::Append(const JournalRecord &record) {
     record_under_way_ = false;
     applied_ = 0;
     return fits;
+}
+
+// Before the record: older code that found it would take it for damage, and write nothing; but where a checkpoint has the
+// clone, it would free what others refer to.
+void Journal::RequireFeatures(const std::vector<Item> &items) {
+    const bool shares = std::any_of(items.begin(), items.end(),
+                                    [](const Item &item) { return item.type == ItemType::CLONE; });
+    if (!shares) {
+        return;
+    }
+    std::lock_guard<std::mutex> guard(checkpoint_mutex_);
+    if (pending_) {
+        pending_->superblock.incompat |= INCOMPAT_SHARED;
+    }
+    if ((superblock_.incompat & INCOMPAT_SHARED) != 0) {
+        return;
+    }
+    TreeSuperblock next = superblock_;
+    next.incompat |= INCOMPAT_SHARED;
+    next.sequence++;
+    SealSuperblock(next);
+    WriteSuperblockDurably(next, spare_superblock_);
+    WriteSuperblockDurably(next, 1 - spare_superblock_);
+    superblock_ = next;
 }
 
 void Journal::Checkpoint() {

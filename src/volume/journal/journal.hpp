@@ -5,6 +5,7 @@
 //!  - A checkpoint is of the state between two records, both of which it knows the places of.
 //!  - A superblock is written only after everything that it names is durable, and one copy only after the other.
 //!  - What the superblocks before named (pages, an area of the log) is given up only after both copies are durable.
+//!  - What items need that older code does not know is in both superblocks before they are in the log.
 //!  - No mount uses an epoch or a generation that another mount may have used: superblocks that count the mount are
 //!    durable before it writes anything else.
 #pragma once
@@ -87,6 +88,7 @@ class Journal {
         TreeSuperblock superblock{};
         std::string map;
     };
+    void RequireFeatures(const std::vector<Item> &items);
     void RequireRoom(uint64_t footprint);
     void BeginCheckpoint();
     void TakeFrozen(Pending &pending);

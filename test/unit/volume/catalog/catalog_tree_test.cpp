@@ -38,15 +38,14 @@ class CatalogStore {
     }
 
     //! Everything is found as the model has it, and the other way round.
-    void RequireSame(const Catalog &model) {
+    void RequireSame(const CatalogChanges &changes) {
+        const Catalog &model = changes.model;
         ASSERT_EQ(TextOf(catalog), TextOf(model));
-        uint64_t units = 0;
         for (const auto &[id, entry] : model.Entries()) {
             EXPECT_EQ(catalog.IdOf(entry.name), id);
-            units += entry.Units();
         }
         EXPECT_EQ(catalog.LastId(), model.Entries().empty() ? 0 : model.Entries().rbegin()->first);
-        EXPECT_EQ(space.FreeUnits() + units, AREA.end - AREA.start);
+        EXPECT_EQ(space.FreeUnits() + changes.UsedUnits(), AREA.end - AREA.start);
     }
 
     //! Nothing is wrong, and no page is in use but those that are referred to.
@@ -74,7 +73,7 @@ TEST(CatalogTreeTest, IsWhatTheCatalogInMemoryIs) {
         for (int step = 0; step < 4000; step++) {
             store.Apply(changes.Next(store.space));
             if (step % 100 == 0) {
-                store.RequireSame(changes.model);
+                store.RequireSame(changes);
             }
             if (step % 250 == 0) {
                 store.store.Write();
@@ -92,7 +91,7 @@ TEST(CatalogTreeTest, IsThereAfterAReload) {
     CatalogRoots roots;
     for (int round = 0; round < 20; round++) {
         CatalogStore store(medium, 512, checkpoint, roots, TREE_PAGE_BYTES * 4);
-        store.RequireSame(changes.model);
+        store.RequireSame(changes);
         EXPECT_EQ(store.space.LoadedGroups(), 0u) << "a mount reads no bitmap";
         for (int step = 0; step < 150; step++) {
             store.Apply(changes.Next(store.space));
@@ -130,7 +129,7 @@ TEST(CatalogTreeTest, AnInterruptedItemGoesOn) {
         store.Free(record);
         if (step % 100 == 99) {
             store.store.Write();
-            store.RequireSame(changes.model);
+            store.RequireSame(changes);
             store.RequireSound();
         }
         ASSERT_FALSE(HasFailure()) << "step " << step;
