@@ -18,6 +18,8 @@ EXIT_DAMAGED = 1
 _FORCEABLE = ". Formatting destroys what is there"
 # Of what nvme_trim says of a regular file.
 _A_SETTING = "nvme_deallocate = 'on'"
+# Of what nvme_remove says of a snapshot.
+_A_SNAPSHOT = "belongs to a snapshot"
 _A_VOLUME = "it is a rawduck volume"
 
 
@@ -161,13 +163,17 @@ def list_files(
     csv: Csv = False,
     extents: Annotated[bool, typer.Option("--extents", "-e", help="Show where each extent lies.")] = False,
 ) -> None:
-    """List the files on a volume."""
+    """List the files on a volume, and its snapshots."""
+    target = paths.absolute_target(target)
     with rawduck.connect() as connection:
-        found = volumes.volume_files(connection, paths.absolute_target(target))
+        found = volumes.volume_files(connection, target)
+        snapshots = volumes.volume_snapshots(connection, target)
     if render.print_for_scripts(found, json, csv):
         return
-    table = files_table(found)
-    render.console.print(table)
+    render.console.print(files_table([file for file in found if not file["snapshot"]]))
+    if snapshots:
+        render.console.print()
+        render.console.print(snapshots_table(snapshots))
     if extents:
         render.console.print()
         render.console.print(extents_table(found))
@@ -179,6 +185,15 @@ def files_table(files: list[render.Row]):
         modified = file["modified"].strftime("%Y-%m-%d %H:%M:%S") if file["modified"] else "-"
         sizes = (render.size(file["size"]), render.size(file["allocated"]))
         table.add_row(render.text(file["name"]), file["kind"].lower(), *sizes, str(file["extents"]), modified)
+    return table
+
+
+def snapshots_table(snapshots: list[render.Row]):
+    table = render.table("snapshot", ">size", ">held", "created")
+    for snapshot in snapshots:
+        sizes = (render.size(snapshot["size"]), render.size(snapshot["held"]))
+        name = f"{snapshot['file']}@{snapshot['snapshot']}"
+        table.add_row(render.text(name), *sizes, snapshot["created"].strftime("%Y-%m-%d %H:%M:%S"))
     return table
 
 
@@ -198,15 +213,24 @@ def remove(
     ],
     json: Json = False,
 ) -> None:
-    """Remove files from a volume; their space is free at once."""
+    """Remove files or snapshots from a volume; space that nothing else has is free at once."""
     removed = []
     with rawduck.connect() as connection:
         for name in path:
             if not paths.is_volume_path(name):
                 raise rawduck.RawduckError(f"{name}: not a path on a volume; give nvme://<target>/<file>")
-            removed += render.rows(connection, "SELECT * FROM nvme_remove(?)", [name])
+            removed += _remove_one(connection, name)
     if json:
         render.print_json(removed)
+
+
+def _remove_one(connection: duckdb.DuckDBPyConnection, path: str) -> list[render.Row]:
+    try:
+        return render.rows(connection, "SELECT * FROM nvme_remove(?)", [path])
+    except duckdb.IOException as error:
+        if _A_SNAPSHOT not in str(error):
+            raise
+    return render.rows(connection, "SELECT dropped AS removed FROM nvme_drop_snapshot(?)", [path])
 
 
 def trim(

@@ -9,6 +9,7 @@ namespace rawduck {
 
 void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader); //!< nvme_volumes, nvme_info
 void RegisterFileFunctions(duckdb::ExtensionLoader &loader);   //!< nvme_files, nvme_remove
+void RegisterSnapshotFunctions(duckdb::ExtensionLoader &loader); //!< nvme_snapshot, nvme_snapshots, nvme_clone, …
 void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);  //!< nvme_stats, nvme_reset_stats
 void RegisterFormatFunction(duckdb::ExtensionLoader &loader);  //!< nvme_format
 void RegisterCheckFunction(duckdb::ExtensionLoader &loader);   //!< nvme_check

@@ -93,7 +93,7 @@ class Workload {
     void Step() {
         const std::string name = Name();
         const bool exists = state_.count(name) != 0;
-        const int action = static_cast<int>(random_() % 8);
+        const int action = static_cast<int>(random_() % 10);
         if (exists && action == 0) {
             volume_->Remove(name);
             state_.erase(name);
@@ -108,10 +108,35 @@ class Workload {
             const uint64_t size = random_() % (state_[name].size() + 1);
             volume_->Open(name, WriteMode())->Truncate(size);
             state_[name].resize(size);
+        } else if (exists && action == 8 && name.back() == 'b') {
+            Snapshot(name);
+        } else if (action == 9) {
+            Clone();
         } else if (exists && action == 3 && state_[name].size() >= 12288) {
             RewriteHeader(name);
         } else {
             Grow(name);
+        }
+    }
+    //! With few names, so that they are dropped, too.
+    void Snapshot(const std::string &name) {
+        const std::string snapshot = random_() % 2 ? "one" : "two", file = name + "@" + snapshot;
+        if (state_.count(file) != 0) {
+            volume_->DropSnapshot(file);
+            state_.erase(file);
+        } else {
+            volume_->Snapshot(name, snapshot);
+            state_[file] = state_[name];
+        }
+    }
+    void Clone() {
+        const auto source = std::next(state_.begin(), static_cast<long>(random_() % (state_.size() + 1)));
+        const std::string name = Name();
+        if (source != state_.end() && state_.count(name) == 0 && name.back() == 'b' &&
+            source->first.rfind(".wal") == std::string::npos) {
+            const std::string content = source->second;
+            volume_->Clone(source->first, name);
+            state_[name] = content;
         }
     }
     void RewriteHeader(const std::string &name) {
