@@ -19,6 +19,9 @@ class Catalog {
     //! there is no memory for it (std::bad_alloc).
     bool Apply(const Item &item, std::string &problem);
 
+    //! Of a file that is there: nothing changes its contents any more.
+    void MarkSnapshot(uint64_t file_id) { entries_.at(file_id).snapshot = true; }
+
     //! Sizes match extents and tails, no two names are equal, no two extents overlap unless something was cloned. Empty
     //! when all is well.
     std::vector<std::string> FindProblems() const;

@@ -122,6 +122,9 @@ class Salvage {
                 return problem;
             }
         }
+        if (entry.snapshot) {
+            catalog_.MarkSnapshot(id);
+        }
         return "";
     }
 
@@ -142,7 +145,8 @@ class Salvage {
             files_.unreadable.erase(item.replaced_id);
             item.replaced_id = 0;
         }
-        if (!IsKnown(item.file_id) && item.type != ItemType::CREATE) {
+        const bool makes_file = item.type == ItemType::CREATE || item.type == ItemType::CLONE;
+        if (!IsKnown(item.file_id) && !makes_file) {
             ApplyToUnreadable(item);
             return;
         }

@@ -63,7 +63,7 @@ void File::TakeOver(const CatalogEntry &entry) {
 }
 
 void File::KeepRoomForTail() {
-    if (kind_ == FileKind::WAL && !any_tail_fits_) {
+    if (kind_ == FileKind::WAL && !any_tail_fits_ && !snapshot_) {
         any_tail_fits_ = true;
         any_tail_fits_ = metadata_.TryExtendLog(SizeOfEntry());
     }
