@@ -243,8 +243,9 @@ std::vector<Extent> File::AllocateOutOfPlace(uint64_t first_unit, uint64_t units
         hint = static_cast<AllocationUnit>(
             map_.Locate((first_unit - 1) * ALLOCATION_UNIT_BYTES, contiguous) / ALLOCATION_UNIT_BYTES + 1);
     }
-    const SpaceUse use =
-        first_unit * ALLOCATION_UNIT_BYTES < HEAD_BYTES ? SpaceUse::HEADER : SpaceUse::REPLACEMENT;
+    const SpaceUse use = first_unit * ALLOCATION_UNIT_BYTES < HEAD_BYTES ? SpaceUse::HEADER
+                         : kind_ == FileKind::WAL                        ? SpaceUse::LOG
+                                                                         : SpaceUse::REPLACEMENT;
     std::vector<Extent> fresh;
     try {
         for (uint64_t done = 0; done < units;) {

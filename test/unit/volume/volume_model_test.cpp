@@ -14,7 +14,7 @@ namespace {
 class Model {
   public:
     Model(uint32_t lba_size, uint64_t seed)
-        : memory_(lba_size, 96 * MIB), random_(seed), volume_(memory_.Mount()) {}
+        : memory_(lba_size, 192 * MIB), random_(seed), volume_(memory_.Mount()) {}
 
     void Run(int steps) {
         for (int step = 0; step < steps && !::testing::Test::HasFailure(); step++) {

@@ -19,7 +19,11 @@ class CatalogStore {
                           const CatalogRoots &roots = CatalogRoots(), uint64_t cache_bytes = MIB)
         : store(medium, checkpoint, cache_bytes), catalog(store.pages, roots, lba_size, AREA),
           space(AREA, catalog.Space().Summaries(),
-                [this](uint64_t group) { return catalog.Space().Map(group); }) {}
+                [this](uint64_t group) { return catalog.Space().Map(group); }) {
+        // References are to places on the device, where nothing is a page and part of a file.
+        auto &zones = store.zones.free;
+        zones.erase(zones.begin(), zones.lower_bound(AREA.end));
+    }
 
     void Apply(const CatalogChanges::Record &record) {
         for (const Extent &extent : record.freed) {
