@@ -110,6 +110,12 @@ def info(target: Target, json: Json = False) -> None:
         render.console.print(_device_statistics(fdp[0]))
 
 
+def _log(row: render.Row) -> str:
+    # The high half of an epoch is the number of the mount.
+    epoch = f"{row['epoch'] >> 32}.{row['epoch'] & 0xFFFFFFFF}"
+    return f"epoch {epoch}, {row['log_records']} records, {render.size(row['log_bytes'])}"
+
+
 def _info_fields(row: render.Row) -> list[tuple[str, str]]:
     pairs = [
         ("target", row["target"]),
@@ -125,10 +131,7 @@ def _info_fields(row: render.Row) -> list[tuple[str, str]]:
         ("placement", row["placement"]),
         ("engine", f"{row['engine']} ({row['engine_reason']})"),
         ("queues", f"{row['queue_mode']}, depth {row['queue_depth']}"),
-        (
-            "metadata log",
-            f"epoch {row['epoch'] >> 32}.{row['epoch'] & 0xFFFFFFFF}, {row['log_records']} records, {render.size(row['log_bytes'])}",
-        ),
+        ("metadata log", _log(row)),
         ("mounted in", f"{row['mount_ms']:.1f} ms"),
     ]
     pairs += [("warning", row["warning"])] if row["warning"] else []

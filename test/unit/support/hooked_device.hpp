@@ -6,12 +6,35 @@
 #include "support/volume_fixture.hpp"
 
 #include <functional>
+#include <mutex>
 #include <utility>
 
 namespace rawduck {
 
-//! Called on the thread that submits; empty for nothing.
-using CommandHook = std::function<void(const Command &)>;
+//! Called on the thread that submits: the test's, or one of the volume's own.
+class CommandHook {
+  public:
+    using Function = std::function<void(const Command &)>;
+
+    //! Null for nothing. Calls that have begun go on.
+    void Set(Function function) {
+        auto next = function ? std::make_shared<const Function>(std::move(function)) : nullptr;
+        std::lock_guard<std::mutex> guard(mutex_);
+        function_.swap(next);
+    }
+    void Call(const Command &command) const {
+        std::unique_lock<std::mutex> guard(mutex_);
+        const std::shared_ptr<const Function> function = function_;
+        guard.unlock();
+        if (function) {
+            (*function)(command);
+        }
+    }
+
+  private:
+    mutable std::mutex mutex_; //!< guards what follows
+    std::shared_ptr<const Function> function_;
+};
 
 class HookedQueue final : public Queue {
   public:
@@ -19,9 +42,7 @@ class HookedQueue final : public Queue {
         : inner_(std::move(inner)), hook_(hook) {}
     bool Submit(Command &command) override {
         const MemoryAgain again;
-        if (*hook_) {
-            (*hook_)(command);
-        }
+        hook_->Call(command);
         return inner_->Submit(command);
     }
     uint32_t Reap(Command **completed, uint32_t max, bool wait) override {

@@ -31,8 +31,10 @@ class VolumeRaceTest : public ::testing::Test {
         std::condition_variable done_changed;
         bool done = false;
         std::thread other;
-        *simulated.hook = [&](const Command &command) {
-            if (command.opcode != Opcode::WRITE || other.joinable()) {
+        // A checkpoint may be written in the background at the same time.
+        simulated.hook->Set([&, syncing = std::this_thread::get_id()](const Command &command) {
+            if (std::this_thread::get_id() != syncing || command.opcode != Opcode::WRITE ||
+                other.joinable()) {
                 return;
             }
             other = std::thread([&] {
@@ -43,11 +45,11 @@ class VolumeRaceTest : public ::testing::Test {
             });
             std::unique_lock<std::mutex> lock(mutex);
             done_changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return done; });
-        };
+        });
         EXPECT_NO_THROW(file->Sync());
         ASSERT_TRUE(other.joinable());
         other.join();
-        *simulated.hook = nullptr;
+        simulated.hook->Set(nullptr);
         file->Close();
         ASSERT_EQ(volume->Info().poisoned, "");
         found = simulated.MountAfterCut();

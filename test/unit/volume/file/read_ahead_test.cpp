@@ -234,12 +234,12 @@ TEST_F(ReadAheadTest, AForkedChildIsRefusedAsEverAndCanCloseTheFile) {
     Put(*volume->Open("f", WriteMode()), content);
     auto file = volume->Open("f", OpenMode());
     std::atomic<bool> begun{false}, forked{false};
-    *simulated.hook = [&, reader = std::this_thread::get_id()](const Command &) {
+    simulated.hook->Set([&, reader = std::this_thread::get_id()](const Command &) {
         begun = begun || std::this_thread::get_id() != reader;
         while (begun && !forked) {
             std::this_thread::yield();
         }
-    };
+    });
     uint64_t offset = 0;
     for (; offset < FULL_WINDOWS; offset += PIECE) {
         Piece(*file, offset);
@@ -265,7 +265,7 @@ TEST_F(ReadAheadTest, AThreadReadsTheNextWindowUntilTheFileIsClosed) {
     Put(*volume->Open("f", WriteMode()), content);
     auto file = volume->Open("f", OpenMode());
     std::atomic<bool> read_by_thread{false}, closed{false}, used_when_closed{false};
-    *simulated.hook = [&, reader = std::this_thread::get_id()](const Command &command) {
+    simulated.hook->Set([&, reader = std::this_thread::get_id()](const Command &command) {
         if (command.opcode != Opcode::READ || std::this_thread::get_id() == reader) {
             return;
         }
@@ -274,14 +274,14 @@ TEST_F(ReadAheadTest, AThreadReadsTheNextWindowUntilTheFileIsClosed) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
         used_when_closed = used_when_closed || closed;
-    };
+    });
     for (uint64_t offset = 0; offset < FULL_WINDOWS; offset += PIECE) {
         ASSERT_TRUE(Piece(*file, offset) == content.substr(offset, PIECE));
     }
     file->Close();
     closed = true;
     volume.reset();
-    *simulated.hook = nullptr;
+    simulated.hook->Set(nullptr);
     EXPECT_TRUE(read_by_thread);
     EXPECT_FALSE(used_when_closed);
 }

@@ -173,9 +173,9 @@ TEST(JournalDamageTest, ARecordThatDoesNotFitIsACheckpoint) {
     mount.Create("a");
     const uint64_t before = medium->Events();
     std::vector<Extent> extents;
-    const uint64_t end = mount.store.loaded.image.superblock.data_end;
+    const uint64_t start = mount.store.loaded.image.superblock.data_start; // pages are taken from the end
     for (uint64_t i = 0; i < 1500; i++) {
-        extents.push_back(Extent{i, end - 1 - 2 * i, 1});
+        extents.push_back(Extent{i, start + 2 * i, 1});
     }
     ASSERT_GT(extents.size() * sizeof(Extent), LogBytes(mount.store.loaded.image.superblock));
     mount.Create("long", extents);
