@@ -130,7 +130,7 @@ std::vector<SnapshotInfo> Volume::Snapshots() const {
         }
         const FileInfo info = file->Info();
         const SnapshotName parts = SplitSnapshotName(name);
-        SnapshotInfo snapshot{parts.file, parts.snapshot, info.kind,
+        SnapshotInfo snapshot{parts.file, parts.snapshot,  info.kind,
                               info.size,  info.not_shared, info.created_us};
         for (const std::string &log : LogNamesOf(name)) {
             const std::shared_ptr<File> found = state_->Find(log);

@@ -44,8 +44,9 @@ Rows CloneRow(ClientContext &context, const Arguments &arguments) {
     const std::string from = arguments.Text(0, "source"), to = arguments.Text(1, "destination");
     const Place source(context, from), destination(context, to);
     if (&*source.volume != &*destination.volume) {
-        throw Error(ErrorCode::INVALID, from + ": a clone shares its space, so it cannot be on another volume (" +
-                                            to + "); CALL nvme_copy(source, destination) copies");
+        throw Error(ErrorCode::INVALID,
+                    from + ": a clone shares its space, so it cannot be on another volume (" + to +
+                        "); CALL nvme_copy(source, destination) copies");
     }
     source.volume->Clone(source.path.file, destination.path.file);
     return {{Value(destination.path.ToString())}};
@@ -64,9 +65,9 @@ Rows SnapshotRows(ClientContext &context, const Arguments &arguments) {
     Rows rows;
     for (const SnapshotInfo &snapshot : volume->Snapshots()) {
         const std::string file = SnapshotFileName(snapshot.file, snapshot.snapshot);
-        rows.push_back({Value(snapshot.file), Value(snapshot.snapshot), Value(VolumePath{target, file}.ToString()),
-                        Value(FileKindName(snapshot.kind)), Value::UBIGINT(snapshot.size),
-                        Value::UBIGINT(snapshot.not_shared),
+        rows.push_back({Value(snapshot.file), Value(snapshot.snapshot),
+                        Value(VolumePath{target, file}.ToString()), Value(FileKindName(snapshot.kind)),
+                        Value::UBIGINT(snapshot.size), Value::UBIGINT(snapshot.not_shared),
                         Value::TIMESTAMP(duckdb::timestamp_t(snapshot.created_us))});
     }
     return rows;
@@ -79,23 +80,25 @@ void RegisterSnapshotFunctions(duckdb::ExtensionLoader &loader) {
     snapshot.AddParameter("path", LogicalType::VARCHAR);
     snapshot.AddParameter("name", LogicalType::VARCHAR);
     RegisterRowFunction(
-        loader, {"nvme_snapshot",
-                 "Keeps a file as it is durable now, of a database its logs, too, while others write: at once and "
-                 "whatever its size. ATTACH '<path>@<name>' (READ_ONLY) reads it",
-                 "CALL nvme_snapshot('nvme:///dev/nvme0n1/sales.duckdb', 'monday')",
-                 snapshot,
-                 {{"snapshot", LogicalType::VARCHAR, "The path of the snapshot"}},
-                 SnapshotRow});
+        loader,
+        {"nvme_snapshot",
+         "Keeps a file as it is durable now, of a database its logs, too, while others write: at once and "
+         "whatever its size. ATTACH '<path>@<name>' (READ_ONLY) reads it",
+         "CALL nvme_snapshot('nvme:///dev/nvme0n1/sales.duckdb', 'monday')",
+         snapshot,
+         {{"snapshot", LogicalType::VARCHAR, "The path of the snapshot"}},
+         SnapshotRow});
     clone.AddParameter("source", LogicalType::VARCHAR);
     clone.AddParameter("destination", LogicalType::VARCHAR);
     RegisterRowFunction(
-        loader, {"nvme_clone",
-                 "Makes a database of its own of a snapshot, or of another one as it is durable now: at once, and "
-                 "on the same volume, whose space both share until one of them changes",
-                 "CALL nvme_clone('nvme:///dev/nvme0n1/sales.duckdb@monday', 'nvme:///dev/nvme0n1/trial.duckdb')",
-                 clone,
-                 {{"clone", LogicalType::VARCHAR, "The path of the new file"}},
-                 CloneRow});
+        loader,
+        {"nvme_clone",
+         "Makes a database of its own of a snapshot, or of another one as it is durable now: at once, and "
+         "on the same volume, whose space both share until one of them changes",
+         "CALL nvme_clone('nvme:///dev/nvme0n1/sales.duckdb@monday', 'nvme:///dev/nvme0n1/trial.duckdb')",
+         clone,
+         {{"clone", LogicalType::VARCHAR, "The path of the new file"}},
+         CloneRow});
     drop.AddParameter("path", LogicalType::VARCHAR);
     RegisterRowFunction(loader, {"nvme_drop_snapshot",
                                  "Gives up a snapshot, and frees the space that nothing else has",

@@ -8,12 +8,13 @@ namespace rawduck {
 
 //! All references, counted anew.
 struct CatalogTree::Recount {
-    explicit Recount(const std::function<void(const PagePointer &)> &visit_page_p) : visit_page(visit_page_p) {}
+    explicit Recount(const std::function<void(const PagePointer &)> &visit_page_p)
+        : visit_page(visit_page_p) {}
 
     const std::function<void(const PagePointer &)> &visit_page;
-    std::set<uint64_t> pages;           //!< of the trees of files
-    std::map<uint64_t, SpaceMap> used;  //!< by group
-    UnitCounts shared;                  //!< how many refer to it, where it is more than one
+    std::set<uint64_t> pages;          //!< of the trees of files
+    std::map<uint64_t, SpaceMap> used; //!< by group
+    UnitCounts shared;                 //!< how many refer to it, where it is more than one
     std::vector<std::string> problems;
 };
 
@@ -112,7 +113,8 @@ void CatalogTree::CountExtent(const std::string &name, const Extent &extent, Rec
 }
 
 // Units that somebody was seen to refer to before are counted from the second time on.
-void CatalogTree::CountPiece(const std::string &name, uint64_t start, uint64_t units, Recount &recount) const {
+void CatalogTree::CountPiece(const std::string &name, uint64_t start, uint64_t units,
+                             Recount &recount) const {
     const SpaceMap &map = recount.used.find(GroupOf(start))->second;
     const uint64_t end = start + units;
     for (uint64_t at = start; at < end;) {
@@ -127,7 +129,8 @@ void CatalogTree::CountPiece(const std::string &name, uint64_t start, uint64_t u
         const ReferencedUnits said = references_.First(at, at + counted.units);
         const uint64_t now = std::max<uint64_t>(counted.count, 1) + 1;
         if (now > said.references) {
-            recount.problems.push_back("file \"" + name + "\" shares space with another in allocation units " +
+            recount.problems.push_back("file \"" + name +
+                                       "\" shares space with another in allocation units " +
                                        std::to_string(at) + " to " + std::to_string(used_end));
             return;
         }

@@ -13,7 +13,7 @@ struct CatalogEntry {
     std::string name;
     FileKind kind = FileKind::OTHER;
     bool snapshot = false; //!< nothing is written to it
-    uint64_t size = 0; //!< bytes
+    uint64_t size = 0;     //!< bytes
     int64_t created_us = 0, modified_us = 0;
     std::string tail; //!< the bytes of the partial last LBA; empty when the size is a multiple of the LBA
     std::vector<Extent> extents; //!< in file order, covering the size exactly, rounded up to units

@@ -42,7 +42,7 @@ CatalogTree::CatalogTree(PageStore &store, const CatalogRoots &roots, uint32_t l
       references_(store, roots.references), reference_changes_(references_) {}
 
 CatalogRoots CatalogTree::Roots() const {
-    return {names_.Root(),    files_.Root(),          tails_.Root(),
+    return {names_.Root(),     files_.Root(),          tails_.Root(),
             space_.MapsRoot(), space_.SummariesRoot(), references_.Root()};
 }
 
@@ -321,11 +321,10 @@ bool CatalogTree::PlanClone(const SharedEntry &source, const Item &item, std::st
     }
     ShareTree(entry->extents_root);
     ShareTree(entry->holes_root);
-    steps_.emplace_back(
-        [this, entry, file_id = item.file_id, tail = Tail(item.source_id, *source)] {
-            names_.Put(entry->name, BytesOf(file_id));
-            PutTail(file_id, tail, 0);
-        });
+    steps_.emplace_back([this, entry, file_id = item.file_id, tail = Tail(item.source_id, *source)] {
+        names_.Put(entry->name, BytesOf(file_id));
+        PutTail(file_id, tail, 0);
+    });
     PlanStore(item.file_id, entry);
     return true;
 }

@@ -193,9 +193,8 @@ void FileLists::CopyHolePage(std::string_view key, uint16_t depth) {
     ChangeHoles([&](Tree &tree) { tree.CopyPage(key, depth); });
 }
 
-std::vector<std::string>
-FileLists::FindProblems(const Tree::LookBelow &visit_page,
-                        const std::function<void(const Extent &)> &visit) const {
+std::vector<std::string> FileLists::FindProblems(const Tree::LookBelow &visit_page,
+                                                 const std::function<void(const Extent &)> &visit) const {
     std::vector<std::string> problems =
         ExtentTree(store_, entry_.extents_root).FindProblems(visit_page, visit);
     for (const Extent &extent : entry_.extents) {

@@ -82,8 +82,7 @@ bool Catalog::ApplyCreate(const Item &item, std::string &problem) {
 bool Catalog::ApplyClone(const Item &item, std::string &problem) {
     const auto source = entries_.find(item.source_id);
     if (source == entries_.end() || item.name.empty() || entries_.count(item.file_id) != 0 ||
-        source->second.kind == FileKind::DIRECTORY ||
-        item.kind > static_cast<uint8_t>(CloneKind::SNAPSHOT)) {
+        source->second.kind == FileKind::DIRECTORY || item.kind > static_cast<uint8_t>(CloneKind::SNAPSHOT)) {
         problem = "file " + std::to_string(item.source_id) + " cannot be cloned as \"" + item.name + "\"";
         return false;
     }

@@ -97,7 +97,8 @@ class Salvage {
             FileEntry entry = *tree_.Find(id);
             lost = {entry.name, entry.kind, entry.size, ""};
             const std::vector<std::string> problems =
-                FileLists(store_, entry).FindProblems([](const PagePointer &) { return true; }, [](const Extent &) {});
+                FileLists(store_, entry)
+                    .FindProblems([](const PagePointer &) { return true; }, [](const Extent &) {});
             lost.why = problems.empty() ? "" : problems.front();
             if (problems.empty()) {
                 lost.why = Add(id, tree_.Load(id));

@@ -19,7 +19,7 @@ struct FileInfo {
     uint64_t size = 0, allocated = 0; //!< bytes
     int64_t modified_us = 0;          //!< microseconds since 1970-01-01 UTC
     int64_t created_us = 0;
-    bool snapshot = false;    //!< nothing is written to it
+    bool snapshot = false;   //!< nothing is written to it
     uint64_t not_shared = 0; //!< bytes of what is allocated that no other file has
     std::vector<ExtentInfo> extents;
 };

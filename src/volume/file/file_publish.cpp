@@ -140,7 +140,8 @@ FileInfo File::Info() const {
     info.allocated = info.not_shared = map_.Units() * ALLOCATION_UNIT_BYTES;
     for (const Extent &extent : map_.Extents()) {
         if (sharing_) {
-            info.not_shared -= (extent.units - UnitsIn(context_.space.NotShared(extent))) * ALLOCATION_UNIT_BYTES;
+            info.not_shared -=
+                (extent.units - UnitsIn(context_.space.NotShared(extent))) * ALLOCATION_UNIT_BYTES;
         }
         info.extents.push_back(ExtentInfo{extent.file_unit * ALLOCATION_UNIT_BYTES,
                                           extent.start * ALLOCATION_UNIT_BYTES,

@@ -12,9 +12,8 @@ namespace rawduck {
 
 // Room for its metadata comes last: there is a destructor for all before.
 File::File(const FileContext &context, uint64_t id, const CatalogEntry &entry, Cloned)
-    : context_(context), id_(id), kind_(entry.kind), created_us_(entry.created_us),
-      snapshot_(entry.snapshot), name_(entry.name), metadata_(context.room),
-      modified_us_(entry.modified_us), published_(true) {
+    : context_(context), id_(id), kind_(entry.kind), created_us_(entry.created_us), snapshot_(entry.snapshot),
+      name_(entry.name), metadata_(context.room), modified_us_(entry.modified_us), published_(true) {
     TakeOver(entry);
     sharing_ = true;
     any_tail_fits_ = kind_ == FileKind::WAL && !snapshot_;

@@ -51,8 +51,7 @@ EntrySize &EntrySize::operator-=(const EntrySize &other) {
 
 EntrySize Max(const EntrySize &a, const EntrySize &b) {
     return {std::max(a.name_bytes, b.name_bytes), std::max(a.tail_bytes, b.tail_bytes),
-            std::max(a.extents, b.extents), std::max(a.holes, b.holes),
-            std::max(a.references, b.references)};
+            std::max(a.extents, b.extents), std::max(a.holes, b.holes), std::max(a.references, b.references)};
 }
 
 uint64_t MetadataBytes(const EntrySize &size) {

@@ -84,12 +84,11 @@ void VolumeState::RequireNoSnapshot(const File &file, const char *what) const {
     }
     const std::string name = file.Name(), database = DatabaseOfLog(name);
     const std::string path = "nvme://" + target.name + "/" + (database.empty() ? name : database);
-    throw Error(ErrorCode::READ_ONLY, target.name + ": \"" + name +
-                                          "\" belongs to a snapshot, which cannot be " + what +
-                                          ": attach it with READ_ONLY, make a database of it with "
-                                          "nvme_clone('" +
-                                          path + "', <new name>), or give it up with nvme_drop_snapshot('" +
-                                          path + "')");
+    throw Error(ErrorCode::READ_ONLY,
+                target.name + ": \"" + name + "\" belongs to a snapshot, which cannot be " + what +
+                    ": attach it with READ_ONLY, make a database of it with "
+                    "nvme_clone('" +
+                    path + "', <new name>), or give it up with nvme_drop_snapshot('" + path + "')");
 }
 
 uint64_t VolumeState::QueueClones(const std::vector<Copy> &copies, CloneKind kind) {

@@ -26,8 +26,7 @@ void ShareTaken(MountedMetadata &mounted, const Extent &extent) {
 }
 
 void ClaimSpace(MountedMetadata &mounted) {
-    const bool may_share =
-        (mounted.found.metadata.image.superblock.incompat & INCOMPAT_SHARED) != 0;
+    const bool may_share = (mounted.found.metadata.image.superblock.incompat & INCOMPAT_SHARED) != 0;
     for (const auto &[id, entry] : mounted.found.files.entries) {
         for (const Extent &extent : entry.extents) {
             if (mounted.allocator.Claim(static_cast<AllocationUnit>(extent.start), extent.units)) {

@@ -192,8 +192,7 @@ class Space {
                 if (piece.count > 0) {
                     shared_.Set(piece.start, piece.units, piece.count - 1);
                 } else {
-                    const bool freed =
-                        allocator_.Free(static_cast<AllocationUnit>(piece.start), piece.units);
+                    const bool freed = allocator_.Free(static_cast<AllocationUnit>(piece.start), piece.units);
                     RAWDUCK_INVARIANT(freed, "space is freed once, and lies in the data area");
                 }
                 extent.start += piece.units;

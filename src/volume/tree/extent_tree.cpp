@@ -176,9 +176,8 @@ ExtentTree::FindProblems(const std::function<void(const PagePointer &)> &visit_p
     return FindProblems(always, [](const Extent &) {});
 }
 
-std::vector<std::string>
-ExtentTree::FindProblems(const Tree::LookBelow &visit_page,
-                         const std::function<void(const Extent &)> &visit) const {
+std::vector<std::string> ExtentTree::FindProblems(const Tree::LookBelow &visit_page,
+                                                  const std::function<void(const Extent &)> &visit) const {
     std::vector<std::string> problems =
         tree_.FindProblems(visit_page, [&](std::string_view key, std::string_view value) {
             if (IsExtent(key, value)) {

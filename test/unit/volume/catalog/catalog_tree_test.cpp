@@ -246,4 +246,107 @@ TEST(CatalogTreeTest, ProblemsAreFound) {
               std::string::npos);
 }
 
+// Of extents, and of pages, whatever the tree of references says.
+TEST(CatalogTreeTest, ReferencesAreCountedAnew) {
+    const auto problem_of = [](const std::function<void(ReferenceTree &, const FileEntry &)> &damage) {
+        CatalogStore store(TreeMedium(), 512);
+        const auto apply = [&](const Item &item) {
+            std::string problem;
+            EXPECT_TRUE(store.catalog.Apply(item, problem)) << problem;
+        };
+        const auto create = [&](uint64_t id, uint64_t extents) {
+            Item item(ItemType::CREATE, id);
+            item.kind = static_cast<uint8_t>(FileKind::DATABASE);
+            item.name = std::to_string(id);
+            apply(item);
+            item = Item(ItemType::EXTENTS, id);
+            for (uint64_t i = 0; i < extents; i++) {
+                item.extents.push_back({i, 1000 * id + 2 * i, 1});
+            }
+            apply(item);
+            item = Item(ItemType::SIZE, id);
+            item.size = extents * ALLOCATION_UNIT_BYTES;
+            apply(item);
+        };
+        create(1, 3);   // inline
+        create(2, 100); // in a tree
+        for (uint64_t id = 3; id <= 6; id++) {
+            Item item(ItemType::CLONE, id);
+            item.kind = static_cast<uint8_t>(CloneKind::SNAPSHOT);
+            item.name = std::to_string(id);
+            item.source_id = id % 2 == 0 ? 2 : 1;
+            apply(item);
+        }
+        CatalogRoots roots = store.catalog.Roots();
+        ReferenceTree references(store.store.pages, roots.references);
+        damage(references, *store.catalog.Find(2));
+        roots.references = references.Root();
+        const CatalogTree damaged(store.store.pages, roots, 512, AREA);
+        const auto problems = damaged.FindProblems([](const PagePointer &) {});
+        return problems.empty() ? "" : problems.front();
+    };
+    const auto page = [](const FileEntry &entry) { return entry.extents_root.page.unit; };
+    EXPECT_EQ(problem_of([](ReferenceTree &, const FileEntry &) {}), "");
+    EXPECT_NE(problem_of([](ReferenceTree &tree, const FileEntry &) {
+                  tree.Set({1002, 1, 1});
+              }).find("shares space with another"),
+              std::string::npos);
+    EXPECT_NE(problem_of([](ReferenceTree &tree, const FileEntry &) {
+                  tree.Set({1002, 1, 2});
+              }).find("shares space with another"),
+              std::string::npos);
+    EXPECT_NE(problem_of([](ReferenceTree &tree, const FileEntry &) {
+                  tree.Set({1002, 1, 4});
+              }).find("says that 4 refer to allocation unit 1002, and 3 do"),
+              std::string::npos);
+    EXPECT_NE(problem_of([](ReferenceTree &tree, const FileEntry &) {
+                  tree.Set({2000, 1, 2}); // its leaf is shared, and so counts once
+              }).find("says that 2 refer to allocation unit 2000, and 1 do"),
+              std::string::npos);
+    EXPECT_NE(problem_of([&](ReferenceTree &tree, const FileEntry &entry) {
+                  tree.Set({page(entry), TREE_PAGE_UNITS, 1});
+              }).find(", and 3 do"),
+              std::string::npos);
+    EXPECT_NE(problem_of([&](ReferenceTree &tree, const FileEntry &entry) {
+                  tree.Set({page(entry), TREE_PAGE_UNITS, 2});
+              }).find("says that 2 refer"),
+              std::string::npos);
+}
+
+// Its contents stay; it can be cloned, moved and removed.
+TEST(CatalogTreeTest, ASnapshotIsNotChanged) {
+    CatalogStore store(TreeMedium(), 512);
+    const auto apply = [&](const Item &item) {
+        std::string problem;
+        EXPECT_EQ(store.catalog.Apply(item, problem), problem.empty());
+        return problem;
+    };
+    Item item(ItemType::CREATE, 1);
+    item.kind = static_cast<uint8_t>(FileKind::DATABASE);
+    item.name = "one";
+    EXPECT_EQ(apply(item), "");
+    Item clone(ItemType::CLONE, 2);
+    clone.name = "two";
+    clone.source_id = 1;
+    clone.kind = 2;
+    EXPECT_NE(apply(clone), "") << "no such kind";
+    clone.kind = static_cast<uint8_t>(CloneKind::SNAPSHOT);
+    EXPECT_EQ(apply(clone), "");
+    EXPECT_NE(apply(clone), "") << "an id that is taken";
+    clone.file_id = 3;
+    EXPECT_NE(apply(clone), "") << "a name that is taken";
+    clone.name = "three";
+    clone.source_id = 7;
+    EXPECT_NE(apply(clone), "") << "of nothing";
+    for (const ItemType type :
+         {ItemType::EXTENTS, ItemType::REMAP, ItemType::SIZE, ItemType::TRUNCATE, ItemType::HOLES}) {
+        EXPECT_NE(apply(Item(type, 2)), "");
+    }
+    Item move(ItemType::MOVE, 2);
+    move.name = "moved";
+    EXPECT_EQ(apply(move), "");
+    EXPECT_EQ(apply(Item(ItemType::REMOVE, 2)), "");
+    store.RequireSound();
+}
+
 } // namespace rawduck

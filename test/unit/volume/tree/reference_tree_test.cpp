@@ -13,14 +13,14 @@ constexpr uint64_t UNITS = 3000;
 //! The same changes to a tree and to a count of each unit, which all are in use.
 class References {
   public:
-    References(PageStore &pages, uint64_t seed)
-        : tree(pages, TreeRoot()), random(seed), counts(UNITS, 1) {}
+    References(PageStore &pages, uint64_t seed) : tree(pages, TreeRoot()), random(seed), counts(UNITS, 1) {}
 
     //! A few changes, as one item makes them. Returns what the tree is to be told.
     std::vector<ReferencedUnits> Change() {
         ReferenceChanges changes(tree);
         for (uint64_t i = 1 + random() % 5; i > 0; i--) {
-            const uint64_t start = random() % UNITS, units = 1 + random() % std::min<uint64_t>(UNITS - start, 90);
+            const uint64_t start = random() % UNITS,
+                           units = 1 + random() % std::min<uint64_t>(UNITS - start, 90);
             std::vector<Extent> gone;
             if (random() % 2 == 0) {
                 changes.Add(start, units);
@@ -151,8 +151,9 @@ TEST(UnitCountsTest, AreThoseOfSingleUnits) {
             }
         });
         ASSERT_EQ(at, units.size());
-        ASSERT_EQ(counts.Any(start, length), *std::max_element(units.begin() + static_cast<long>(start),
-                                                              units.begin() + static_cast<long>(start + length)) > 0);
+        ASSERT_EQ(counts.Any(start, length),
+                  *std::max_element(units.begin() + static_cast<long>(start),
+                                    units.begin() + static_cast<long>(start + length)) > 0);
         uint64_t last_end = units.size() + 1, last_count = 0;
         counts.ForAll([&](const UnitCounts::Piece &piece) {
             ASSERT_FALSE(piece.start == last_end && piece.count == last_count) << "ranges are joined";
