@@ -344,15 +344,6 @@ MUTATIONS = (
         unit_tests="VolumeModelTest.*:PowerCutTest.*",
     ),
     Mutation(
-        "unpublished-end",
-        "moving what was appended when a snapshot is made",
-        "file/file_sharing.cpp",
-        "if (Size() != durable_size_ && unit < durable_units_) {",
-        "if (false) {",
-        without_duckdb=True,
-        unit_tests="VolumeModelTest.*",
-    ),
-    Mutation(
         "removed-but-shared",
         "leaving alone what a removed file has in common with others",
         "file/file_write.cpp",

@@ -1,5 +1,7 @@
 //! What a file has that others have, too, is never written: it is replaced elsewhere, as all that is durable. One thing
-//! that is durable is otherwise written in place: the allocation unit in which a file goes on.
+//! that is durable is otherwise written in place: the allocation unit in which a file goes on, behind its last whole LBA.
+//! What was appended before it was shared may go there all the same, since nobody else reads that; but only one file may
+//! write there, and none that was cut.
 
 #include "volume/file/file.hpp"
 
@@ -33,13 +35,6 @@ std::unique_lock<Gate> File::BeginSharing() {
         Growth growth(*this);
         growth.Take(more, MetadataUse::CREATE);
         sharing_ = true;
-    }
-    // What was appended since is to be published where nobody else has anything, and that must not fail then.
-    const uint64_t end = tail_.Empty() ? Size() : tail_start_;
-    const uint64_t unit = end / ALLOCATION_UNIT_BYTES;
-    if (Size() != durable_size_ && unit < durable_units_) {
-        Growth growth(*this);
-        MoveUnit(unit, end - unit * ALLOCATION_UNIT_BYTES, growth);
     }
     return gate;
 }

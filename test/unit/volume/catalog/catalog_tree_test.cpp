@@ -318,7 +318,8 @@ TEST(CatalogTreeTest, ASnapshotIsNotChanged) {
     CatalogStore store(TreeMedium(), 512);
     const auto apply = [&](const Item &item) {
         std::string problem;
-        EXPECT_EQ(store.catalog.Apply(item, problem), problem.empty());
+        const bool applied = store.catalog.Apply(item, problem);
+        EXPECT_EQ(applied, problem.empty());
         return problem;
     };
     Item item(ItemType::CREATE, 1);
