@@ -22,8 +22,9 @@ constexpr uint64_t FUA_BYTES_MAX = 64 * KIB;
 Journal::Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones &zones)
     : io_(io), trees_(trees), zones_(zones), spare_superblock_(1 - image.superblock_copy),
       mount_(NextMount(image)), found_parts_(image.log.size()), layout_(image.superblock),
-      area_(image.log.back().area), position_(image.log.back().bytes), records_(image.log.back().records),
-      epoch_(image.log.back().epoch), superblock_(image.superblock) {}
+      tells_sharing_((image.superblock.incompat & INCOMPAT_SHARED) != 0), area_(image.log.back().area),
+      position_(image.log.back().bytes), records_(image.log.back().records), epoch_(image.log.back().epoch),
+      superblock_(image.superblock) {}
 
 void Journal::Flush() {
     std::lock_guard<std::mutex> guard(flush_mutex_);
@@ -125,15 +126,12 @@ bool Journal::Append(const JournalRecord &record) {
 void Journal::RequireFeatures(const std::vector<Item> &items) {
     const bool shares = std::any_of(items.begin(), items.end(),
                                     [](const Item &item) { return item.type == ItemType::CLONE; });
-    if (!shares) {
-        return;
+    if (!shares || tells_sharing_) {
+        return; // without waiting for a checkpoint that is being written
     }
     std::lock_guard<std::mutex> guard(checkpoint_mutex_);
     if (pending_) {
         pending_->superblock.incompat |= INCOMPAT_SHARED;
-    }
-    if ((superblock_.incompat & INCOMPAT_SHARED) != 0) {
-        return;
     }
     TreeSuperblock next = superblock_;
     next.incompat |= INCOMPAT_SHARED;
@@ -142,6 +140,7 @@ void Journal::RequireFeatures(const std::vector<Item> &items) {
     WriteSuperblockDurably(next, spare_superblock_);
     WriteSuperblockDurably(next, 1 - spare_superblock_);
     superblock_ = next;
+    tells_sharing_ = true;
 }
 
 void Journal::Checkpoint() {
