@@ -20,8 +20,8 @@ using duckdb::LogicalType;
 using duckdb::Value;
 
 //! A file of a volume that DuckDB's settings allow, and the volume.
-struct Place {
-    Place(ClientContext &context, const std::string &name) {
+struct FileOfVolume {
+    FileOfVolume(ClientContext &context, const std::string &name) {
         auto opener = duckdb::ClientData::Get(context).file_opener.get();
         Sandbox(opener).RequireFile(name);
         path = SplitVolumePath(name);
@@ -34,15 +34,15 @@ struct Place {
 Rows SnapshotRow(ClientContext &context, const Arguments &arguments) {
     const std::string path = arguments.Text(0, "path"), name = arguments.Text(1, "name");
     CheckSnapshotName(name);
-    const Place place(context, path);
-    const Place snapshot(context, SnapshotFileName(path, name));
+    const FileOfVolume place(context, path);
+    const FileOfVolume snapshot(context, SnapshotFileName(path, name));
     place.volume->Snapshot(place.path.file, name);
     return {{Value(snapshot.path.ToString())}};
 }
 
 Rows CloneRow(ClientContext &context, const Arguments &arguments) {
     const std::string from = arguments.Text(0, "source"), to = arguments.Text(1, "destination");
-    const Place source(context, from), destination(context, to);
+    const FileOfVolume source(context, from), destination(context, to);
     if (&*source.volume != &*destination.volume) {
         throw Error(ErrorCode::INVALID,
                     from + ": a clone shares its space, so it cannot be on another volume (" + to +
@@ -53,7 +53,7 @@ Rows CloneRow(ClientContext &context, const Arguments &arguments) {
 }
 
 Rows DropRow(ClientContext &context, const Arguments &arguments) {
-    const Place place(context, arguments.Text(0, "path"));
+    const FileOfVolume place(context, arguments.Text(0, "path"));
     place.volume->DropSnapshot(place.path.file);
     return {{Value(place.path.ToString())}};
 }
