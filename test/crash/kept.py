@@ -1,4 +1,4 @@
-"""Snapshots among what a workload does: each holds what was committed when it was made, whatever came later."""
+"""Snapshots among what a workload does: each holds what was committed when it was made."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST = 3
 
 @dataclass
 class Kept:
-    """A snapshot: issued after `issued` events, acknowledged before event `acknowledged`, and so its removal. Of each
-    lane it has at least `low` and at most `high` steps."""
+    """A snapshot: issued after `issued` events, acknowledged before event `acknowledged`, and so its
+    removal. Of each lane it has at least `low` and at most `high` steps."""
 
     database: str
     name: str
@@ -87,8 +87,8 @@ def problem_of(
 def still_there(
     connection: duckdb.DuckDBPyConnection, disk: Disk, lanes: list[Lane], kept: list[Kept], events: int
 ) -> tuple[list[Kept], list[tuple[str, str]]]:
-    """Of the snapshots of a life that was cut after so many events: those that the next one finds, and what is wrong
-    (kind, detail)."""
+    """Of the snapshots of a life that was cut after so many events: those that the next one finds, and what
+    is wrong (kind, detail)."""
     files = disk.files(connection)
     found, broken = [], []
     for one in kept:
@@ -108,6 +108,8 @@ def still_there(
             broken.append(("lost", f"{one.file}: {problem}"))
         found.append(Kept(one.database, one.name, one.low, one.high, 0, 0))
     known = {one.file for one in kept}
-    strange = sorted(file for file in files if "@" in file and not file.endswith(".wal") and file not in known)
+    strange = sorted(
+        file for file in files if "@" in file and not file.endswith(".wal") and file not in known
+    )
     broken += [("resurrected", f"snapshot {file}") for file in strange if ".wal." not in file]
     return found, broken

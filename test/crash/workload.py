@@ -153,7 +153,9 @@ class Life:
     def _keep(self, database: str, draw: random.Random) -> None:
         """Makes or drops a snapshot. What is under way is not committed."""
         marks = self.history.marks
-        steps = {lane.name: self.history.start[lane.name] + len(marks[lane.name]) for lane in self._plan.lanes}
+        steps = {
+            lane.name: self.history.start[lane.name] + len(marks[lane.name]) for lane in self._plan.lanes
+        }
         Keeper(self._disk, self.history.kept).step(self._connection, database, steps, draw)
 
     def between_statements(self) -> None:

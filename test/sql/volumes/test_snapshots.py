@@ -42,9 +42,9 @@ def test_a_snapshot_is_what_was_committed(target, con, sales):
 
 def test_nothing_writes_to_a_snapshot(con, sales):
     con.execute(f"CALL nvme_snapshot('{sales}', 'monday')")
-    with pytest.raises(duckdb.IOException, match="belongs to a snapshot.*READ_ONLY"):
+    with pytest.raises(duckdb.IOException, match=r"belongs to a snapshot.*READ_ONLY"):
         con.execute(f"ATTACH '{sales}@monday' AS monday")
-    with pytest.raises(duckdb.IOException, match="belongs to a snapshot.*nvme_drop_snapshot"):
+    with pytest.raises(duckdb.IOException, match=r"belongs to a snapshot.*nvme_drop_snapshot"):
         con.execute(f"CALL nvme_remove('{sales}@monday')")
 
 
@@ -57,7 +57,9 @@ def test_a_clone_is_a_database_of_its_own(target, con, sales):
         assert con.execute(f"CALL nvme_clone('{source}', '{clone}')").fetchall() == [(clone,)]
     assert one(con, "SELECT used FROM nvme_info(?)", target.name) == used
     con.execute(f"ATTACH '{target.path('a.duckdb')}' AS a; ATTACH '{target.path('b.duckdb')}' AS b")
-    con.execute("DELETE FROM a.t WHERE i >= 10; CHECKPOINT a; INSERT INTO b.t VALUES (-2); DROP TABLE sales.t")
+    con.execute(
+        "DELETE FROM a.t WHERE i >= 10; CHECKPOINT a; INSERT INTO b.t VALUES (-2); DROP TABLE sales.t"
+    )
     con.execute("CHECKPOINT sales")
     assert con.execute("SELECT count(*), min(i) FROM a.t").fetchone() == (11, -1)
     assert con.execute("SELECT count(*), min(i) FROM b.t").fetchone() == (100002, -2)
@@ -73,7 +75,7 @@ def test_space_is_given_back_with_the_last_holder(target, con, sales):
     assert one(con, "SELECT used FROM nvme_info(?)", target.name) >= size
     con.execute(f"ATTACH '{sales}@monday' AS monday (READ_ONLY)")
     assert one(con, "SELECT count(*) FROM monday.t") == 100000
-    with pytest.raises(duckdb.IOException, match="open in this process; DETACH"):
+    with pytest.raises(duckdb.IOException, match=r"open in this process; DETACH"):
         con.execute(f"CALL nvme_drop_snapshot('{sales}@monday')")
     con.execute("DETACH monday")
     con.execute(f"CALL nvme_drop_snapshot('{sales}@monday')")
@@ -123,7 +125,9 @@ def test_it_is_there_after_a_mount(durable_target):
         con.execute(f"ATTACH '{path}@s' AS s (READ_ONLY)")
         assert one(con, "SELECT count(*) FROM s.t") == 1001
         con.execute("DETACH s")
-        findings = con.execute("SELECT what, detail FROM nvme_check(?) WHERE severity <> 'ok'", [durable_target.name])
+        findings = con.execute(
+            "SELECT what, detail FROM nvme_check(?) WHERE severity <> 'ok'", [durable_target.name]
+        )
         assert findings.fetchall() == []
 
 
