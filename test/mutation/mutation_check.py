@@ -106,10 +106,10 @@ MUTATIONS = (
         "second-superblock-durable",
         "making the second superblock durable before anything is given up",
         "journal/journal.cpp",
-        "    WriteSuperblockDurably(next, 1 - spare_superblock_);\n    superblock_ = next;\n    uint64_t",
+        "    WriteSuperblockDurably(next, 1 - spare_superblock_);\n    superblock_ = next;",
         "    const uint64_t last = next.capacity_units - 1;\n"
         "    io_.Write((spare_superblock_ == 1 ? 0 : last) * ALLOCATION_UNIT_BYTES, &next,\n"
-        "              ALLOCATION_UNIT_BYTES);\n    superblock_ = next;\n    uint64_t",
+        "              ALLOCATION_UNIT_BYTES);\n    superblock_ = next;",
         without_duckdb=True,
         unit_tests="JournalCutTest.*",
     ),

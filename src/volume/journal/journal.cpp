@@ -65,8 +65,18 @@ void Journal::WriteSuperblockDurably(const TreeSuperblock &superblock, int copy)
         false);
 }
 
-// The copy that the mount relies on comes last: the other one may be damaged, or old. Both count the mount before it
-// writes a record or a page, so whoever mounts after it uses other numbers, whichever copy is lost then.
+// The copy that the mount relies on comes last: the other one may be damaged, or old. Only when both are durable is
+// anything given up that they named before.
+void Journal::WriteSuperblocks(TreeSuperblock next) {
+    next.sequence = superblock_.sequence + 1;
+    SealSuperblock(next);
+    WriteSuperblockDurably(next, spare_superblock_);
+    WriteSuperblockDurably(next, 1 - spare_superblock_);
+    superblock_ = next;
+}
+
+// Both superblocks count the mount before it writes a record or a page, so whoever mounts after it uses other numbers,
+// whichever copy is lost then.
 void Journal::Begin() {
     if (started_) {
         return;
@@ -77,11 +87,7 @@ void Journal::Begin() {
         Flush();
         TreeSuperblock next = superblock_;
         next.mounts = mount_;
-        next.sequence++;
-        SealSuperblock(next);
-        WriteSuperblockDurably(next, spare_superblock_);
-        WriteSuperblockDurably(next, 1 - spare_superblock_);
-        superblock_ = next;
+        WriteSuperblocks(next);
         counted_ = true;
     }
     // The log goes on in the other area, because a torn tail is never appended to. There is to be a checkpoint before
@@ -135,11 +141,7 @@ void Journal::RequireFeatures(const std::vector<Item> &items) {
     }
     TreeSuperblock next = superblock_;
     next.incompat |= INCOMPAT_SHARED;
-    next.sequence++;
-    SealSuperblock(next);
-    WriteSuperblockDurably(next, spare_superblock_);
-    WriteSuperblockDurably(next, 1 - spare_superblock_);
-    superblock_ = next;
+    WriteSuperblocks(next);
     tells_sharing_ = true;
 }
 
@@ -282,12 +284,7 @@ bool Journal::WriteCheckpoint() {
     WriteMap(*pending_);
     // Superblocks must not name pages that are still in the device's cache.
     Flush();
-    TreeSuperblock next = pending_->superblock;
-    next.sequence = superblock_.sequence + 1;
-    SealSuperblock(next);
-    WriteSuperblockDurably(next, spare_superblock_);
-    WriteSuperblockDurably(next, 1 - spare_superblock_);
-    superblock_ = next;
+    WriteSuperblocks(pending_->superblock);
     uint64_t pages = 0;
     {
         // Only now can no mount go by the checkpoint before.

@@ -98,6 +98,7 @@ class Journal {
     void WriteByCheckpoint(const JournalRecord &record);
     void WriteMap(const Pending &pending);
     void WriteDurably(std::vector<Segment> segments, bool flush);
+    void WriteSuperblocks(TreeSuperblock next);
     void WriteSuperblockDurably(const TreeSuperblock &superblock, int copy);
     void Flush();
 
