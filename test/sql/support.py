@@ -151,6 +151,22 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
 
 
+def failed(*arguments: str) -> str:
+    """Runs a command that must fail; returns its message, which is one line without a traceback."""
+    result = run_cli(*arguments)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("rawduck: ")
+    return result.stderr
+
+
+def succeeded(*arguments: str) -> str:
+    result = run_cli(*arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
 SUPERBLOCK_BYTES = 4096
 VERSION_OFFSET = 12
 CRC_OFFSET = 8

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
@@ -23,6 +25,7 @@ from rich.progress import (
 
 import rawduck
 from rawduck import paths, render
+from rawduck.commands import names
 from rawduck.commands.options import Json
 
 _POLL_SECONDS = 0.1
@@ -36,11 +39,13 @@ def register(app: typer.Typer) -> None:
 
 
 def copy(
-    source: Annotated[str, typer.Argument(help="A file, or nvme://<target>/<file>.", show_default=False)],
-    destination: Annotated[
-        str,
+    path: Annotated[
+        list[str],
         typer.Argument(
-            help="The same; a directory, or nvme://<target>/, keeps the name.", show_default=False
+            metavar="SOURCE... DESTINATION",
+            help="Files, or nvme://<target>/<file>; sources on volumes may be quoted patterns. A destination "
+            "that is a directory, ends with a slash or is nvme://<target>/ keeps the names.",
+            show_default=False,
         ),
     ],
     overwrite: Annotated[
@@ -48,25 +53,60 @@ def copy(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Copy a file onto a volume, off it, or between volumes, byte for byte."""
-    source, destination = _absolute(source), _absolute(destination)
-    destination = _with_name(destination, source)
-    start = time.perf_counter()
+    """Copy files onto a volume, off it, or between volumes, byte for byte."""
+    given, destination = names.sources_and_destination(path)
+    destination = _absolute(destination)
+    copied: list[render.Row] = []
     with rawduck.connect() as connection, _progress_bar() as progress:
-        task = progress.add_task(
-            render.printable(PurePosixPath(source).name), total=_source_size(connection, source)
+        sources = names.matching(connection, [_absolute(source) for source in given])
+        into = destination.endswith("/") or _is_folder(destination)
+        names.require_folder(sources, into, destination)
+        try:
+            for source in sources:
+                target = names.with_name(destination, source) if into else destination
+                copied.append(_copy_shown(connection, source, target, overwrite, progress, not json))
+        finally:  # what was done before something failed
+            if json:
+                render.print_json(copied)
+
+
+def _copy_shown(
+    connection: duckdb.DuckDBPyConnection,
+    source: str,
+    destination: str,
+    overwrite: bool,
+    progress: Progress,
+    for_people: bool,
+) -> render.Row:
+    start = time.perf_counter()
+    total = _source_size(connection, source)
+    task = progress.add_task(render.printable(PurePosixPath(source).name), total=total)
+    show = _Shown(progress, task, total) if total else None
+    copied = copy_file(connection, source, destination, overwrite, show)
+    progress.remove_task(task)
+    if for_people:
+        took = render.seconds(time.perf_counter() - start)
+        render.console.print(
+            f"Copied {render.size(copied)} to {render.printable(destination)} in {took}",
+            soft_wrap=True,
+            markup=False,
         )
-        copied = copy_file(connection, source, destination, overwrite, progress, task)
-        progress.update(task, completed=copied, total=copied)
-    if json:
-        render.print_json({"destination": destination, "bytes": copied})
-        return
-    took = render.seconds(time.perf_counter() - start)
-    render.console.print(
-        f"Copied {render.size(copied)} to {render.printable(destination)} in {took}",
-        soft_wrap=True,
-        markup=False,
-    )
+    return {"destination": destination, "bytes": copied}
+
+
+class _Shown:
+    """Moves the bar of one file, or prints a line now and then where there is no terminal."""
+
+    def __init__(self, progress: Progress, task: TaskID, total: int) -> None:
+        self._progress, self._task, self._total = progress, task, total
+        self._line_at = time.monotonic() + _LINE_SECONDS
+
+    def __call__(self, percent: float) -> None:
+        done = self._total * percent / 100
+        self._progress.update(self._task, completed=done)
+        if self._progress.disable and time.monotonic() >= self._line_at:
+            self._line_at = time.monotonic() + _LINE_SECONDS
+            render.print_note(f"cp: {render.size(done)} of {render.size(self._total)}")
 
 
 def copy_file(
@@ -74,10 +114,9 @@ def copy_file(
     source: str,
     destination: str,
     overwrite: bool,
-    progress: Progress,
-    task,
+    show: Callable[[float], None] | None,
 ) -> int:
-    """Runs nvme_copy on a thread and moves the bar as DuckDB reports progress. Returns bytes copied."""
+    """Runs nvme_copy on a thread and shows what DuckDB reports as done. Returns bytes copied."""
     query = "SELECT bytes FROM nvme_copy(?, ?, overwrite := ?)"
     connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -85,15 +124,10 @@ def copy_file(
             lambda: connection.execute(query, [source, destination, overwrite]).fetchone()[0]
         )
         try:
-            line_at = time.monotonic() + _LINE_SECONDS
             while not _finished(running):
                 percent = connection.query_progress()
-                total = progress.tasks[task].total
-                if total and percent > 0:
-                    progress.update(task, completed=total * percent / 100)
-                    if progress.disable and time.monotonic() >= line_at:
-                        line_at = time.monotonic() + _LINE_SECONDS
-                        render.print_note(f"cp: {render.size(total * percent / 100)} of {render.size(total)}")
+                if show and percent > 0:
+                    show(percent)
         except KeyboardInterrupt:
             connection.interrupt()
             raise
@@ -121,13 +155,6 @@ def _progress_bar() -> Progress:
 
 def _absolute(path: str) -> str:
     return path if paths.has_scheme(path) else os.path.abspath(path) + ("/" if path.endswith("/") else "")
-
-
-def _with_name(destination: str, source: str) -> str:
-    """A destination that names a directory, or a volume, takes over the name of the source."""
-    if destination.endswith("/") or _is_folder(destination):
-        return destination.rstrip("/") + "/" + PurePosixPath(source).name
-    return destination
 
 
 def _is_folder(path: str) -> bool:

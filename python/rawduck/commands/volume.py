@@ -1,4 +1,4 @@
-"""`rawduck format`, `info`, `ls`, `rm`, `trim` and `check`."""
+"""`rawduck format`, `info`, `ls`, `trim` and `check`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ EXIT_DAMAGED = 1
 _FORCEABLE = ". Formatting destroys what is there"
 # Of what nvme_trim says of a regular file.
 _A_SETTING = "nvme_deallocate = 'on'"
-# Of what nvme_remove says of a snapshot.
-_A_SNAPSHOT = "belongs to a snapshot"
 _A_VOLUME = "it is a rawduck volume"
 
 
@@ -29,7 +27,6 @@ def register(app: typer.Typer) -> None:
     )
     app.command("info", epilog="Example: rawduck info /dev/nvme0n1")(info)
     app.command("ls", epilog="Example: rawduck ls /data/disk.rawduck --extents")(list_files)
-    app.command("rm", epilog="Example: rawduck rm nvme:///data/disk.rawduck/sales.duckdb")(remove)
     app.command("trim", epilog="Example: rawduck trim /dev/nvme0n1")(trim)
     app.command("check", epilog="Example: rawduck check /dev/nvme0n1 && echo healthy")(check)
 
@@ -208,32 +205,6 @@ def extents_table(files: list[render.Row]):
             numbers = (extent["file_offset"], first, first + count - 1, count)
             table.add_row(render.text(file["name"]), *(f"{number:,}" for number in numbers))
     return table
-
-
-def remove(
-    path: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="nvme://<target>/<file>", show_default=False)
-    ],
-    json: Json = False,
-) -> None:
-    """Remove files or snapshots from a volume; space that nothing else has is free at once."""
-    removed = []
-    with rawduck.connect() as connection:
-        for name in path:
-            if not paths.is_volume_path(name):
-                raise rawduck.RawduckError(f"{name}: not a path on a volume; give nvme://<target>/<file>")
-            removed += _remove_one(connection, name)
-    if json:
-        render.print_json(removed)
-
-
-def _remove_one(connection: duckdb.DuckDBPyConnection, path: str) -> list[render.Row]:
-    try:
-        return render.rows(connection, "SELECT * FROM nvme_remove(?)", [path])
-    except duckdb.IOException as error:
-        if _A_SNAPSHOT not in str(error):
-            raise
-    return render.rows(connection, "SELECT dropped AS removed FROM nvme_drop_snapshot(?)", [path])
 
 
 def trim(

@@ -29,6 +29,7 @@ void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterDeviceFunction(loader);
     RegisterFdpFunction(loader);
     RegisterCopyFunction(loader);
+    RegisterMoveFunction(loader);
     RegisterMemoryFunction(loader);
     if (TestFunctionsAreWanted()) {
         RegisterSimulateFunction(loader);

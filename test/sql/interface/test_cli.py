@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 import rawduck
-from support import Image, make_target, one, run_cli
+from support import Image, failed, make_target, one, run_cli, succeeded
 
 COMMANDS = (
     "devices",
@@ -19,6 +19,7 @@ COMMANDS = (
     "info",
     "ls",
     "cp",
+    "mv",
     "rm",
     "trim",
     "check",
@@ -36,22 +37,6 @@ def stock_file(tmp_path):
     with duckdb.connect(str(path)) as stock:
         stock.execute("CREATE TABLE t AS SELECT range AS v, md5(range::VARCHAR) AS s FROM range(200000)")
     return path
-
-
-def failed(*arguments: str) -> str:
-    """Runs a command that must fail; returns its message, which is one line without a traceback."""
-    result = run_cli(*arguments)
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert result.stdout == ""
-    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
-    assert result.stderr.startswith("rawduck: ")
-    return result.stderr
-
-
-def succeeded(*arguments: str) -> str:
-    result = run_cli(*arguments)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
 
 
 def test_help_lists_every_command():

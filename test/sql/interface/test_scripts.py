@@ -33,7 +33,8 @@ def arguments(file_target, tmp_path) -> dict[str, list[str]]:
         "info": [target],
         "ls": [target],
         "check": [target],
-        "rm": [file_target.path("a,b.txt")],
+        "mv": [file_target.path("a,b.txt"), file_target.path("c,d.txt")],
+        "rm": [file_target.path("c,d.txt")],
         "trim": [target, "--deallocate"],
         "version": [],
     }
@@ -88,6 +89,7 @@ def test_csv(arguments, file_target):
                 break
         assert rows == found
         assert not rows or list(rows[0]) == list(found[0])
+    run_cli("mv", *arguments["mv"])
     run_cli("rm", *arguments["rm"])
     assert run_cli("ls", file_target.name, "--csv").stdout.startswith("name,kind,size,")
     assert "one of the two" in run_cli("ls", file_target.name, "--csv", "--json").stderr
@@ -124,7 +126,7 @@ def test_progress_without_a_terminal(file_target, tmp_path):
         file.truncate(100 * 1024**2)
     code = (
         "import sys; from rawduck.commands import copy; copy._LINE_SECONDS = 0; copy._POLL_SECONDS = 0.001\n"
-        "copy.copy(*sys.argv[1:])"
+        "copy.copy(sys.argv[1:])"
     )
     command = [sys.executable, "-c", code, str(source), file_target.path("large")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

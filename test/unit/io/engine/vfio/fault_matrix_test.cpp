@@ -12,7 +12,8 @@
 namespace rawduck {
 namespace {
 
-constexpr uint64_t TIMEOUT_MS = 20;
+//! Of commands, where one is waited for and where none is.
+constexpr uint64_t TIMEOUT_MS = 20, LONG_MS = 500;
 constexpr uint32_t LENGTH = 4096;
 
 enum class CommandState { WAITING, TAKEN, CARRIED_OUT, HANDED_OUT, FLUSH, ADMINISTRATION };
@@ -81,7 +82,7 @@ class Trial {
         auto function = std::make_unique<ModelController>(model_);
         function_ = function.get();
         ControllerOptions options;
-        options.command_timeout_ms = TIMEOUT_MS;
+        options.command_timeout_ms = event.waits ? TIMEOUT_MS : LONG_MS;
         options.silence_ms = 0;
         options.lanes_max = 1;
         controller_ = std::make_unique<Controller>(std::move(function), options, "vfio:x");
@@ -106,13 +107,13 @@ class Trial {
     Trial &operator=(const Trial &) = delete;
 
     std::string Run() {
-        Prepare();
-        {
-            std::lock_guard<std::mutex> guard(model_.mutex);
-            event_.happens(model_);
-        }
-        if (event_.waits) {
+        if (event_.waits) { // the time may be out before all is prepared
+            Happen();
+            Prepare();
             std::this_thread::sleep_for(std::chrono::milliseconds(2 * TIMEOUT_MS));
+        } else {
+            Prepare();
+            Happen();
         }
         controller_->CheckHealth();
         Lift();
@@ -143,8 +144,16 @@ class Trial {
         std::lock_guard<std::mutex> guard(model_.mutex);
         model_.holds = holds;
     }
+    void Happen() {
+        std::lock_guard<std::mutex> guard(model_.mutex);
+        event_.happens(model_);
+    }
     void WaitUntilHeld() {
-        while (function_->Held() == 0) {
+        const auto ever = [this] {
+            std::lock_guard<std::mutex> guard(model_.mutex);
+            return model_.ever_held > 0;
+        };
+        while (!ever()) {
             std::this_thread::yield();
         }
     }

@@ -185,6 +185,7 @@ void ModelController::Fetch(uint32_t queue) {
         state_.holds_administration -= queue == 0 && holds ? 1 : 0;
         if (holds) {
             held_.push_back(taken);
+            state_.ever_held++;
         } else {
             CarryOut(taken);
         }

@@ -40,7 +40,8 @@ struct ModelState {
     std::vector<char> medium = std::vector<char>(CAPACITY);
     uint64_t faults = 0; //!< transfers to what is not mapped, and doorbells of what is closed
     uint64_t enabled = 0, resets = 0, cut_off = 0, closed = 0, shutdowns = 0, lists = 0, blocks = 0;
-    int removal = -1; //!< eventfd
+    uint64_t ever_held = 0; //!< commands that were kept, whatever became of them
+    int removal = -1;       //!< eventfd
 };
 
 class ModelController final : public PciFunction {

@@ -1,0 +1,133 @@
+"""`rawduck mv` and `rm`, and the patterns that they and `cp` take for files on volumes."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated
+
+import duckdb
+import typer
+
+import rawduck
+from rawduck import paths, render
+from rawduck.commands.options import Json
+
+_PATTERN_CHARACTERS = "*?["
+# Of what nvme_remove says of a snapshot.
+_A_SNAPSHOT = "belongs to a snapshot"
+
+
+def register(app: typer.Typer) -> None:
+    move_example = "rawduck mv nvme:///data/disk.rawduck/new.duckdb nvme:///data/disk.rawduck/sales.duckdb"
+    app.command("mv", epilog=f"Example: {move_example}")(move)
+    app.command("rm", epilog="Example: rawduck rm 'nvme:///data/disk.rawduck/old/*.parquet'")(remove)
+
+
+def move(
+    path: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE... DESTINATION",
+            help="nvme://<target>/<file>; a source may be a quoted pattern; a destination that ends with a "
+            "slash keeps the name.",
+            show_default=False,
+        ),
+    ],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a destination that exists.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Give files other names on their volume, at once: nothing is copied."""
+    _require_volume_paths(path)
+    given, destination = sources_and_destination(path)
+    query = "SELECT * FROM nvme_move(?, ?, overwrite := ?)"
+    moved: list[render.Row] = []
+    with rawduck.connect() as connection:
+        sources = matching(connection, given)
+        into = destination.endswith("/")
+        require_folder(sources, into, destination)
+        try:
+            for source in sources:
+                target = with_name(destination, source) if into else destination
+                moved += render.rows(connection, query, [source, target, overwrite])
+        finally:  # what was done before something failed
+            if json:
+                render.print_json(moved)
+
+
+def remove(
+    path: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...",
+            help="nvme://<target>/<file>; or a pattern in quotes: * and ** and ? and [a-z].",
+            show_default=False,
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Remove files from a volume, or snapshots, each by its name; space that nothing else has is free at once."""
+    _require_volume_paths(path)
+    removed: list[render.Row] = []
+    with rawduck.connect() as connection:
+        try:
+            for name in matching(connection, path):
+                removed += _remove_one(connection, name, by_name=name in path)
+        finally:  # what was done before something failed
+            if json:
+                render.print_json(removed)
+
+
+def _remove_one(connection: duckdb.DuckDBPyConnection, path: str, by_name: bool) -> list[render.Row]:
+    """A pattern takes no snapshot with it: that is what one has them for."""
+    try:
+        return render.rows(connection, "SELECT * FROM nvme_remove(?)", [path])
+    except duckdb.IOException as error:
+        if not by_name or _A_SNAPSHOT not in str(error):
+            raise
+    return render.rows(connection, "SELECT dropped AS removed FROM nvme_drop_snapshot(?)", [path])
+
+
+def _require_volume_paths(given: list[str]) -> None:
+    for path in given:
+        if not paths.is_volume_path(path):
+            raise rawduck.RawduckError(f"{path}: not a path on a volume; give nvme://<target>/<file>")
+
+
+def sources_and_destination(path: list[str]) -> tuple[list[str], str]:
+    if len(path) < 2:
+        raise rawduck.RawduckError(f"{path[0]}: no destination; give one behind it")
+    return path[:-1], path[-1]
+
+
+def matching(connection: duckdb.DuckDBPyConnection, given: list[str]) -> list[str]:
+    """The files that are meant, each once. A file's name is no pattern; one without a match is an error."""
+    found: dict[str, None] = {}
+    for path in given:
+        matches = [path]
+        if paths.has_scheme(path) and any(character in path for character in _PATTERN_CHARACTERS):
+            matches = _matches(connection, path)
+        found |= dict.fromkeys(matches)
+    return list(found)
+
+
+def _matches(connection: duckdb.DuckDBPyConnection, pattern: str) -> list[str]:
+    rows = connection.execute("SELECT file FROM glob(?) ORDER BY file", [pattern]).fetchall()
+    files = [row[0] for row in rows]
+    if not files:
+        raise rawduck.RawduckError(f"{pattern}: no file matches this pattern")
+    return [pattern] if pattern in files else files
+
+
+def require_folder(sources: list[str], is_folder: bool, destination: str) -> None:
+    if len(sources) > 1 and not is_folder:
+        raise rawduck.RawduckError(
+            f"{destination}: {len(sources)} files cannot have one name; end the destination with a slash "
+            "to keep their names"
+        )
+
+
+def with_name(destination: str, source: str) -> str:
+    """The source's name below the destination."""
+    return destination.rstrip("/") + "/" + PurePosixPath(source).name
