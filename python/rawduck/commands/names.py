@@ -67,7 +67,7 @@ def remove(
     ],
     json: Json = False,
 ) -> None:
-    """Remove files from a volume, or snapshots, each by its name; space that nothing else has is free at once."""
+    """Remove files from a volume, and snapshots by name; space that nothing else has is free at once."""
     _require_volume_paths(path)
     removed: list[render.Row] = []
     with rawduck.connect() as connection:
