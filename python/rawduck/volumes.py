@@ -29,6 +29,10 @@ def volume_files(connection: duckdb.DuckDBPyConnection, target: str) -> Rows:
     return rows(connection, "SELECT * FROM nvme_files(?) ORDER BY name", [target])
 
 
+def volume_snapshots(connection: duckdb.DuckDBPyConnection, target: str) -> Rows:
+    return rows(connection, "SELECT * FROM nvme_snapshots(?) ORDER BY file, created", [target])
+
+
 def byte_ranges(file: Row, lba_size: int) -> list[tuple[int, int]]:
     """Where a file lies on its target: (offset, length) in bytes, in file order."""
     return [(extent["lba"] * lba_size, extent["lba_count"] * lba_size) for extent in file["extent_list"]]

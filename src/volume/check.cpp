@@ -138,10 +138,14 @@ void ReportFiles(BlockIo &io, const LoadedVolume &volume, std::vector<CheckFindi
 }
 
 void ReportSpace(const LoadedVolume &volume, std::vector<CheckFinding> &findings) {
-    uint64_t used = 0;
+    UnitCounts held; // which files may share
     for (const auto &[id, entry] : volume.files.entries) {
-        used += entry.Units();
+        for (const Extent &extent : entry.extents) {
+            held.Set(extent.start, extent.units, 1);
+        }
     }
+    uint64_t used = 0;
+    held.ForAll([&](const UnitCounts::Piece &piece) { used += piece.units; });
     const TreeSuperblock &sb = volume.metadata.image.superblock;
     const uint64_t total = sb.data_end - sb.data_start;
     findings.push_back({Severity::OK, "space",

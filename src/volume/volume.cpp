@@ -152,6 +152,9 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
             ThrowNotFound(*state_, name);
         }
         state_->RequireReadable(name);
+        if (mode.write) {
+            state_->RequireNoSnapshot(*file, "written to");
+        }
         TakeFileLock(*state_, *file, mode);
         file->handles++;
         file->writers += mode.write ? 1 : 0;
@@ -195,6 +198,7 @@ void Volume::Remove(const std::string &name, RemoveMode mode) {
         if (entry == state_->names.end() || entry->second->Kind() == FileKind::DIRECTORY) {
             ThrowNotFound(*state_, name);
         }
+        state_->RequireNoSnapshot(*entry->second, "removed as other files are");
         if (mode == RemoveMode::UNLOCKED) {
             state_->RequireRemovable(*entry->second);
         } else {
@@ -226,7 +230,9 @@ void Volume::Move(const std::string &from, const std::string &to, MoveMode mode)
         if (from == to) {
             return;
         }
+        state_->RequireNoSnapshot(*file, "moved");
         if (target != state_->names.end()) {
+            state_->RequireNoSnapshot(*target->second, "replaced");
             RequireReplaceable(*state_, *target->second, mode);
         }
         ticket = state_->QueueMove(file, from, to);

@@ -74,6 +74,17 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! EXISTS. Durable on return, but for X.wal.recovery over X.wal: that is durable with the next record of
     //! the log, which DuckDB's removal of X.wal.checkpoint makes.
     void Move(const std::string &from, const std::string &to, MoveMode mode = MoveMode::REPLACE);
+    //! Keeps a file as it is durable now, as <name>@<snapshot>, which nothing changes; of a database its logs, too, at
+    //! the same instant. Costs the same whatever the size, and space only for what changes afterwards. Durable on return.
+    //! Throws Error: NOT_FOUND, EXISTS, INVALID, LOCKED, NO_SPACE.
+    void Snapshot(const std::string &name, const std::string &snapshot);
+    //! Makes a file of its own with the contents of another one, or of a snapshot, as they are durable now; of a database
+    //! its logs, too. As Snapshot.
+    void Clone(const std::string &source, const std::string &name);
+    //! Gives up <name>@<snapshot>; space that nothing else has is free then. Durable on return. Throws Error: NOT_FOUND,
+    //! LOCKED while it is open.
+    void DropSnapshot(const std::string &name);
+    std::vector<SnapshotInfo> Snapshots() const;
     //! A directory exists when it was made, or when a file lies below it. "" is the root and always exists.
     bool DirectoryExists(const std::string &name) const;
     void MakeDirectory(const std::string &name);

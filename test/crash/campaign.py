@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import duckdb
 from damage import REFUSED_SHARE, Damage, Refusal
 from disk import Disk
+from kept import still_there
 from metadata import Metadata
 from verify import Broken, check_volume, count_faults, match, recover
 from workload import NO_BIAS, Bias, History, Life, Plan, connect, draw_plan, record
@@ -171,6 +172,9 @@ def next_life(
     found = recover(connection, life, disk, plan)
     for lane in plan.lanes:
         life.history.start[lane.name] = match(lane, found[lane.name], history, at)
+    life.history.kept, broken = still_there(connection, disk, plan.lanes, history.kept, at)
+    if broken:
+        raise Broken(*broken[0])
     try:
         # The databases of the tables may not have been there yet.
         for database in "ab":

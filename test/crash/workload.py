@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import duckdb
 import rawduck
 from disk import Disk, Geometry
+from kept import Keeper, Kept
 from lanes import Lane, Step, compute_states, export_lane, file_lane, table_lane
 
 CONFIG = {"threads": 1, "python_enable_replacements": False}
@@ -45,6 +46,7 @@ class History:
     start: dict[str, int] = field(default_factory=dict)
     created: dict[str, int] = field(default_factory=dict)
     marks: dict[str, list[Mark]] = field(default_factory=dict)
+    kept: list[Kept] = field(default_factory=list)
     sequence: int = 1
 
     def allowed(self, lane: Lane, events: int) -> range:
@@ -144,7 +146,17 @@ class Life:
                 runners.remove(runner)
             elif draw.random() < 0.03:
                 self._checkpoint(draw.choice("ab"))
+            elif draw.random() < 0.03:
+                self._keep(draw.choice("ab"), draw)
             self.between_statements()
+
+    def _keep(self, database: str, draw: random.Random) -> None:
+        """Makes or drops a snapshot. What is under way is not committed."""
+        marks = self.history.marks
+        steps = {
+            lane.name: self.history.start[lane.name] + len(marks[lane.name]) for lane in self._plan.lanes
+        }
+        Keeper(self._disk, self.history.kept).step(self._connection, database, steps, draw)
 
     def between_statements(self) -> None:
         """For whoever wants to look at what is there now."""

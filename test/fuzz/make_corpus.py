@@ -39,7 +39,7 @@ TEXTS = [
     "duckdb_temp_storage_S32K-0.tmp",
 ]
 
-CREATE, EXTENTS, REMAP, SIZE, TRUNCATE, HOLES, REMOVE, MOVE, DATA_CHECKSUM = range(1, 10)
+CREATE, EXTENTS, REMAP, SIZE, TRUNCATE, HOLES, REMOVE, MOVE, DATA_CHECKSUM, CLONE = range(1, 11)
 
 
 def item(kind: int, file_id: int, body: bytes, file_kind: int = 0) -> bytes:
@@ -48,8 +48,8 @@ def item(kind: int, file_id: int, body: bytes, file_kind: int = 0) -> bytes:
     return struct.pack("<HHIQ", kind, file_kind, 16 + len(padded), file_id) + padded
 
 
-def named(kind: int, file_id: int, name: bytes, replaced: int = 0, file_kind: int = 0) -> bytes:
-    return item(kind, file_id, struct.pack("<qQII", 1, replaced, len(name), 0) + name, file_kind)
+def named(kind: int, file_id: int, name: bytes, other: int = 0, file_kind: int = 0) -> bytes:
+    return item(kind, file_id, struct.pack("<qQII", 1, other, len(name), 0) + name, file_kind)
 
 
 def size(kind: int, file_id: int, size_bytes: int, tail: bytes = b"") -> bytes:
@@ -75,8 +75,14 @@ def payloads() -> dict[str, bytes]:
         "files": database + log,
         "remap": database + extents(REMAP, 1, (1, 500, 1)) + item(HOLES, 1, struct.pack("<QQ", 4096, 512)),
         "truncate": database + size(TRUNCATE, 1, 4097, b"x"),
-        "move": database + log + named(MOVE, 2, b"a.duckdb", replaced=1) + item(REMOVE, 2, b""),
+        "move": database + log + named(MOVE, 2, b"a.duckdb", other=1) + item(REMOVE, 2, b""),
         "data-checksum": database + item(DATA_CHECKSUM, 0, struct.pack("<QII", 200 * 4096, 512, 7)),
+        "clone": database
+        + named(CLONE, 3, b"a.duckdb@s", other=1, file_kind=1)
+        + named(CLONE, 4, b"b.duckdb", other=3)
+        + extents(REMAP, 4, (1, 500, 1))
+        + size(TRUNCATE, 1, 4097, b"x")
+        + item(REMOVE, 3, b""),
         "overlap": database + named(CREATE, 3, b"b", file_kind=4) + extents(EXTENTS, 3, (0, 201, 2)),
     }
 

@@ -13,6 +13,8 @@ from rawduck import paths, render
 from rawduck.commands.options import Json
 
 _PATTERN_CHARACTERS = "*?["
+# Of what nvme_remove says of a snapshot.
+_A_SNAPSHOT = "belongs to a snapshot"
 
 
 def register(app: typer.Typer) -> None:
@@ -65,16 +67,26 @@ def remove(
     ],
     json: Json = False,
 ) -> None:
-    """Remove files from a volume; their space is free at once."""
+    """Remove files from a volume, and snapshots by name; space that nothing else has is free at once."""
     _require_volume_paths(path)
     removed: list[render.Row] = []
     with rawduck.connect() as connection:
         try:
             for name in matching(connection, path):
-                removed += render.rows(connection, "SELECT * FROM nvme_remove(?)", [name])
+                removed += _remove_one(connection, name, by_name=name in path)
         finally:  # what was done before something failed
             if json:
                 render.print_json(removed)
+
+
+def _remove_one(connection: duckdb.DuckDBPyConnection, path: str, by_name: bool) -> list[render.Row]:
+    """A pattern takes no snapshot with it: that is what one has them for."""
+    try:
+        return render.rows(connection, "SELECT * FROM nvme_remove(?)", [path])
+    except duckdb.IOException as error:
+        if not by_name or _A_SNAPSHOT not in str(error):
+            raise
+    return render.rows(connection, "SELECT dropped AS removed FROM nvme_drop_snapshot(?)", [path])
 
 
 def _require_volume_paths(given: list[str]) -> None:

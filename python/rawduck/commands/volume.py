@@ -163,13 +163,17 @@ def list_files(
     csv: Csv = False,
     extents: Annotated[bool, typer.Option("--extents", "-e", help="Show where each extent lies.")] = False,
 ) -> None:
-    """List the files on a volume."""
+    """List the files on a volume, and its snapshots."""
+    target = paths.absolute_target(target)
     with rawduck.connect() as connection:
-        found = volumes.volume_files(connection, paths.absolute_target(target))
+        found = volumes.volume_files(connection, target)
+        snapshots = volumes.volume_snapshots(connection, target)
     if render.print_for_scripts(found, json, csv):
         return
-    table = files_table(found)
-    render.console.print(table)
+    render.console.print(files_table([file for file in found if not file["snapshot"]]))
+    if snapshots:
+        render.console.print()
+        render.console.print(snapshots_table(snapshots))
     if extents:
         render.console.print()
         render.console.print(extents_table(found))
@@ -181,6 +185,15 @@ def files_table(files: list[render.Row]):
         modified = file["modified"].strftime("%Y-%m-%d %H:%M:%S") if file["modified"] else "-"
         sizes = (render.size(file["size"]), render.size(file["allocated"]))
         table.add_row(render.text(file["name"]), file["kind"].lower(), *sizes, str(file["extents"]), modified)
+    return table
+
+
+def snapshots_table(snapshots: list[render.Row]):
+    table = render.table("snapshot", ">size", ">held", "created")
+    for snapshot in snapshots:
+        sizes = (render.size(snapshot["size"]), render.size(snapshot["held"]))
+        name = f"{snapshot['file']}@{snapshot['snapshot']}"
+        table.add_row(render.text(name), *sizes, snapshot["created"].strftime("%Y-%m-%d %H:%M:%S"))
     return table
 
 

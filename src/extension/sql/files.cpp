@@ -42,7 +42,8 @@ Rows FileRows(duckdb::ClientContext &context, const Arguments &arguments) {
         rows.push_back(
             {Value(file.name), Value(FileKindName(file.kind)), Value::UBIGINT(file.size),
              Value::UBIGINT(file.allocated), Value::TIMESTAMP(duckdb::timestamp_t(file.modified_us)),
-             Value::INTEGER(static_cast<int32_t>(file.extents.size())), ExtentList(file, lba_size)});
+             Value::BOOLEAN(file.snapshot), Value::INTEGER(static_cast<int32_t>(file.extents.size())),
+             ExtentList(file, lba_size)});
     }
     return rows;
 }
@@ -66,18 +67,20 @@ Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
 
 void RegisterFileFunctions(duckdb::ExtensionLoader &loader) {
     RegisterRowFunction(
-        loader, {"nvme_files",
-                 "The files of a volume and where they lie",
-                 "SELECT name, size FROM nvme_files('/dev/nvme0n1')",
-                 TargetSignature(),
-                 {{"name", LogicalType::VARCHAR, "Without the target"},
-                  {"kind", LogicalType::VARCHAR, "database, wal, temp or other"},
-                  {"size", LogicalType::UBIGINT, "Bytes of the file"},
-                  {"allocated", LogicalType::UBIGINT, "Bytes that it takes on the target"},
-                  {"modified", LogicalType::TIMESTAMP, "When it was written last, in UTC"},
-                  {"extents", LogicalType::INTEGER, "How many pieces it lies in"},
-                  {"extent_list", LogicalType::LIST(ExtentType()), "These, by their place in the file"}},
-                 FileRows});
+        loader,
+        {"nvme_files",
+         "The files of a volume and where they lie",
+         "SELECT name, size FROM nvme_files('/dev/nvme0n1')",
+         TargetSignature(),
+         {{"name", LogicalType::VARCHAR, "Without the target"},
+          {"kind", LogicalType::VARCHAR, "database, wal, temp or other"},
+          {"size", LogicalType::UBIGINT, "Bytes of the file"},
+          {"allocated", LogicalType::UBIGINT, "Bytes that it takes on the target"},
+          {"modified", LogicalType::TIMESTAMP, "When it was written last, in UTC"},
+          {"snapshot", LogicalType::BOOLEAN, "Whether it belongs to a snapshot, and nothing writes to it"},
+          {"extents", LogicalType::INTEGER, "How many pieces it lies in"},
+          {"extent_list", LogicalType::LIST(ExtentType()), "These, by their place in the file"}},
+         FileRows});
     duckdb::FunctionSignature signature;
     signature.AddParameter("path", LogicalType::VARCHAR);
     RegisterRowFunction(loader, {"nvme_remove",

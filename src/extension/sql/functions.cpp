@@ -21,6 +21,7 @@ bool TestFunctionsAreWanted() {
 void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterVolumeFunctions(loader);
     RegisterFileFunctions(loader);
+    RegisterSnapshotFunctions(loader);
     RegisterStatsFunctions(loader);
     RegisterFormatFunction(loader);
     RegisterCheckFunction(loader);

@@ -7,17 +7,18 @@ class ExtensionLoader;
 
 namespace rawduck {
 
-void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader); //!< nvme_volumes, nvme_info
-void RegisterFileFunctions(duckdb::ExtensionLoader &loader);   //!< nvme_files, nvme_remove
-void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);  //!< nvme_stats, nvme_reset_stats
-void RegisterFormatFunction(duckdb::ExtensionLoader &loader);  //!< nvme_format
-void RegisterCheckFunction(duckdb::ExtensionLoader &loader);   //!< nvme_check
-void RegisterTrimFunction(duckdb::ExtensionLoader &loader);    //!< nvme_trim
-void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);  //!< nvme_devices
-void RegisterFdpFunction(duckdb::ExtensionLoader &loader);     //!< nvme_fdp
-void RegisterCopyFunction(duckdb::ExtensionLoader &loader);    //!< nvme_copy
-void RegisterMoveFunction(duckdb::ExtensionLoader &loader);    //!< nvme_move
-void RegisterMemoryFunction(duckdb::ExtensionLoader &loader);  //!< nvme_memory
+void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader);   //!< nvme_volumes, nvme_info
+void RegisterFileFunctions(duckdb::ExtensionLoader &loader);     //!< nvme_files, nvme_remove
+void RegisterSnapshotFunctions(duckdb::ExtensionLoader &loader); //!< nvme_snapshot, nvme_clone and others
+void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);    //!< nvme_stats, nvme_reset_stats
+void RegisterFormatFunction(duckdb::ExtensionLoader &loader);    //!< nvme_format
+void RegisterCheckFunction(duckdb::ExtensionLoader &loader);     //!< nvme_check
+void RegisterTrimFunction(duckdb::ExtensionLoader &loader);      //!< nvme_trim
+void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);    //!< nvme_devices
+void RegisterFdpFunction(duckdb::ExtensionLoader &loader);       //!< nvme_fdp
+void RegisterCopyFunction(duckdb::ExtensionLoader &loader);      //!< nvme_copy
+void RegisterMoveFunction(duckdb::ExtensionLoader &loader);      //!< nvme_move
+void RegisterMemoryFunction(duckdb::ExtensionLoader &loader);    //!< nvme_memory
 
 // For tests and benchmarks.
 void RegisterSimulateFunction(duckdb::ExtensionLoader &loader);    //!< nvme_simulate

@@ -38,29 +38,28 @@ bool IsName(const std::string &name) {
 CatalogTree::CatalogTree(PageStore &store, const CatalogRoots &roots, uint32_t lba_size,
                          const SpaceMap::Area &area)
     : store_(store), lba_size_(lba_size), area_(area), names_(store, roots.names), files_(store, roots.files),
-      tails_(store, roots.tails), space_(store, roots.space_maps, roots.space_summaries, area) {}
+      tails_(store, roots.tails), space_(store, roots.space_maps, roots.space_summaries, area),
+      references_(store, roots.references), reference_changes_(references_) {}
 
 CatalogRoots CatalogTree::Roots() const {
-    return {names_.Root(), files_.Root(), tails_.Root(), space_.MapsRoot(), space_.SummariesRoot()};
+    return {names_.Root(),     files_.Root(),          tails_.Root(),
+            space_.MapsRoot(), space_.SummariesRoot(), references_.Root()};
 }
 
 // Everything that can be wrong with an item, and everything that has to be read, comes before the first step.
 bool CatalogTree::Apply(const Item &item, std::string &problem) {
     if (steps_done_ == steps_.size()) {
-        steps_.clear();
-        steps_done_ = 0;
-        changing_.clear();
+        ForgetPlan();
         bool sound = false;
         try {
             sound = Plan(item, problem);
+            PlanReferences();
         } catch (...) {
-            steps_.clear();
-            changing_.clear();
+            ForgetPlan();
             throw;
         }
         if (!sound) {
-            steps_.clear();
-            changing_.clear();
+            ForgetPlan();
             return false;
         }
     }
@@ -72,9 +71,15 @@ void CatalogTree::RunSteps() {
     for (; steps_done_ < steps_.size(); steps_done_++) {
         steps_[steps_done_]();
     }
+    ForgetPlan();
+}
+
+void CatalogTree::ForgetPlan() {
     steps_.clear();
     steps_done_ = 0;
     changing_.clear();
+    reference_changes_.Clear();
+    copied_pages_.clear();
 }
 
 bool CatalogTree::Plan(const Item &item, std::string &problem) {
@@ -84,9 +89,17 @@ bool CatalogTree::Plan(const Item &item, std::string &problem) {
     if (item.type == ItemType::CREATE) {
         return PlanCreate(item, problem);
     }
-    const SharedEntry entry = TakeEntry(item.file_id);
+    const uint64_t id = item.type == ItemType::CLONE ? item.source_id : item.file_id;
+    const SharedEntry entry = TakeEntry(id);
     if (!entry) {
-        problem = "file " + std::to_string(item.file_id) + " is changed but does not exist";
+        problem = "file " + std::to_string(id) + " is " +
+                  (item.type == ItemType::CLONE ? "cloned" : "changed") + " but does not exist";
+        return false;
+    }
+    const bool keeps_contents =
+        item.type == ItemType::MOVE || item.type == ItemType::CLONE || item.type == ItemType::REMOVE;
+    if (entry->snapshot && !keeps_contents) {
+        problem = "snapshot \"" + entry->name + "\" is changed";
         return false;
     }
     switch (item.type) {
@@ -98,11 +111,14 @@ bool CatalogTree::Plan(const Item &item, std::string &problem) {
     case ItemType::TRUNCATE:
         return PlanSize(entry, item, problem);
     case ItemType::HOLES:
+        OwnHoles(entry);
         steps_.emplace_back([this, entry, holes = item.holes] { ListsOf(*entry).SetHoles(holes); });
         PlanStore(item.file_id, entry);
         return true;
     case ItemType::MOVE:
         return PlanMove(entry, item, problem);
+    case ItemType::CLONE:
+        return PlanClone(entry, item, problem);
     case ItemType::REMOVE:
         PlanRemove(item.file_id, entry);
         return true;
@@ -150,6 +166,27 @@ bool CatalogTree::IsFreeSpace(std::vector<Extent> extents) const {
     return true;
 }
 
+// The first step, so that others find there what they rely on.
+void CatalogTree::PlanReferences() {
+    std::vector<ReferencedUnits> changes = reference_changes_.Take();
+    if (!changes.empty()) {
+        steps_.emplace(steps_.begin(), [this, changes = std::move(changes)] {
+            for (const ReferencedUnits &change : changes) {
+                references_.Set(change);
+            }
+        });
+    }
+}
+
+// What nobody else refers to is free.
+void CatalogTree::PlanRelease(const std::vector<Extent> &extents) {
+    std::vector<Extent> gone;
+    for (const Extent &extent : extents) {
+        reference_changes_.Remove(extent.start, extent.units, gone);
+    }
+    PlanSpace(std::move(gone), false);
+}
+
 void CatalogTree::PlanSpace(std::vector<Extent> extents, bool used) {
     if (!used && freed_) {
         freed_->insert(freed_->end(), extents.begin(), extents.end());
@@ -178,6 +215,7 @@ bool CatalogTree::PlanExtents(const SharedEntry &entry, const Item &item, std::s
         return false;
     }
     PlanSpace(item.extents, true);
+    OwnExtents(entry, entry->units, std::nullopt);
     for (const Extent &extent : item.extents) {
         steps_.emplace_back([this, entry, extent] { ListsOf(*entry).Append(extent); });
     }
@@ -204,8 +242,11 @@ bool CatalogTree::PlanRemap(const SharedEntry &entry, const Item &item, std::str
         return false;
     }
     PlanSpace(item.extents, true);
+    for (const Extent &moved : item.extents) {
+        OwnExtents(entry, moved.file_unit, moved.file_unit + moved.units);
+    }
     steps_.emplace_back([this, entry, moved = item.extents] { ListsOf(*entry).Remap(moved); });
-    PlanSpace(std::move(old), false);
+    PlanRelease(old);
     PlanStore(item.file_id, entry);
     return true;
 }
@@ -222,11 +263,15 @@ bool CatalogTree::PlanSize(const SharedEntry &entry, const Item &item, std::stri
         return false;
     }
     if (units < entry->units) {
-        PlanSpace(Extents(*entry, units, entry->units), false);
+        OwnExtents(entry, units, std::nullopt);
+        PlanRelease(Extents(*entry, units, entry->units));
         steps_.emplace_back([this, entry, units] {
             ListsOf(*entry).CutUnits(units);
             entry->units = units;
         });
+    }
+    if (ListsOf(*entry).HolesReachBeyond(item.size)) {
+        OwnHoles(entry);
     }
     steps_.emplace_back([this, entry, item] {
         ListsOf(*entry).CutHoles(item.size);
@@ -261,16 +306,44 @@ bool CatalogTree::PlanMove(const SharedEntry &entry, const Item &item, std::stri
     return true;
 }
 
+bool CatalogTree::PlanClone(const SharedEntry &source, const Item &item, std::string &problem) {
+    if (!IsName(item.name) || Find(item.file_id) || IdOf(item.name) ||
+        item.kind > static_cast<uint8_t>(CloneKind::SNAPSHOT) || source->kind == FileKind::DIRECTORY) {
+        problem = "file \"" + source->name + "\" cannot be cloned as \"" + item.name + "\"";
+        return false;
+    }
+    const auto entry = std::make_shared<FileEntry>(*source);
+    entry->name = item.name;
+    entry->snapshot = item.kind == static_cast<uint8_t>(CloneKind::SNAPSHOT);
+    entry->created_us = item.time_us;
+    for (const Extent &extent : entry->extents) {
+        reference_changes_.Add(extent.start, extent.units);
+    }
+    ShareTree(entry->extents_root);
+    ShareTree(entry->holes_root);
+    steps_.emplace_back([this, entry, file_id = item.file_id, tail = Tail(item.source_id, *source)] {
+        names_.Put(entry->name, BytesOf(file_id));
+        PutTail(file_id, tail, 0);
+    });
+    PlanStore(item.file_id, entry);
+    return true;
+}
+
 // The entry goes first: nothing that it refers to is read any more.
 void CatalogTree::PlanRemove(uint64_t file_id, const SharedEntry &entry) {
-    const std::vector<Extent> extents = Extents(*entry, 0, entry->units);
+    std::vector<Extent> gone;
+    std::vector<PagePointer> pages = LeaveTrees(*entry, gone);
     steps_.emplace_back([this, file_id, entry] {
         names_.Erase(entry->name);
         files_.Erase(NumberKey(file_id));
         PutTail(file_id, "", entry->tail_bytes);
-        ListsOf(*entry).Clear();
     });
-    PlanSpace(extents, false);
+    steps_.emplace_back([this, pages = std::move(pages)] {
+        for (const PagePointer &page : pages) {
+            store_.Drop(page); // which throws nothing: all of them, or none
+        }
+    });
+    PlanSpace(std::move(gone), false);
 }
 
 void CatalogTree::PutTail(uint64_t file_id, std::string_view tail, uint32_t old_bytes) {
@@ -332,6 +405,7 @@ CatalogEntry CatalogTree::Load(uint64_t file_id) const {
     CatalogEntry entry;
     entry.name = found->name;
     entry.kind = found->kind;
+    entry.snapshot = found->snapshot;
     entry.size = found->size;
     entry.created_us = found->created_us;
     entry.modified_us = found->modified_us;

@@ -11,13 +11,14 @@ namespace {
 
 //! Followed by the extents, the holes and the name.
 struct Header {
-    uint8_t kind, extents, holes, reserved;
+    uint8_t kind, extents, holes, flags;
     uint32_t tail_bytes;
     uint64_t size, units;
     int64_t created_us, modified_us;
     TreeRoot extents_root, holes_root;
     uint32_t name_bytes, reserved_2;
 };
+constexpr uint8_t SNAPSHOT_FLAG = 1;
 static_assert(sizeof(Header) == 96, "layout is part of the format");
 
 //! An extent, whose place in the file is where the one before ends.
@@ -45,9 +46,11 @@ template <class T> bool Take(std::string_view &bytes, T &value) {
 
 bool TryDecode(std::string_view bytes, FileEntry &entry) {
     Header header{};
-    if (!Take(bytes, header) || header.extents > ENTRY_EXTENTS_MAX || header.holes > ENTRY_HOLES_MAX) {
+    if (!Take(bytes, header) || header.extents > ENTRY_EXTENTS_MAX || header.holes > ENTRY_HOLES_MAX ||
+        (header.flags & ~SNAPSHOT_FLAG) != 0) {
         return false;
     }
+    entry.snapshot = (header.flags & SNAPSHOT_FLAG) != 0;
     entry.kind = static_cast<FileKind>(header.kind);
     entry.tail_bytes = header.tail_bytes;
     entry.size = header.size;
@@ -91,6 +94,7 @@ std::string FileEntry::Encode() const {
     header.kind = static_cast<uint8_t>(kind);
     header.extents = static_cast<uint8_t>(extents.size());
     header.holes = static_cast<uint8_t>(holes.size());
+    header.flags = snapshot ? SNAPSHOT_FLAG : 0;
     header.tail_bytes = tail_bytes;
     header.size = size;
     header.units = units;

@@ -18,8 +18,9 @@ constexpr size_t ENTRY_NAME_BYTES_MAX = 2048;
 
 struct FileEntry {
     FileKind kind = FileKind::OTHER;
-    uint64_t size = 0;  //!< bytes
-    uint64_t units = 0; //!< that the extents cover
+    bool snapshot = false; //!< nothing is written to it
+    uint64_t size = 0;     //!< bytes
+    uint64_t units = 0;    //!< that the extents cover
     int64_t created_us = 0, modified_us = 0;
     uint32_t tail_bytes = 0; //!< of the partial last LBA; they lie in the tree of tails
     std::string name;

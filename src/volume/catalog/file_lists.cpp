@@ -38,13 +38,13 @@ bool ReadHoles(const Tree &tree, std::vector<Hole> &holes) {
 
 // The root is that of the tree as it is, whatever becomes of the change.
 template <class CHANGE> void FileLists::ChangeExtents(const CHANGE &change) {
-    ExtentTree tree(store_, entry_.extents_root);
+    ExtentTree tree(store_, entry_.extents_root, references_);
     const ScopeExit keep_root([&] { entry_.extents_root = tree.Root(); });
     change(tree);
 }
 
 template <class CHANGE> void FileLists::ChangeHoles(const CHANGE &change) {
-    Tree tree(store_, entry_.holes_root);
+    Tree tree(store_, entry_.holes_root, references_);
     const ScopeExit keep_root([&] { entry_.holes_root = tree.Root(); });
     change(tree);
 }
@@ -150,6 +150,18 @@ void FileLists::SetHoles(const std::vector<Hole> &holes) {
     entry_.holes.clear();
 }
 
+bool FileLists::HolesReachBeyond(uint64_t size) const {
+    if (!entry_.holes.empty()) {
+        return entry_.holes.back().offset + entry_.holes.back().length > size;
+    }
+    const auto last = Tree(store_, entry_.holes_root).FindAtOrBefore(NumberKey(UINT64_MAX));
+    uint64_t length = 0;
+    if (last) {
+        memcpy(&length, last->value.data(), std::min(sizeof length, last->value.size()));
+    }
+    return last && NumberKey::NumberOf(last->key) + length > size;
+}
+
 void FileLists::CutHoles(uint64_t size) {
     if (!entry_.holes.empty()) {
         rawduck::CutHoles(entry_.holes, size);
@@ -173,18 +185,24 @@ void FileLists::CutHoles(uint64_t size) {
     });
 }
 
-void FileLists::Clear() {
-    ChangeExtents([](ExtentTree &tree) { tree.Clear(); });
-    ChangeHoles([](Tree &tree) { tree.Clear(); });
-    entry_.extents.clear();
-    entry_.holes.clear();
+void FileLists::CopyExtentPage(std::string_view key, uint16_t depth) {
+    ChangeExtents([&](ExtentTree &tree) { tree.CopyPage(key, depth); });
 }
 
-std::vector<std::string>
-FileLists::FindProblems(const std::function<void(const PagePointer &)> &visit_page) const {
-    std::vector<std::string> problems = ExtentTree(store_, entry_.extents_root).FindProblems(visit_page);
+void FileLists::CopyHolePage(std::string_view key, uint16_t depth) {
+    ChangeHoles([&](Tree &tree) { tree.CopyPage(key, depth); });
+}
+
+std::vector<std::string> FileLists::FindProblems(const Tree::LookBelow &visit_page,
+                                                 const std::function<void(const Extent &)> &visit) const {
+    std::vector<std::string> problems =
+        ExtentTree(store_, entry_.extents_root).FindProblems(visit_page, visit);
+    for (const Extent &extent : entry_.extents) {
+        visit(extent);
+    }
     const Tree holes_tree(store_, entry_.holes_root);
-    for (std::string &problem : holes_tree.FindProblems(visit_page)) {
+    for (std::string &problem :
+         holes_tree.FindProblems(visit_page, [](std::string_view, std::string_view) { return true; })) {
         problems.push_back(std::move(problem));
     }
     if (!problems.empty()) {

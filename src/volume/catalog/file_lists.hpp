@@ -12,7 +12,10 @@ namespace rawduck {
 //! change that throws may be made in part, with the entry saying what is there: made again, it is whole.
 class FileLists {
   public:
-    FileLists(PageStore &store, FileEntry &entry) : store_(store), entry_(entry) {}
+    //! `references`: as for Tree. Where something else refers to pages that a change is to change, the file is given
+    //! copies of them before.
+    FileLists(PageStore &store, FileEntry &entry, const ReferenceTree *references = nullptr)
+        : store_(store), entry_(entry), references_(references) {}
 
     //! What covers [from, to), clipped to it, in order.
     std::vector<Extent> Extents(uint64_t from, uint64_t to) const;
@@ -25,14 +28,19 @@ class FileLists {
 
     std::vector<Hole> Holes() const;
     void SetHoles(const std::vector<Hole> &holes);
+    //! Whether any hole does not end before `size` bytes.
+    bool HolesReachBeyond(uint64_t size) const;
     //! Gives up what lies behind `size` bytes.
     void CutHoles(uint64_t size);
 
-    //! Gives up all.
-    void Clear();
+    //! As that of Tree, for the tree that the extents, or the holes, lie in.
+    void CopyExtentPage(std::string_view key, uint16_t depth);
+    void CopyHolePage(std::string_view key, uint16_t depth);
 
-    //! As that of Tree, for the trees of the file; also gaps, and lists that contradict its size.
-    std::vector<std::string> FindProblems(const std::function<void(const PagePointer &)> &visit_page) const;
+    //! As that of Tree, for the trees of the file; also gaps, and lists that contradict its size. `visit` as for
+    //! ExtentTree.
+    std::vector<std::string> FindProblems(const Tree::LookBelow &visit_page,
+                                          const std::function<void(const Extent &)> &visit) const;
 
   private:
     template <class CHANGE> void ChangeExtents(const CHANGE &change);
@@ -41,6 +49,7 @@ class FileLists {
 
     PageStore &store_;
     FileEntry &entry_;
+    const ReferenceTree *references_;
 };
 
 } // namespace rawduck

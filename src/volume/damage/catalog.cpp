@@ -23,6 +23,9 @@ bool Catalog::Apply(const Item &item, std::string &problem) {
     if (item.type == ItemType::CREATE) {
         return ApplyCreate(item, problem);
     }
+    if (item.type == ItemType::CLONE) {
+        return ApplyClone(item, problem);
+    }
     auto found = entries_.find(item.file_id);
     if (found == entries_.end()) {
         problem = "file " + std::to_string(item.file_id) + " is changed but does not exist";
@@ -30,6 +33,10 @@ bool Catalog::Apply(const Item &item, std::string &problem) {
     }
     CatalogEntry &entry = found->second;
     bool applied = false;
+    if (entry.snapshot && item.type != ItemType::MOVE && item.type != ItemType::REMOVE) {
+        problem = "snapshot \"" + entry.name + "\" is changed";
+        return false;
+    }
     switch (item.type) {
     case ItemType::EXTENTS:
         applied = ApplyExtents(entry, item, problem);
@@ -69,6 +76,22 @@ bool Catalog::ApplyCreate(const Item &item, std::string &problem) {
     entry.kind = kind;
     entry.created_us = entry.modified_us = item.time_us;
     entries_.emplace(item.file_id, std::move(entry));
+    return true;
+}
+
+bool Catalog::ApplyClone(const Item &item, std::string &problem) {
+    const auto source = entries_.find(item.source_id);
+    if (source == entries_.end() || item.name.empty() || entries_.count(item.file_id) != 0 ||
+        source->second.kind == FileKind::DIRECTORY || item.kind > static_cast<uint8_t>(CloneKind::SNAPSHOT)) {
+        problem = "file " + std::to_string(item.source_id) + " cannot be cloned as \"" + item.name + "\"";
+        return false;
+    }
+    CatalogEntry entry = source->second;
+    entry.name = item.name;
+    entry.snapshot = item.kind == static_cast<uint8_t>(CloneKind::SNAPSHOT);
+    entry.created_us = item.time_us;
+    entries_.emplace(item.file_id, std::move(entry));
+    shares_ = true;
     return true;
 }
 
@@ -160,7 +183,7 @@ std::vector<std::string> Catalog::FindProblems() const {
     }
     std::sort(used.begin(), used.end(),
               [](const auto &a, const auto &b) { return a.first.start < b.first.start; });
-    for (size_t i = 1; i < used.size(); i++) {
+    for (size_t i = 1; i < used.size() && !shares_; i++) {
         const Extent &previous = used[i - 1].first;
         if (previous.start + previous.units > used[i].first.start) {
             problems.push_back("files \"" + used[i - 1].second->name + "\" and \"" + used[i].second->name +

@@ -19,7 +19,11 @@ class Catalog {
     //! there is no memory for it (std::bad_alloc).
     bool Apply(const Item &item, std::string &problem);
 
-    //! Sizes match extents and tails, no two names are equal, no two extents overlap. Empty when all is well.
+    //! Of a file that is there: nothing changes its contents any more.
+    void MarkSnapshot(uint64_t file_id) { entries_.at(file_id).snapshot = true; }
+
+    //! Sizes match extents and tails, no two names are equal, no two extents overlap unless something was cloned. Empty
+    //! when all is well.
     std::vector<std::string> FindProblems() const;
 
     const std::map<uint64_t, CatalogEntry> &Entries() const { return entries_; }
@@ -30,9 +34,11 @@ class Catalog {
     bool ApplyRemap(CatalogEntry &entry, const Item &item, std::string &problem);
     bool ApplySize(CatalogEntry &entry, const Item &item, std::string &problem);
     bool ApplyMove(CatalogEntry &entry, const Item &item, std::string &problem);
+    bool ApplyClone(const Item &item, std::string &problem);
     bool IsInDataArea(const Extent &extent) const;
 
     std::map<uint64_t, CatalogEntry> entries_;
+    bool shares_ = false; //!< something was cloned
     uint32_t lba_size_;
     uint64_t data_start_, data_end_;
 };

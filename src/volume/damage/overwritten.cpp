@@ -1,6 +1,9 @@
 #include "volume/damage/overwritten.hpp"
 
+#include "volume/tree/unit_counts.hpp"
+
 #include <algorithm>
+#include <set>
 
 namespace rawduck {
 
@@ -8,7 +11,20 @@ namespace {
 
 class Overwritten {
   public:
-    explicit Overwritten(const VolumeFiles &files) : files_(files) {}
+    // What a file keeps that nothing is said of is not given to others, whoever had it, too.
+    Overwritten(const VolumeFiles &files, const std::vector<Item> &lost) : files_(files) {
+        std::set<uint64_t> changed;
+        for (const Item &item : lost) {
+            changed.insert({item.file_id, item.replaced_id});
+        }
+        for (const auto &[id, entry] : files.entries) {
+            for (const Extent &extent : entry.extents) {
+                if (changed.count(id) == 0) {
+                    kept_.Set(extent.start, extent.units, 1);
+                }
+            }
+        }
+    }
 
     void Add(const Item &item) {
         extents_.insert(extents_.end(), item.extents.begin(), item.extents.end());
@@ -39,14 +55,18 @@ class Overwritten {
         for (const Extent &extent : found->second.extents) {
             const uint64_t skipped = std::min(kept, extent.units);
             kept -= skipped;
-            if (skipped < extent.units) {
-                extents_.push_back(
-                    {extent.file_unit + skipped, extent.start + skipped, extent.units - skipped});
-            }
+            kept_.ForEach(extent.start + skipped, extent.units - skipped,
+                          [&](const UnitCounts::Piece &piece) {
+                              if (piece.count == 0) {
+                                  extents_.push_back({extent.file_unit + (piece.start - extent.start),
+                                                      piece.start, piece.units});
+                              }
+                          });
         }
     }
 
     const VolumeFiles &files_;
+    UnitCounts kept_;
     std::vector<Extent> extents_;
 };
 
@@ -59,7 +79,7 @@ bool Covers(const std::vector<Extent> &extents, uint64_t unit) {
 } // namespace
 
 std::vector<Extent> FindOverwritten(const VolumeFiles &files, const std::vector<Item> &lost) {
-    Overwritten overwritten(files);
+    Overwritten overwritten(files, lost);
     for (const Item &item : lost) {
         overwritten.Add(item);
     }

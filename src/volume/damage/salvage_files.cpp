@@ -97,7 +97,8 @@ class Salvage {
             FileEntry entry = *tree_.Find(id);
             lost = {entry.name, entry.kind, entry.size, ""};
             const std::vector<std::string> problems =
-                FileLists(store_, entry).FindProblems([](const PagePointer &) {});
+                FileLists(store_, entry)
+                    .FindProblems([](const PagePointer &) { return true; }, [](const Extent &) {});
             lost.why = problems.empty() ? "" : problems.front();
             if (problems.empty()) {
                 lost.why = Add(id, tree_.Load(id));
@@ -122,6 +123,9 @@ class Salvage {
                 return problem;
             }
         }
+        if (entry.snapshot) {
+            catalog_.MarkSnapshot(id);
+        }
         return "";
     }
 
@@ -142,7 +146,8 @@ class Salvage {
             files_.unreadable.erase(item.replaced_id);
             item.replaced_id = 0;
         }
-        if (!IsKnown(item.file_id) && item.type != ItemType::CREATE) {
+        const bool makes_file = item.type == ItemType::CREATE || item.type == ItemType::CLONE;
+        if (!IsKnown(item.file_id) && !makes_file) {
             ApplyToUnreadable(item);
             return;
         }

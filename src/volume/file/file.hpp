@@ -55,6 +55,9 @@ class File {
     //! `entry` is null for a file that is being created, which throws Error NO_SPACE when there is no room
     //! for its metadata.
     File(const FileContext &context, uint64_t id, std::string name, FileKind kind, const CatalogEntry *entry);
+    //! A file that is being made with the contents of another one, which its entry names. Throws as for a new one.
+    struct Cloned {};
+    File(const FileContext &context, uint64_t id, const CatalogEntry &entry, Cloned);
 
     //! For a log that a mount has found, once all files have what they need: takes the room that a new one
     //! has. There may be none.
@@ -63,6 +66,7 @@ class File {
     uint64_t Id() const { return id_; }
     FileKind Kind() const { return kind_; }
     bool IsTemp() const { return kind_ == FileKind::TEMP; }
+    bool IsSnapshot() const { return snapshot_; }
     std::string Name() const;
     //! Calls `queue`, which tells the log that the file has this name now; when it throws, or there is no
     //! room for the name, nothing has changed.
@@ -98,6 +102,13 @@ class File {
     //! publish is under way. Nothing is published afterwards; when it throws, nothing has changed. Who has
     //! the file open can go on using it.
     void Retire(const std::function<void(bool published)> &queue);
+    //! For whoever makes a file with the same contents: nothing is published while this is held.
+    std::unique_lock<std::mutex> HoldPublishes() { return std::unique_lock<std::mutex>(publish_mutex_); }
+    //! Under HoldPublishes, with everything durable that was queued: prepares for what is published to belong to another
+    //! file, too. Nothing is written to it while the result is held; afterwards Space knows what is shared. Throws Error
+    //! NO_SPACE: then the file goes on as before.
+    std::unique_lock<Gate> BeginSharing();
+
     //! Gives up what the file covers, for the caller to free once the record that removes it is durable.
     std::vector<Extent> TakeExtents();
 
@@ -129,6 +140,8 @@ class File {
         bool any_ = false;
     };
     EntrySize SizeOfEntry() const;
+    EntrySize MoreExtents(uint64_t count) const;
+    void TakeOver(const CatalogEntry &entry);
     uint64_t TailRoom(uint64_t size) const;
 
     // file_read.cpp
@@ -159,6 +172,11 @@ class File {
     void DrainTail();
     void EnsureUnits(uint64_t units, Growth &growth);
 
+    // file_sharing.cpp
+    void OwnEnd(Growth &growth);
+    void MoveUnit(uint64_t unit, uint64_t valid, Growth &growth);
+    void AddNotShared(const Extent &extent, std::vector<DeviceRange> &ranges) const;
+
     // file_publish.cpp
     uint64_t QueuePublish();
     std::vector<Segment> TailWrites(std::vector<Item> &items, uint64_t whole);
@@ -176,6 +194,8 @@ class File {
     const FileContext context_;
     const uint64_t id_;
     const FileKind kind_;
+    const int64_t created_us_;
+    const bool snapshot_;
 
     mutable std::mutex name_mutex_; //!< guards name_; the lock of metadata_ is taken under it
     std::string name_;
@@ -214,6 +234,8 @@ class File {
     //! There is data on the target that no flush and no DATA_CHECKSUM covers. Set before anything else refers
     //! to that data.
     std::atomic<bool> unflushed_{false};
+    //! Others may have some of what the file has. Set under the gate, before they have; it stays.
+    std::atomic<bool> sharing_{false};
 
     // What the log has been told, guarded by publish_mutex_ (durable_size_ is also read under the gate).
     std::atomic<bool> published_;

@@ -18,7 +18,19 @@ struct FileInfo {
     FileKind kind = FileKind::OTHER;
     uint64_t size = 0, allocated = 0; //!< bytes
     int64_t modified_us = 0;          //!< microseconds since 1970-01-01 UTC
+    int64_t created_us = 0;
+    bool snapshot = false;   //!< nothing is written to it
+    uint64_t not_shared = 0; //!< bytes of what is allocated that no other file has
     std::vector<ExtentInfo> extents;
+};
+
+//! A snapshot, with its logs.
+struct SnapshotInfo {
+    std::string file, snapshot; //!< their names
+    FileKind kind = FileKind::OTHER;
+    uint64_t size = 0;       //!< bytes
+    uint64_t not_shared = 0; //!< bytes that dropping it would free
+    int64_t created_us = 0;  //!< microseconds since 1970-01-01 UTC
 };
 
 } // namespace rawduck

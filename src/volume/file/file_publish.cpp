@@ -14,6 +14,15 @@ namespace rawduck {
 namespace {
 //! Appended data up to this length is covered by a checksum in the record; more is flushed first.
 constexpr uint64_t CHECKSUMMED_BYTES_MAX = 256 * KIB;
+
+uint64_t UnitsIn(const std::vector<Extent> &extents) {
+    uint64_t units = 0;
+    for (const Extent &extent : extents) {
+        units += extent.units;
+    }
+    return units;
+}
+
 } // namespace
 
 void FileContext::FreeTemporary(const std::vector<Extent> &extents) const {
@@ -23,21 +32,13 @@ void FileContext::FreeTemporary(const std::vector<Extent> &extents) const {
 
 File::File(const FileContext &context, uint64_t id, std::string name, FileKind kind,
            const CatalogEntry *entry)
-    : context_(context), id_(id), kind_(kind), name_(std::move(name)), metadata_(context.room),
-      modified_us_(NowUs()), published_(entry != nullptr || kind == FileKind::DIRECTORY) {
+    : context_(context), id_(id), kind_(kind), created_us_(entry ? entry->created_us : NowUs()),
+      snapshot_(entry && entry->snapshot), name_(std::move(name)), metadata_(context.room),
+      modified_us_(created_us_), published_(entry != nullptr || kind == FileKind::DIRECTORY) {
     if (entry) {
-        for (const Extent &extent : entry->extents) {
-            map_.Append(static_cast<AllocationUnit>(extent.start), extent.units);
-        }
-        holes_ = HoleSet(entry->holes);
-        durable_holes_ = entry->holes;
-        has_holes_ = !holes_.Empty();
-        size_ = durable_size_ = entry->size;
-        durable_units_ = map_.Units();
-        modified_us_ = entry->modified_us;
-        durable_tail_ = entry->tail;
-        tail_.Append(entry->tail.data(), entry->tail.size());
-        tail_start_ = entry->size - entry->tail.size();
+        TakeOver(*entry);
+        sharing_ = std::any_of(entry->extents.begin(), entry->extents.end(),
+                               [&](const Extent &extent) { return context_.space.AnyShared(extent); });
         metadata_.BeginFound(SizeOfEntry());
     } else if (!IsTemp()) {
         any_tail_fits_ = kind_ == FileKind::WAL;
@@ -45,8 +46,24 @@ File::File(const FileContext &context, uint64_t id, std::string name, FileKind k
     }
 }
 
+// What it has by its entry. Readers and writers come later.
+void File::TakeOver(const CatalogEntry &entry) {
+    for (const Extent &extent : entry.extents) {
+        map_.Append(static_cast<AllocationUnit>(extent.start), extent.units);
+    }
+    holes_ = HoleSet(entry.holes);
+    durable_holes_ = entry.holes;
+    has_holes_ = !holes_.Empty();
+    size_ = durable_size_ = entry.size;
+    durable_units_ = map_.Units();
+    modified_us_ = entry.modified_us;
+    durable_tail_ = entry.tail;
+    tail_.Append(entry.tail.data(), entry.tail.size());
+    tail_start_ = entry.size - entry.tail.size();
+}
+
 void File::KeepRoomForTail() {
-    if (kind_ == FileKind::WAL && !any_tail_fits_) {
+    if (kind_ == FileKind::WAL && !any_tail_fits_ && !snapshot_) {
         any_tail_fits_ = true;
         any_tail_fits_ = metadata_.TryExtendLog(SizeOfEntry());
     }
@@ -54,7 +71,19 @@ void File::KeepRoomForTail() {
 
 // As it is now.
 EntrySize File::SizeOfEntry() const {
-    return {name_.size(), TailRoom(Size()), map_.Count(), holes_.Count()};
+    EntrySize size = MoreExtents(map_.Count());
+    size.name_bytes = name_.size();
+    size.tail_bytes = TailRoom(Size());
+    size.holes = holes_.Count();
+    return size;
+}
+
+// Where counts of references change, at the begin or the end of an extent, ranges of them end.
+EntrySize File::MoreExtents(uint64_t count) const {
+    EntrySize size;
+    size.extents = count;
+    size.references = sharing_ ? 2 * count : 0;
+    return size;
 }
 
 uint64_t File::TailRoom(uint64_t size) const {
@@ -105,9 +134,15 @@ FileInfo File::Info() const {
     info.kind = kind_;
     info.size = Size();
     info.modified_us = modified_us_;
+    info.created_us = created_us_;
+    info.snapshot = snapshot_;
     std::shared_lock<std::shared_mutex> guard(map_mutex_);
-    info.allocated = map_.Units() * ALLOCATION_UNIT_BYTES;
+    info.allocated = info.not_shared = map_.Units() * ALLOCATION_UNIT_BYTES;
     for (const Extent &extent : map_.Extents()) {
+        if (sharing_) {
+            info.not_shared -=
+                (extent.units - UnitsIn(context_.space.NotShared(extent))) * ALLOCATION_UNIT_BYTES;
+        }
         info.extents.push_back(ExtentInfo{extent.file_unit * ALLOCATION_UNIT_BYTES,
                                           extent.start * ALLOCATION_UNIT_BYTES,
                                           extent.units * ALLOCATION_UNIT_BYTES});
@@ -407,7 +442,9 @@ bool File::Deallocate(uint64_t offset, uint64_t length) {
             if (IsTemp()) {
                 context_.spill.Forget(segment.device_offset, segment.length);
             }
-            ranges.push_back({segment.device_offset, segment.length});
+            const Extent extent{0, segment.device_offset / ALLOCATION_UNIT_BYTES,
+                                segment.length / ALLOCATION_UNIT_BYTES};
+            AddNotShared(extent, ranges);
         }
     }
     return context_.deallocator.Deallocate(ranges);

@@ -23,12 +23,6 @@ constexpr uint64_t GROWTH_UNITS_MAX = 64 * MIB / ALLOCATION_UNIT_BYTES;
 //! ... and never by more than this share of the free space, so that a nearly full volume is shared fairly.
 constexpr uint64_t GROWTH_FREE_SHARE = 8;
 
-EntrySize Extents(uint64_t count) {
-    EntrySize size;
-    size.extents = count;
-    return size;
-}
-
 } // namespace
 
 void File::Write(const char *data, uint64_t length, uint64_t offset) {
@@ -63,9 +57,9 @@ void File::WriteOnce(const char *data, uint64_t length, uint64_t offset) {
 
 // Durable contents of a removed file are replaced out of place until the record that removes it is durable,
 // and no publish frees the replaced space. From then on no mount reads the file, and it is overwritten in
-// place.
+// place. What others have is theirs as long as they exist, so then it goes on being replaced.
 void File::FinishRemoval() {
-    if (!Removed() || durable_size_ == 0) {
+    if (!Removed() || durable_size_ == 0 || sharing_) {
         return;
     }
     std::lock_guard<std::mutex> publish(publish_mutex_);
@@ -249,12 +243,13 @@ std::vector<Extent> File::AllocateOutOfPlace(uint64_t first_unit, uint64_t units
         hint = static_cast<AllocationUnit>(
             map_.Locate((first_unit - 1) * ALLOCATION_UNIT_BYTES, contiguous) / ALLOCATION_UNIT_BYTES + 1);
     }
-    const SpaceUse use =
-        first_unit * ALLOCATION_UNIT_BYTES < HEAD_BYTES ? SpaceUse::HEADER : SpaceUse::REPLACEMENT;
+    const SpaceUse use = first_unit * ALLOCATION_UNIT_BYTES < HEAD_BYTES ? SpaceUse::HEADER
+                         : kind_ == FileKind::WAL                        ? SpaceUse::LOG
+                                                                         : SpaceUse::REPLACEMENT;
     std::vector<Extent> fresh;
     try {
         for (uint64_t done = 0; done < units;) {
-            growth.Take(Extents(2), MetadataUse::REPLACE); // one becomes three
+            growth.Take(MoreExtents(2), MetadataUse::REPLACE); // one becomes three
             fresh.emplace_back(Extent{first_unit + done, 0, 0});
             const Allocator::Result found = context_.space.Allocate(units - done, hint, false, use);
             if (found.units == 0) {
@@ -317,7 +312,7 @@ void File::EnsureUnits(uint64_t units, Growth &growth) {
     const uint64_t units_before = map_.Units();
     try {
         while (map_.Units() < units) {
-            growth.Take(Extents(1), MetadataUse::GROW);
+            growth.Take(MoreExtents(1), MetadataUse::GROW);
             const uint64_t missing = units - map_.Units();
             const uint64_t most = std::min(std::max(map_.Units(), GROWTH_UNITS_MIN), GROWTH_UNITS_MAX);
             const uint64_t fair = context_.space.FreeUnits() / GROWTH_FREE_SHARE;
@@ -346,6 +341,9 @@ void File::WriteGated(const char *data, uint64_t length, uint64_t offset) {
     {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
         EnsureUnits(AlignUp(std::max(end, Size()), ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES, growth);
+    }
+    if (end > Size()) {
+        OwnEnd(growth);
     }
     if (offset > Size()) {
         ExtendTo(offset);

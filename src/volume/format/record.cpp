@@ -14,7 +14,7 @@ constexpr uint64_t ITEM_ALIGNMENT = 8;
 //! 16 bytes before the body of each item. `bytes` includes this header and the padding to 8 bytes.
 struct ItemHeader {
     uint16_t type;
-    uint16_t kind; //!< of CREATE
+    uint16_t kind; //!< of CREATE and CLONE
     uint32_t bytes;
     uint64_t file_id;
 };
@@ -30,7 +30,7 @@ static_assert(sizeof(SizeBody) == 24, "layout is part of the format");
 
 struct NameBody {
     int64_t time_us;
-    uint64_t replaced_id;
+    uint64_t other_id; //!< of MOVE the file that is replaced, of CLONE the source
     uint32_t name_bytes;
     uint32_t reserved;
 };
@@ -67,8 +67,10 @@ bool TakeText(const char *body, size_t length, BODY &fixed, uint32_t BODY::*text
 void AppendBody(std::string &out, const Item &item) {
     switch (item.type) {
     case ItemType::CREATE:
-    case ItemType::MOVE: {
-        NameBody body{item.time_us, item.replaced_id, static_cast<uint32_t>(item.name.size()), 0};
+    case ItemType::MOVE:
+    case ItemType::CLONE: {
+        const uint64_t other_id = item.type == ItemType::CLONE ? item.source_id : item.replaced_id;
+        NameBody body{item.time_us, other_id, static_cast<uint32_t>(item.name.size()), 0};
         AppendRaw(out, &body, 1);
         out += item.name;
         break;
@@ -98,13 +100,14 @@ void AppendBody(std::string &out, const Item &item) {
 bool ParseBody(const char *body, size_t length, Item &item) {
     switch (item.type) {
     case ItemType::CREATE:
-    case ItemType::MOVE: {
+    case ItemType::MOVE:
+    case ItemType::CLONE: {
         NameBody fixed;
         if (!TakeText(body, length, fixed, &NameBody::name_bytes, item.name)) {
             return false;
         }
         item.time_us = fixed.time_us;
-        item.replaced_id = fixed.replaced_id;
+        (item.type == ItemType::CLONE ? item.source_id : item.replaced_id) = fixed.other_id;
         return true;
     }
     case ItemType::SIZE:
@@ -154,6 +157,7 @@ uint64_t ItemBytes(const Item &item) {
     switch (item.type) {
     case ItemType::CREATE:
     case ItemType::MOVE:
+    case ItemType::CLONE:
         bytes += sizeof(NameBody) + item.name.size();
         break;
     case ItemType::SIZE:

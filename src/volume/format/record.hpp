@@ -45,16 +45,20 @@ struct DataChecksum {
 static_assert(sizeof(DataChecksum) == 16, "layout is part of the format");
 
 enum class ItemType : uint16_t {
-    CREATE = 1,       //!< file_id, kind, created_us, name
-    EXTENTS = 2,      //!< file_id, extents that continue the file's coverage
-    REMAP = 3,        //!< file_id, extents (units each 1) that replace the mapping of those file units
-    SIZE = 4,         //!< file_id, size, modified_us, tail: the bytes of the partial last LBA
-    TRUNCATE = 5,     //!< as SIZE, and everything beyond is given up
-    HOLES = 6,        //!< file_id, all holes of the file: replaces the list
-    REMOVE = 7,       //!< file_id
-    MOVE = 8,         //!< file_id, name, replaced_id: the file that had the name (0: none), which is removed
-    DATA_CHECKSUM = 9 //!< ranges, see DataChecksum
+    CREATE = 1,        //!< file_id, kind, created_us, name
+    EXTENTS = 2,       //!< file_id, extents that continue the file's coverage
+    REMAP = 3,         //!< file_id, extents (units each 1) that replace the mapping of those file units
+    SIZE = 4,          //!< file_id, size, modified_us, tail: the bytes of the partial last LBA
+    TRUNCATE = 5,      //!< as SIZE, and everything beyond is given up
+    HOLES = 6,         //!< file_id, all holes of the file: replaces the list
+    REMOVE = 7,        //!< file_id
+    MOVE = 8,          //!< file_id, name, replaced_id: the file that had the name (0: none), which is removed
+    DATA_CHECKSUM = 9, //!< ranges, see DataChecksum
+    CLONE = 10 //!< file_id, kind, created_us, name, source_id: a new file with the contents of that one
 };
+
+//! The kind of a CLONE.
+enum class CloneKind : uint8_t { WRITABLE = 0, SNAPSHOT = 1 };
 
 //! One item, decoded. Which fields count is said at ItemType.
 struct Item {
@@ -67,6 +71,7 @@ struct Item {
     int64_t time_us = 0;
     uint64_t size = 0;
     uint64_t replaced_id = 0;
+    uint64_t source_id = 0;
     std::string name;
     std::string tail;
     std::vector<Extent> extents;

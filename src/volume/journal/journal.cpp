@@ -22,8 +22,9 @@ constexpr uint64_t FUA_BYTES_MAX = 64 * KIB;
 Journal::Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones &zones)
     : io_(io), trees_(trees), zones_(zones), spare_superblock_(1 - image.superblock_copy),
       mount_(NextMount(image)), found_parts_(image.log.size()), layout_(image.superblock),
-      area_(image.log.back().area), position_(image.log.back().bytes), records_(image.log.back().records),
-      epoch_(image.log.back().epoch), superblock_(image.superblock) {}
+      tells_sharing_((image.superblock.incompat & INCOMPAT_SHARED) != 0), area_(image.log.back().area),
+      position_(image.log.back().bytes), records_(image.log.back().records), epoch_(image.log.back().epoch),
+      superblock_(image.superblock) {}
 
 void Journal::Flush() {
     std::lock_guard<std::mutex> guard(flush_mutex_);
@@ -64,8 +65,18 @@ void Journal::WriteSuperblockDurably(const TreeSuperblock &superblock, int copy)
         false);
 }
 
-// The copy that the mount relies on comes last: the other one may be damaged, or old. Both count the mount before it
-// writes a record or a page, so whoever mounts after it uses other numbers, whichever copy is lost then.
+// The copy that the mount relies on comes last: the other one may be damaged, or old. Only when both are durable is
+// anything given up that they named before.
+void Journal::WriteSuperblocks(TreeSuperblock next) {
+    next.sequence = superblock_.sequence + 1;
+    SealSuperblock(next);
+    WriteSuperblockDurably(next, spare_superblock_);
+    WriteSuperblockDurably(next, 1 - spare_superblock_);
+    superblock_ = next;
+}
+
+// Both superblocks count the mount before it writes a record or a page, so whoever mounts after it uses other numbers,
+// whichever copy is lost then.
 void Journal::Begin() {
     if (started_) {
         return;
@@ -76,11 +87,7 @@ void Journal::Begin() {
         Flush();
         TreeSuperblock next = superblock_;
         next.mounts = mount_;
-        next.sequence++;
-        SealSuperblock(next);
-        WriteSuperblockDurably(next, spare_superblock_);
-        WriteSuperblockDurably(next, 1 - spare_superblock_);
-        superblock_ = next;
+        WriteSuperblocks(next);
         counted_ = true;
     }
     // The log goes on in the other area, because a torn tail is never appended to. There is to be a checkpoint before
@@ -102,6 +109,7 @@ bool Journal::Append(const JournalRecord &record) {
         return false;
     }
     Begin();
+    RequireFeatures(record.items);
     std::string payload;
     for (const Item &item : record.items) {
         AppendItem(payload, item);
@@ -117,6 +125,24 @@ bool Journal::Append(const JournalRecord &record) {
     record_under_way_ = false;
     applied_ = 0;
     return fits;
+}
+
+// Before the record: older code that found it would take it for damage, and write nothing; but where a checkpoint has the
+// clone, it would free what others refer to.
+void Journal::RequireFeatures(const std::vector<Item> &items) {
+    const bool shares = std::any_of(items.begin(), items.end(),
+                                    [](const Item &item) { return item.type == ItemType::CLONE; });
+    if (!shares || tells_sharing_) {
+        return; // without waiting for a checkpoint that is being written
+    }
+    std::lock_guard<std::mutex> guard(checkpoint_mutex_);
+    if (pending_) {
+        pending_->superblock.incompat |= INCOMPAT_SHARED;
+    }
+    TreeSuperblock next = superblock_;
+    next.incompat |= INCOMPAT_SHARED;
+    WriteSuperblocks(next);
+    tells_sharing_ = true;
 }
 
 void Journal::Checkpoint() {
@@ -258,12 +284,7 @@ bool Journal::WriteCheckpoint() {
     WriteMap(*pending_);
     // Superblocks must not name pages that are still in the device's cache.
     Flush();
-    TreeSuperblock next = pending_->superblock;
-    next.sequence = superblock_.sequence + 1;
-    SealSuperblock(next);
-    WriteSuperblockDurably(next, spare_superblock_);
-    WriteSuperblockDurably(next, 1 - spare_superblock_);
-    superblock_ = next;
+    WriteSuperblocks(pending_->superblock);
     uint64_t pages = 0;
     {
         // Only now can no mount go by the checkpoint before.

@@ -5,6 +5,7 @@
 //!  - A checkpoint is of the state between two records, both of which it knows the places of.
 //!  - A superblock is written only after everything that it names is durable, and one copy only after the other.
 //!  - What the superblocks before named (pages, an area of the log) is given up only after both copies are durable.
+//!  - What items need that older code does not know is in both superblocks before they are in the log.
 //!  - No mount uses an epoch or a generation that another mount may have used: superblocks that count the mount are
 //!    durable before it writes anything else.
 #pragma once
@@ -87,6 +88,7 @@ class Journal {
         TreeSuperblock superblock{};
         std::string map;
     };
+    void RequireFeatures(const std::vector<Item> &items);
     void RequireRoom(uint64_t footprint);
     void BeginCheckpoint();
     void TakeFrozen(Pending &pending);
@@ -96,6 +98,7 @@ class Journal {
     void WriteByCheckpoint(const JournalRecord &record);
     void WriteMap(const Pending &pending);
     void WriteDurably(std::vector<Segment> segments, bool flush);
+    void WriteSuperblocks(TreeSuperblock next);
     void WriteSuperblockDurably(const TreeSuperblock &superblock, int copy);
     void Flush();
 
@@ -110,6 +113,7 @@ class Journal {
     // Touched only by the thread that appends.
     bool counted_ = false; //!< superblocks count this mount
     bool started_ = false;
+    bool tells_sharing_; //!< both superblocks say that files may share space
     uint32_t epochs_ = 0; //!< of this mount
     uint32_t area_ = 0;
     LogEnding before_;                               //!< that the epoch continues

@@ -35,7 +35,7 @@ bool LayoutIsSane(const TreeSuperblock &sb) {
     }
     const CatalogRoots &roots = sb.roots;
     for (const TreeRoot &root :
-         {roots.names, roots.files, roots.tails, roots.space_maps, roots.space_summaries, sb.references}) {
+         {roots.names, roots.files, roots.tails, roots.space_maps, roots.space_summaries, roots.references}) {
         if (!IsSane(root)) {
             return false;
         }

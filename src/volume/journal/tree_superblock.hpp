@@ -39,7 +39,6 @@ struct TreeSuperblock {
     int64_t created_us; //!< microseconds since 1970-01-01 UTC
     char label[64];
     CatalogRoots roots;
-    TreeRoot references;               //!< empty: nothing is shared
     uint64_t map_units[MAP_PAGES_MAX]; //!< pages that the map lies in, in order, then zeros
     uint8_t reserved[4096 - 376 - 8 * MAP_PAGES_MAX];
 };

@@ -33,23 +33,25 @@ EntrySize &EntrySize::operator+=(const EntrySize &other) {
     tail_bytes += other.tail_bytes;
     extents += other.extents;
     holes += other.holes;
+    references += other.references;
     return *this;
 }
 
 EntrySize &EntrySize::operator-=(const EntrySize &other) {
     RAWDUCK_INVARIANT(other.name_bytes <= name_bytes && other.tail_bytes <= tail_bytes &&
-                          other.extents <= extents && other.holes <= holes,
+                          other.extents <= extents && other.holes <= holes && other.references <= references,
                       "a change gives back what it took");
     name_bytes -= other.name_bytes;
     tail_bytes -= other.tail_bytes;
     extents -= other.extents;
     holes -= other.holes;
+    references -= other.references;
     return *this;
 }
 
 EntrySize Max(const EntrySize &a, const EntrySize &b) {
     return {std::max(a.name_bytes, b.name_bytes), std::max(a.tail_bytes, b.tail_bytes),
-            std::max(a.extents, b.extents), std::max(a.holes, b.holes)};
+            std::max(a.extents, b.extents), std::max(a.holes, b.holes), std::max(a.references, b.references)};
 }
 
 uint64_t MetadataBytes(const EntrySize &size) {
@@ -60,7 +62,8 @@ uint64_t MetadataBytes(const EntrySize &size) {
                            std::min<uint64_t>(size.holes, ENTRY_HOLES_MAX) * sizeof(Hole);
     const uint64_t tail =
         DivideUp(size.tail_bytes, TAIL_PIECE_BYTES) * (SLOT_BYTES + id + 1) + size.tail_bytes;
-    uint64_t bytes = FILL * (name + entry + tail);
+    const uint64_t references = size.references * (SLOT_BYTES + id + 2 * sizeof(uint64_t));
+    uint64_t bytes = FILL * (name + entry + tail + references);
     bytes += size.extents > ENTRY_EXTENTS_MAX ? TreeBytes(size.extents, 2 * sizeof(uint64_t)) : 0;
     bytes += size.holes > ENTRY_HOLES_MAX ? TreeBytes(size.holes, sizeof(uint64_t)) : 0;
     return bytes;

@@ -9,6 +9,7 @@ namespace rawduck {
 struct EntrySize {
     uint64_t name_bytes = 0, tail_bytes = 0;
     uint64_t extents = 0, holes = 0;
+    uint64_t references = 0; //!< that the tree of references may have for what the file shares
 
     EntrySize &operator+=(const EntrySize &other);
     //! `other` is part of it.

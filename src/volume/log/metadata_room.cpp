@@ -22,8 +22,8 @@ constexpr uint64_t CREATE_UNITS_MAX = 16 * MIB / ALLOCATION_UNIT_BYTES;
 
 //! Checkpoints that pages may belong to at a time: the durable one, the next, and the one after it.
 constexpr uint64_t CHECKPOINTS = 3;
-//! The trees of names, files and tails have at least a page each.
-constexpr uint64_t TREES = 3;
+//! The trees of names, files, tails and references have at least a page each.
+constexpr uint64_t TREES = 4;
 //! Taken by one change to a tree beyond what the tree has afterwards, and by making room for the map of pages.
 constexpr uint64_t PAGES_UNDER_WAY = 12;
 //! Pages above the leaves: one for at least so many.

@@ -13,10 +13,28 @@ void Complain(std::string &damage, const std::string &problem) {
     damage = damage.empty() ? problem : damage;
 }
 
+//! What is not free belongs to another file already. Whether it should is known: all references were counted.
+void ShareTaken(MountedMetadata &mounted, const Extent &extent) {
+    uint64_t at = extent.start;
+    const uint64_t end = extent.start + extent.units;
+    for (const auto &part : mounted.allocator.FreeParts(static_cast<AllocationUnit>(at), extent.units)) {
+        mounted.shared.Add(at, Index(part.start) - at);
+        mounted.allocator.Claim(part.start, part.units);
+        at = Index(part.start) + part.units;
+    }
+    mounted.shared.Add(at, end - at);
+}
+
 void ClaimSpace(MountedMetadata &mounted) {
+    const bool may_share = (mounted.found.metadata.image.superblock.incompat & INCOMPAT_SHARED) != 0;
     for (const auto &[id, entry] : mounted.found.files.entries) {
         for (const Extent &extent : entry.extents) {
-            if (!mounted.allocator.Claim(static_cast<AllocationUnit>(extent.start), extent.units)) {
+            if (mounted.allocator.Claim(static_cast<AllocationUnit>(extent.start), extent.units)) {
+                continue;
+            }
+            if (may_share) {
+                ShareTaken(mounted, extent);
+            } else {
                 Complain(mounted.damage, "file \"" + entry.name + "\" shares space with another");
             }
         }
@@ -37,6 +55,7 @@ MountedMetadata MountMetadata(BlockIo &io) {
     MountedMetadata mounted{{},
                             Allocator(AllocationUnit{sb.data_start}, AllocationUnit{sb.data_end}),
                             ZoneCandidates(sb.data_end),
+                            {},
                             found.metadata.image.damage};
     mounted.found = std::move(found);
     ClaimSpace(mounted);

@@ -10,6 +10,7 @@ struct MountedMetadata {
     LoadedVolume found;
     Allocator allocator; //!< free space
     ZoneCandidates candidates;
+    UnitCounts shared; //!< as for Space
     //! Why the volume takes no writes; empty on a healthy one.
     std::string damage;
 };

@@ -3,6 +3,7 @@
 #include "common/clock.hpp"
 #include "common/error.hpp"
 #include "common/invariant.hpp"
+#include "volume/names/snapshot_name.hpp"
 
 #include <algorithm>
 
@@ -37,7 +38,7 @@ VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> loc
     : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)),
       superblock(mounted.found.metadata.image.superblock), trees(std::move(mounted.found.metadata.trees)),
       warning(mounted.found.warning), overwritten(std::move(mounted.found.overwritten)),
-      space(std::move(mounted.allocator), std::move(mounted.candidates)),
+      space(std::move(mounted.allocator), std::move(mounted.candidates), std::move(mounted.shared)),
       room(space, trees->zones, DataArea(superblock), trees->pages.Zones().size(), target.name),
       log(*io, mounted.found.metadata.image, *trees, room,
           [this](const std::vector<Extent> &extents) { space.DiscardLogged(extents); }),
@@ -182,6 +183,11 @@ void VolumeState::CheckCreatable(const std::string &name) const {
     if (HasChildren(name)) {
         throw Error(ErrorCode::EXISTS, target.name + ": \"" + name + "\" is a directory");
     }
+    const std::shared_ptr<File> database = Find(DatabaseOfLog(name));
+    if (database && database->IsSnapshot()) {
+        throw Error(ErrorCode::READ_ONLY, target.name + ": cannot create \"" + name + "\": \"" +
+                                              database->Name() + "\" is a snapshot, and this its log");
+    }
     for (size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
         const std::shared_ptr<File> parent = Find(name.substr(0, slash));
         if (parent && parent->Kind() != FileKind::DIRECTORY) {
@@ -235,6 +241,9 @@ void VolumeState::RequireUnlocked(const File &file, const char *what) const {
 // DuckDB closes its databases and logs before it removes them. It may remove an unfinished COPY that is still
 // open.
 void VolumeState::RequireRemovable(const File &file) const {
+    if (file.IsSnapshot()) {
+        RequireNoSnapshot(file, "removed as other files are");
+    }
     if (file.Kind() == FileKind::DATABASE || file.Kind() == FileKind::WAL) {
         RequireUnlocked(file, "remove");
     }

@@ -41,6 +41,17 @@ class VolumeState {
     bool HasChildren(const std::string &directory) const;
     void CheckCreatable(const std::string &name) const;
     std::shared_ptr<File> Create(const std::string &name, FileKind kind);
+    //! Throws READ_ONLY for a file of a snapshot; `what` was to be done, such as "written to".
+    void RequireNoSnapshot(const File &file, const char *what) const;
+    //! Files that are to be made with the contents of others.
+    struct Copy {
+        std::shared_ptr<File> source;
+        std::string name;
+    };
+    //! Makes all of them in one record; when it throws before its end, none. Returns the ticket to commit. Does I/O.
+    uint64_t QueueClones(const std::vector<Copy> &copies, CloneKind kind);
+    //! Removes all of them, which nobody has open, in one record; returns the ticket to commit.
+    uint64_t QueueRemoveTogether(const std::vector<std::shared_ptr<File>> &files);
     //! Calls `queue`, which tells the log that the file is gone; when it throws, nothing has changed.
     void Retire(const std::shared_ptr<File> &file, const std::function<void(bool published)> &queue);
     //! Whoever has a file locked relies on its being there, as it is: a database that is attached. Throws

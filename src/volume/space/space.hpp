@@ -4,6 +4,7 @@
 #include "common/invariant.hpp"
 #include "volume/space/allocator.hpp"
 #include "volume/space/zone_candidates.hpp"
+#include "volume/tree/unit_counts.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -21,8 +22,9 @@ enum class SpaceUse { CONTENT, REPLACEMENT, LOG, HEADER };
 //! Thread-safe.
 class Space {
   public:
-    Space(Allocator allocator, ZoneCandidates candidates)
-        : allocator_(std::move(allocator)), candidates_(std::move(candidates)) {
+    //! `shared`: how many files have space besides the one that every file may think it is.
+    Space(Allocator allocator, ZoneCandidates candidates, UnitCounts shared = UnitCounts())
+        : allocator_(std::move(allocator)), candidates_(std::move(candidates)), shared_(std::move(shared)) {
         pending_free_.reserve(PENDING_FREE_MAX);
     }
 
@@ -38,8 +40,8 @@ class Space {
             given_back_.wait(guard); // what is being deallocated is free, too
         }
     }
-    //! Frees space that was never written. None of it may be free already: two files could get the same space
-    //! afterwards. What there is no memory to record is tried again later.
+    //! Frees space that was never written: where several files have it, only the last one. None of it may be free
+    //! already: two files could get the same space afterwards. What there is no memory to record is tried again later.
     void Free(const std::vector<Extent> &extents) noexcept {
         std::lock_guard<std::mutex> guard(mutex_);
         RecordPendingFree();
@@ -53,6 +55,32 @@ class Space {
         if (on_discard_) {
             on_discard_(extents);
         }
+    }
+    //! Another file has this space, too. All or nothing.
+    void Share(const std::vector<Extent> &extents) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        RecordPendingFree();
+        UnitCounts shared = shared_;
+        for (const Extent &extent : extents) {
+            shared.Add(extent.start, extent.units);
+        }
+        std::swap(shared_, shared);
+    }
+    bool AnyShared(const Extent &extent) const {
+        std::lock_guard<std::mutex> guard(mutex_);
+        return shared_.Any(extent.start, extent.units);
+    }
+    //! The parts of an extent that only one file has.
+    std::vector<Extent> NotShared(const Extent &extent) const {
+        std::lock_guard<std::mutex> guard(mutex_);
+        std::vector<Extent> parts;
+        shared_.ForEach(extent.start, extent.units, [&](const UnitCounts::Piece &piece) {
+            if (piece.count == 0) {
+                parts.push_back(
+                    Extent{extent.file_unit + (piece.start - extent.start), piece.start, piece.units});
+            }
+        });
+        return parts;
     }
     //! What a record of the log has freed, once that is durable.
     void DiscardLogged(const std::vector<Extent> &extents) noexcept {
@@ -156,17 +184,27 @@ class Space {
     static constexpr uint64_t REPLACEMENT_SHARE = 64;
     static constexpr size_t PENDING_FREE_MAX = 256;
 
-    bool TryRecordFree(const Extent &extent) noexcept {
+    //! The extent is what is left of it afterwards.
+    bool TryRecordFree(Extent &extent) noexcept {
         try {
-            const bool freed = allocator_.Free(static_cast<AllocationUnit>(extent.start), extent.units);
-            RAWDUCK_INVARIANT(freed, "space is freed once, and lies in the data area");
+            while (extent.units > 0) {
+                const UnitCounts::Piece piece = shared_.First(extent.start, extent.start + extent.units);
+                if (piece.count > 0) {
+                    shared_.Set(piece.start, piece.units, piece.count - 1);
+                } else {
+                    const bool freed = allocator_.Free(static_cast<AllocationUnit>(piece.start), piece.units);
+                    RAWDUCK_INVARIANT(freed, "space is freed once, and lies in the data area");
+                }
+                extent.start += piece.units;
+                extent.units -= piece.units;
+            }
             return true;
         } catch (const std::bad_alloc &) {
             return false;
         }
     }
     //! What does not even fit into the list of pending extents is found again at the next mount.
-    void RecordFree(const Extent &extent) noexcept {
+    void RecordFree(Extent extent) noexcept {
         if (!TryRecordFree(extent) && pending_free_.size() < PENDING_FREE_MAX) {
             pending_free_.push_back(extent);
         }
@@ -190,6 +228,7 @@ class Space {
     std::condition_variable given_back_;
     Allocator allocator_;
     ZoneCandidates candidates_;
+    UnitCounts shared_; //!< how many files have it beside the first
     uint64_t claimed_units_ = 0;
     std::vector<Extent> pending_free_; //!< free, but for want of memory not yet in the allocator
     std::function<void(const std::vector<Extent> &)> on_discard_;

@@ -150,9 +150,41 @@ void ExtentTree::Truncate(uint64_t units) {
     }
 }
 
+// From the extent before, which may be cut or take in what is new, to the one that begins where the range ends.
+void ExtentTree::VisitPages(uint64_t from, const std::optional<uint64_t> &to,
+                            const Tree::VisitLocated &visit) const {
+    const auto before = FindBefore(from);
+    const NumberKey begin(before ? before->file_unit : from);
+    const auto end = to ? std::optional<std::string>(NumberKey(*to)) : std::nullopt;
+    tree_.VisitPages(begin, end, visit);
+}
+
+std::vector<Extent> ExtentTree::ExtentsOf(const TreePage &leaf) {
+    std::vector<Extent> extents;
+    for (uint16_t slot = 0; slot < leaf.Count(); slot++) {
+        extents.push_back(ExtentOf(leaf.Key(slot), leaf.Value(slot)));
+    }
+    return extents;
+}
+
 std::vector<std::string>
 ExtentTree::FindProblems(const std::function<void(const PagePointer &)> &visit_page) const {
-    std::vector<std::string> problems = tree_.FindProblems(visit_page);
+    const Tree::LookBelow always = [&](const PagePointer &page) {
+        visit_page(page);
+        return true;
+    };
+    return FindProblems(always, [](const Extent &) {});
+}
+
+std::vector<std::string> ExtentTree::FindProblems(const Tree::LookBelow &visit_page,
+                                                  const std::function<void(const Extent &)> &visit) const {
+    std::vector<std::string> problems =
+        tree_.FindProblems(visit_page, [&](std::string_view key, std::string_view value) {
+            if (IsExtent(key, value)) {
+                visit(ExtentOf(key, value));
+            }
+            return true;
+        });
     if (!problems.empty()) {
         return problems; // what cannot be read cannot be scanned
     }

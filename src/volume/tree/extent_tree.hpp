@@ -13,7 +13,9 @@ namespace rawduck {
 //! is whole.
 class ExtentTree {
   public:
-    ExtentTree(PageStore &store, const TreeRoot &root) : tree_(store, root) {}
+    //! `references`: as for Tree.
+    ExtentTree(PageStore &store, const TreeRoot &root, const ReferenceTree *references = nullptr)
+        : tree_(store, root, references) {}
 
     //! Allocation units that are covered.
     uint64_t Units() const;
@@ -29,9 +31,21 @@ class ExtentTree {
     //! Gives up all.
     void Clear() { tree_.Clear(); }
 
+    //! Calls `visit` with the pages that changing [from, to) may change, as Tree::VisitPages; without `to`, everything
+    //! from there on.
+    void VisitPages(uint64_t from, const std::optional<uint64_t> &to, const Tree::VisitLocated &visit) const;
+    //! As that of Tree.
+    void CopyPage(std::string_view key, uint16_t depth) { tree_.CopyPage(key, depth); }
+    //! The extents of a page of such a tree that is a leaf. Throws Error CORRUPT.
+    static std::vector<Extent> ExtentsOf(const TreePage &leaf);
+
     const TreeRoot &Root() const { return tree_.Root(); }
     //! As that of Tree; also gaps, overlaps, and extents that continue each other.
     std::vector<std::string> FindProblems(const std::function<void(const PagePointer &)> &visit_page) const;
+    //! The same; where `visit_page` returns false it does not look below the page. Calls `visit` with the extents in the
+    //! pages that it has looked at.
+    std::vector<std::string> FindProblems(const Tree::LookBelow &visit_page,
+                                          const std::function<void(const Extent &)> &visit) const;
 
   private:
     std::optional<Extent> FindBefore(uint64_t file_unit) const;

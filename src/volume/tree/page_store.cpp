@@ -111,14 +111,21 @@ TreePage PageStore::AddDirty(PagePointer &place) {
 }
 
 TreePage PageStore::Writable(PagePointer &place, uint16_t level) {
-    const ReadPage page = Read(place, level);
-    if (page->generation == generation_) {
-        return dirty_.find(place.unit)->second->Page();
-    }
     const PagePointer old = place;
+    if (old.generation == generation_) {
+        const auto found = dirty_.find(old.unit);
+        RAWDUCK_INVARIANT(found != dirty_.end(), "a page of this generation is in memory");
+        return found->second->Page();
+    }
+    TreePage copy = Copy(place, level);
+    Drop(old);
+    return copy;
+}
+
+TreePage PageStore::Copy(PagePointer &place, uint16_t level) {
+    const ReadPage page = Read(place, level);
     TreePage copy = AddDirty(place);
     memcpy(dirty_.find(place.unit)->second->Bytes(), page->Bytes(), TREE_PAGE_BYTES);
-    Drop(old);
     return copy;
 }
 

@@ -43,6 +43,8 @@ class PageStore {
     //! Exclusive. The page, to be changed until the next Freeze; `place` becomes that of the copy where one is
     //! made. Throws as Read does; after the page was read once since the last Reserve, it throws nothing.
     TreePage Writable(PagePointer &place, uint16_t level);
+    //! Exclusive. A copy of the page, which stays as it is; `place` becomes that of the copy. Throws as Writable.
+    TreePage Copy(PagePointer &place, uint16_t level);
     //! Exclusive. An empty page.
     TreePage New(PagePointer &place, uint16_t level);
     //! Exclusive. The tree does not use the page any more.

@@ -214,6 +214,54 @@ bool Tree::Erase(std::string_view key) {
     return true;
 }
 
+void Tree::VisitPages(std::string_view from, const std::optional<std::string> &to,
+                      const VisitLocated &visit) const {
+    if (root_.levels > 0) {
+        VisitPage({root_.page, std::string(from), 0}, static_cast<uint16_t>(root_.levels - 1), from, to,
+                  visit);
+    }
+}
+
+// The key of the way to a page below is the first that belongs there, but for the first page: there it is that of the
+// way to this one.
+void Tree::VisitPage(const Located &place, uint16_t level, std::string_view from,
+                     const std::optional<std::string> &to, const VisitLocated &visit) const {
+    const PageStore::ReadPage read = store_.Read(place.page, level);
+    const TreePage page = read->Page();
+    if (!visit(place, page) || level == 0) {
+        return;
+    }
+    const uint16_t first = page.ChildFor(from);
+    for (uint16_t slot = first; slot < page.Count(); slot++) {
+        if (slot > first && to && page.Key(slot) > *to) {
+            return;
+        }
+        Located below{page.Child(slot), place.key, static_cast<uint16_t>(place.depth + 1)};
+        if (slot > first) {
+            below.key = page.Key(slot);
+        }
+        VisitPage(below, static_cast<uint16_t>(level - 1), below.key, to, visit);
+    }
+}
+
+void Tree::CopyPage(std::string_view key, uint16_t depth) {
+    store_.Reserve(depth + 1);
+    std::vector<Step> path = PathTo(key);
+    RAWDUCK_INVARIANT(depth < path.size(), "a page that is copied is there");
+    path.resize(depth + 1);
+    // Nothing from here on throws.
+    const auto level_at = [&](size_t at) { return static_cast<uint16_t>(root_.levels - 1 - at); };
+    for (size_t at = 0; at < path.size(); at++) {
+        PagePointer &place = path[at].page;
+        at < depth ? store_.Writable(place, level_at(at)) : store_.Copy(place, level_at(at));
+        if (at == 0) {
+            root_.page = place;
+        } else {
+            store_.Writable(path[at - 1].page, level_at(at - 1)).SetChild(path[at - 1].slot, place);
+        }
+    }
+}
+
 void Tree::Clear() {
     if (root_.levels == 0) {
         return;

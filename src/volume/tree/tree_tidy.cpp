@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 #include "common/invariant.hpp"
+#include "volume/tree/reference_tree.hpp"
 
 #include <new>
 
@@ -67,7 +68,12 @@ void Tree::RemoveChild(TreePage &parent, uint16_t slot) {
     parent.Erase(slot);
 }
 
-// `parent`: the page above them, which has the level. Returns whether they were merged.
+bool Tree::IsShared(const PagePointer &page) const {
+    return references_ && references_->IsShared(page);
+}
+
+// `parent`: the page above them, which has the level. Returns whether they were merged. One that others refer to, too,
+// stays as it is.
 bool Tree::MergeWithNext(Step &parent_step, int slot, uint16_t level) {
     TreePage parent = store_.Writable(parent_step.page, level);
     const uint16_t below = static_cast<uint16_t>(level - 1);
@@ -77,6 +83,9 @@ bool Tree::MergeWithNext(Step &parent_step, int slot, uint16_t level) {
     }
     const PagePointer right_place = parent.Child(right_slot);
     PagePointer left_place = parent.Child(left_slot);
+    if (IsShared(left_place) || IsShared(right_place)) {
+        return false;
+    }
     const PageStore::ReadPage right = store_.Read(right_place, below);
     if (store_.Read(left_place, below)->Page().UsedBytes() + right->Page().UsedBytes() > MERGED_BYTES_MAX) {
         return false;
@@ -108,17 +117,21 @@ void Tree::ShrinkRoot() {
 
 std::vector<std::string>
 Tree::FindProblems(const std::function<void(const PagePointer &)> &visit_page) const {
-    const Visit nothing = [](std::string_view, std::string_view) { return true; };
-    Examination examination{visit_page, nothing, {}};
+    const LookBelow always = [&](const PagePointer &page) {
+        visit_page(page);
+        return true;
+    };
+    return FindProblems(always, [](std::string_view, std::string_view) { return true; });
+}
+
+std::vector<std::string> Tree::FindProblems(const LookBelow &visit_page, const Visit &visit) const {
+    Examination examination{visit_page, visit, {}};
     Examine(examination);
     return examination.problems;
 }
 
 std::vector<std::string> Tree::ScanReadable(const Visit &visit) const {
-    const std::function<void(const PagePointer &)> nothing = [](const PagePointer &) {};
-    Examination examination{nothing, visit, {}};
-    Examine(examination);
-    return examination.problems;
+    return FindProblems([](const PagePointer &) { return true; }, visit);
 }
 
 void Tree::Examine(Examination &examination) const {
@@ -140,7 +153,7 @@ bool Tree::Bounds::Hold(const TreePage &page) const {
 
 void Tree::ExaminePage(const PagePointer &place, uint16_t level, const Bounds &bounds,
                        Examination &examination) const {
-    examination.visit_page(place);
+    const bool looks_below = examination.visit_page(place);
     PageStore::ReadPage read;
     try {
         read = store_.Read(place, level);
@@ -156,7 +169,7 @@ void Tree::ExaminePage(const PagePointer &place, uint16_t level, const Bounds &b
                                        (holds ? "is empty" : "has keys that are looked for elsewhere"));
         return;
     }
-    for (uint16_t slot = 0; slot < page.Count(); slot++) {
+    for (uint16_t slot = 0; looks_below && slot < page.Count(); slot++) {
         if (level == 0) {
             examination.visit(page.Key(slot), page.Value(slot));
             continue;

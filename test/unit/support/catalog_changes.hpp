@@ -15,7 +15,7 @@ namespace rawduck {
 inline std::string TextOf(uint64_t id, const CatalogEntry &entry) {
     std::string text = std::to_string(id) + " " + entry.name + " " + FileKindName(entry.kind) + " " +
                        std::to_string(entry.size) + " " + std::to_string(entry.created_us) + " " +
-                       std::to_string(entry.modified_us) + " " + entry.tail;
+                       std::to_string(entry.modified_us) + (entry.snapshot ? " snapshot " : " ") + entry.tail;
     for (const Extent &extent : entry.extents) {
         text += " " + std::to_string(extent.start) + "+" + std::to_string(extent.units);
     }
@@ -41,6 +41,7 @@ inline std::string TextOf(const CatalogTree &catalog) {
         CatalogEntry entry;
         entry.name = name;
         entry.kind = found->kind;
+        entry.snapshot = found->snapshot;
         entry.size = found->size;
         entry.created_us = found->created_us;
         entry.modified_us = found->modified_us;
@@ -71,30 +72,39 @@ class CatalogChanges {
     //! Takes from `space` what the record needs.
     Record Next(FreeSpace &space) {
         record_ = Record();
-        const uint64_t kind = random() % 20;
+        const uint64_t kind = random() % (clones ? 24 : 20);
         const bool full = space.FreeUnits() < kept_units;
         if (model.Entries().empty() || (kind < 3 && !full && model.Entries().size() < files_max)) {
             Create(space);
         } else if (full || kind == 3) {
             Remove(Any());
-        } else if (kind == 4) {
-            Truncate(Any());
-        } else if (kind == 5) {
-            SetHoles(Any());
-        } else if (kind == 6) {
+        } else if (kind >= 20) {
+            kind < 23 && model.Entries().size() < files_max ? Clone() : Remove(Any());
+        } else if (kind == 6 || !AnyWritable()) {
             Move();
+        } else if (kind == 4) {
+            Truncate(*AnyWritable());
+        } else if (kind == 5) {
+            SetHoles(*AnyWritable());
         } else if (kind < 12) {
-            Remap(Any(), space);
+            Remap(*AnyWritable(), space);
         } else {
-            Grow(Any(), space);
+            Grow(*AnyWritable(), space);
         }
         return record_;
+    }
+    //! Allocation units that files have, each once.
+    uint64_t UsedUnits() const {
+        uint64_t units = 0;
+        HeldBeside(0).ForAll([&](const UnitCounts::Piece &piece) { units += piece.units; });
+        return units;
     }
 
     Catalog model;
     std::mt19937_64 random;
     uint64_t files_max = 40, next_id = 1;
     uint64_t kept_units = 200; //!< with less, files are removed
+    bool clones = true;
 
   private:
     using Entry = std::pair<const uint64_t, CatalogEntry>;
@@ -106,6 +116,28 @@ class CatalogChanges {
     }
     const Entry &Any() {
         return *std::next(model.Entries().begin(), static_cast<long>(random() % model.Entries().size()));
+    }
+    //! Null when there are only snapshots.
+    const Entry *AnyWritable() {
+        std::vector<const Entry *> writable;
+        for (const Entry &entry : model.Entries()) {
+            if (!entry.second.snapshot) {
+                writable.push_back(&entry);
+            }
+        }
+        return writable.empty() ? nullptr : writable[random() % writable.size()];
+    }
+    //! What files but this one have.
+    UnitCounts HeldBeside(uint64_t id) const {
+        UnitCounts held;
+        for (const auto &[other, entry] : model.Entries()) {
+            for (const Extent &extent : entry.extents) {
+                if (other != id) {
+                    held.Set(extent.start, extent.units, 1);
+                }
+            }
+        }
+        return held;
     }
     std::string NewName() { return "d/" + std::to_string(random()) + std::string(random() % 40, 'n'); }
     std::string Bytes(uint64_t length) { return std::string(length, static_cast<char>('a' + random() % 26)); }
@@ -150,22 +182,37 @@ class CatalogChanges {
         }
         AddSize(ItemType::SIZE, file.first, size);
     }
-    void Free(const CatalogEntry &file, uint64_t from, uint64_t to) {
-        for (const Extent &extent : file.extents) {
+    void Free(const Entry &file, uint64_t from, uint64_t to) {
+        const UnitCounts held = HeldBeside(file.first);
+        for (const Extent &extent : file.second.extents) {
             const uint64_t begin = std::max(from, extent.file_unit);
             const uint64_t end = std::min(to, extent.file_unit + extent.units);
-            if (begin < end) {
-                record_.freed.push_back(
-                    Extent{begin, extent.start + (begin - extent.file_unit), end - begin});
+            if (begin >= end) {
+                continue;
             }
+            held.ForEach(extent.start + (begin - extent.file_unit), end - begin,
+                         [&](const UnitCounts::Piece &piece) {
+                             if (piece.count == 0) {
+                                 record_.freed.push_back(Extent{0, piece.start, piece.units});
+                             }
+                         });
         }
+    }
+    void Clone() {
+        const Entry &source = Any();
+        Item item(ItemType::CLONE, next_id++);
+        item.kind = static_cast<uint8_t>(random() % 2 ? CloneKind::SNAPSHOT : CloneKind::WRITABLE);
+        item.name = NewName();
+        item.source_id = source.first;
+        item.time_us = static_cast<int64_t>(random() % 1000);
+        Add(std::move(item));
     }
     void Remap(const Entry &file, FreeSpace &space) {
         const uint64_t units = file.second.Units();
         Item item(ItemType::REMAP, file.first);
         for (uint64_t at = units == 0 ? units : random() % units; at < units && item.extents.size() < 5;) {
             const uint64_t length = std::min(units - at, 1 + random() % 12);
-            Free(file.second, at, at + length);
+            Free(file, at, at + length);
             for (const Extent &fresh : Allocate(space, at, length)) {
                 item.extents.push_back(fresh);
             }
@@ -176,7 +223,7 @@ class CatalogChanges {
     void Truncate(const Entry &file) {
         const uint64_t size = random() % 4 == 0 ? 0 : random() % (file.second.size + 1);
         const uint64_t units = AlignUp(size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES;
-        Free(file.second, units, UINT64_MAX);
+        Free(file, units, UINT64_MAX);
         AddSize(ItemType::TRUNCATE, file.first, size);
     }
     void SetHoles(const Entry &file) {
@@ -195,14 +242,14 @@ class CatalogChanges {
         if (random() % 2 == 0 && from.first != to.first) {
             item.name = to.second.name;
             item.replaced_id = to.first;
-            Free(to.second, 0, UINT64_MAX);
+            Free(to, 0, UINT64_MAX);
         } else {
             item.name = NewName();
         }
         Add(std::move(item));
     }
     void Remove(const Entry &file) {
-        Free(file.second, 0, UINT64_MAX);
+        Free(file, 0, UINT64_MAX);
         Add(Item(ItemType::REMOVE, file.first));
     }
 

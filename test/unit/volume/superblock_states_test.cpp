@@ -197,7 +197,7 @@ TEST_F(SuperblockStatesTest, OneByANewerVersion) {
         for (const bool by_version : {true, false}) {
             TreeSuperblock changed = superblock;
             changed.version += by_version ? 1 : 0;
-            changed.incompat = by_version ? 0 : 1;
+            changed.incompat = by_version ? 0 : 2;
             for (const bool other_damaged : {false, true}) {
                 WriteCopy(newer, changed);
                 const std::string other = ReadBytes(CopyOffset(1 - newer), ALLOCATION_UNIT_BYTES);

@@ -14,7 +14,7 @@ namespace {
 class Model {
   public:
     Model(uint32_t lba_size, uint64_t seed)
-        : memory_(lba_size, 96 * MIB), random_(seed), volume_(memory_.Mount()) {}
+        : memory_(lba_size, 192 * MIB), random_(seed), volume_(memory_.Mount()) {}
 
     void Run(int steps) {
         for (int step = 0; step < steps && !::testing::Test::HasFailure(); step++) {
@@ -32,7 +32,7 @@ class Model {
 
   private:
     void Step() {
-        switch (random_() % 16) {
+        switch (random_() % 19) {
         case 0:
         case 1:
             return Create();
@@ -54,6 +54,12 @@ class Model {
             return Close();
         case 12:
             return random_() % 10 == 0 ? Remount() : Sync();
+        case 13:
+            return snapshots_.size() < 12 ? Snapshot() : Drop();
+        case 14:
+            return Clone();
+        case 15:
+            return random_() % 3 == 0 ? Drop() : ReadSnapshot();
         default:
             return ReadBack();
         }
@@ -79,6 +85,46 @@ class Model {
             return (1 + random_() % 8) * 4096;
         default:
             return random_() % 300000;
+        }
+    }
+    //! What is kept, or made into a file of its own, is what is durable, whatever was written since.
+    void Snapshot() {
+        std::string name;
+        if (Pick(name) && durable_.count(name) != 0) {
+            const std::string snapshot = "s" + std::to_string(snapshots_made_++);
+            volume_->Snapshot(name, snapshot);
+            snapshots_[name + "@" + snapshot] = durable_[name];
+        }
+    }
+    void Clone() {
+        std::string source;
+        const std::string name = RandomName();
+        if (files_.count(name) != 0) {
+            return;
+        }
+        if (random_() % 2 == 0 && !snapshots_.empty()) {
+            const auto snapshot =
+                std::next(snapshots_.begin(), static_cast<long>(random_() % snapshots_.size()));
+            volume_->Clone(snapshot->first, name);
+            files_[name] = durable_[name] = snapshot->second;
+        } else if (Pick(source) && durable_.count(source) != 0) {
+            volume_->Clone(source, name);
+            files_[name] = durable_[name] = durable_[source];
+        }
+    }
+    void Drop() {
+        if (!snapshots_.empty()) {
+            const auto snapshot =
+                std::next(snapshots_.begin(), static_cast<long>(random_() % snapshots_.size()));
+            volume_->DropSnapshot(snapshot->first);
+            snapshots_.erase(snapshot);
+        }
+    }
+    void ReadSnapshot() {
+        if (!snapshots_.empty()) {
+            const auto snapshot =
+                std::next(snapshots_.begin(), static_cast<long>(random_() % snapshots_.size()));
+            ASSERT_TRUE(ReadAll(*volume_, snapshot->first) == snapshot->second) << snapshot->first;
         }
     }
     OpenFile &Handle(const std::string &name) {
@@ -130,6 +176,7 @@ class Model {
             const uint64_t size = random_() % (files_[name].size() + 1);
             Handle(name).Truncate(size);
             files_[name].resize(size);
+            durable_[name] = files_[name];
         }
     }
     void Move() {
@@ -137,6 +184,8 @@ class Model {
         const std::string to = RandomName();
         if (Pick(from) && from != to) {
             volume_->Move(from, to);
+            durable_[to] = durable_.count(from) != 0 ? durable_[from] : files_[from]; // it has to be durable
+            durable_.erase(from);
             files_[to] = files_[from];
             files_.erase(from);
             handles_.erase(to);
@@ -151,6 +200,7 @@ class Model {
         if (Pick(name)) {
             volume_->Remove(name);
             files_.erase(name);
+            durable_.erase(name);
             if (random_() % 2 == 0) {
                 handles_.erase(name);
             } else if (handles_.count(name) != 0) {
@@ -164,6 +214,7 @@ class Model {
         std::string name;
         if (Pick(name)) {
             Handle(name).Sync();
+            durable_[name] = files_[name];
         }
     }
     void Close() {
@@ -171,6 +222,7 @@ class Model {
         if (Pick(name) && handles_.count(name) != 0) {
             handles_[name]->Close();
             handles_.erase(name);
+            durable_[name] = files_[name];
         }
     }
     void ReadBack() {
@@ -193,8 +245,11 @@ class Model {
         orphans_.clear();
         volume_.reset();
         volume_ = memory_.Mount();
-        ASSERT_EQ(volume_->Files().size(), files_.size());
-        for (const auto &[name, content] : files_) {
+        durable_ = files_;
+        std::map<std::string, std::string> all = files_;
+        all.insert(snapshots_.begin(), snapshots_.end());
+        ASSERT_EQ(volume_->Files().size(), all.size());
+        for (const auto &[name, content] : all) {
             const std::string read = ReadAll(*volume_, name);
             ASSERT_EQ(read.size(), content.size()) << name;
             const auto differs =
@@ -206,7 +261,8 @@ class Model {
     MemoryVolume memory_;
     std::mt19937_64 random_;
     std::shared_ptr<Volume> volume_;
-    std::map<std::string, std::string> files_;
+    std::map<std::string, std::string> files_, durable_, snapshots_;
+    int snapshots_made_ = 0;
     std::map<std::string, std::unique_ptr<OpenFile>> handles_;
     std::vector<std::unique_ptr<OpenFile>> orphans_;
 };

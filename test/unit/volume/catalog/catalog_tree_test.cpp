@@ -19,7 +19,11 @@ class CatalogStore {
                           const CatalogRoots &roots = CatalogRoots(), uint64_t cache_bytes = MIB)
         : store(medium, checkpoint, cache_bytes), catalog(store.pages, roots, lba_size, AREA),
           space(AREA, catalog.Space().Summaries(),
-                [this](uint64_t group) { return catalog.Space().Map(group); }) {}
+                [this](uint64_t group) { return catalog.Space().Map(group); }) {
+        // References are to places on the device, where nothing is a page and part of a file.
+        auto &zones = store.zones.free;
+        zones.erase(zones.begin(), zones.lower_bound(AREA.end));
+    }
 
     void Apply(const CatalogChanges::Record &record) {
         for (const Extent &extent : record.freed) {
@@ -38,15 +42,14 @@ class CatalogStore {
     }
 
     //! Everything is found as the model has it, and the other way round.
-    void RequireSame(const Catalog &model) {
+    void RequireSame(const CatalogChanges &changes) {
+        const Catalog &model = changes.model;
         ASSERT_EQ(TextOf(catalog), TextOf(model));
-        uint64_t units = 0;
         for (const auto &[id, entry] : model.Entries()) {
             EXPECT_EQ(catalog.IdOf(entry.name), id);
-            units += entry.Units();
         }
         EXPECT_EQ(catalog.LastId(), model.Entries().empty() ? 0 : model.Entries().rbegin()->first);
-        EXPECT_EQ(space.FreeUnits() + units, AREA.end - AREA.start);
+        EXPECT_EQ(space.FreeUnits() + changes.UsedUnits(), AREA.end - AREA.start);
     }
 
     //! Nothing is wrong, and no page is in use but those that are referred to.
@@ -74,7 +77,7 @@ TEST(CatalogTreeTest, IsWhatTheCatalogInMemoryIs) {
         for (int step = 0; step < 4000; step++) {
             store.Apply(changes.Next(store.space));
             if (step % 100 == 0) {
-                store.RequireSame(changes.model);
+                store.RequireSame(changes);
             }
             if (step % 250 == 0) {
                 store.store.Write();
@@ -92,7 +95,7 @@ TEST(CatalogTreeTest, IsThereAfterAReload) {
     CatalogRoots roots;
     for (int round = 0; round < 20; round++) {
         CatalogStore store(medium, 512, checkpoint, roots, TREE_PAGE_BYTES * 4);
-        store.RequireSame(changes.model);
+        store.RequireSame(changes);
         EXPECT_EQ(store.space.LoadedGroups(), 0u) << "a mount reads no bitmap";
         for (int step = 0; step < 150; step++) {
             store.Apply(changes.Next(store.space));
@@ -130,7 +133,7 @@ TEST(CatalogTreeTest, AnInterruptedItemGoesOn) {
         store.Free(record);
         if (step % 100 == 99) {
             store.store.Write();
-            store.RequireSame(changes.model);
+            store.RequireSame(changes);
             store.RequireSound();
         }
         ASSERT_FALSE(HasFailure()) << "step " << step;
@@ -241,6 +244,110 @@ TEST(CatalogTreeTest, ProblemsAreFound) {
                   change(store, roots.files, [](Tree &tree) { tree.Put("88888888", "nonsense"); });
               }).find("makes no sense"),
               std::string::npos);
+}
+
+// Of extents, and of pages, whatever the tree of references says.
+TEST(CatalogTreeTest, ReferencesAreCountedAnew) {
+    const auto problem_of = [](const std::function<void(ReferenceTree &, const FileEntry &)> &damage) {
+        CatalogStore store(TreeMedium(), 512);
+        const auto apply = [&](const Item &item) {
+            std::string problem;
+            EXPECT_TRUE(store.catalog.Apply(item, problem)) << problem;
+        };
+        const auto create = [&](uint64_t id, uint64_t extents) {
+            Item item(ItemType::CREATE, id);
+            item.kind = static_cast<uint8_t>(FileKind::DATABASE);
+            item.name = std::to_string(id);
+            apply(item);
+            item = Item(ItemType::EXTENTS, id);
+            for (uint64_t i = 0; i < extents; i++) {
+                item.extents.push_back({i, 1000 * id + 2 * i, 1});
+            }
+            apply(item);
+            item = Item(ItemType::SIZE, id);
+            item.size = extents * ALLOCATION_UNIT_BYTES;
+            apply(item);
+        };
+        create(1, 3);   // inline
+        create(2, 100); // in a tree
+        for (uint64_t id = 3; id <= 6; id++) {
+            Item item(ItemType::CLONE, id);
+            item.kind = static_cast<uint8_t>(CloneKind::SNAPSHOT);
+            item.name = std::to_string(id);
+            item.source_id = id % 2 == 0 ? 2 : 1;
+            apply(item);
+        }
+        CatalogRoots roots = store.catalog.Roots();
+        ReferenceTree references(store.store.pages, roots.references);
+        damage(references, *store.catalog.Find(2));
+        roots.references = references.Root();
+        const CatalogTree damaged(store.store.pages, roots, 512, AREA);
+        const auto problems = damaged.FindProblems([](const PagePointer &) {});
+        return problems.empty() ? "" : problems.front();
+    };
+    const auto page = [](const FileEntry &entry) { return entry.extents_root.page.unit; };
+    EXPECT_EQ(problem_of([](ReferenceTree &, const FileEntry &) {}), "");
+    EXPECT_NE(problem_of([](ReferenceTree &tree, const FileEntry &) {
+                  tree.Set({1002, 1, 1});
+              }).find("shares space with another"),
+              std::string::npos);
+    EXPECT_NE(problem_of([](ReferenceTree &tree, const FileEntry &) {
+                  tree.Set({1002, 1, 2});
+              }).find("shares space with another"),
+              std::string::npos);
+    EXPECT_NE(problem_of([](ReferenceTree &tree, const FileEntry &) {
+                  tree.Set({1002, 1, 4});
+              }).find("says that 4 refer to allocation unit 1002, and 3 do"),
+              std::string::npos);
+    EXPECT_NE(problem_of([](ReferenceTree &tree, const FileEntry &) {
+                  tree.Set({2000, 1, 2}); // its leaf is shared, and so counts once
+              }).find("says that 2 refer to allocation unit 2000, and 1 do"),
+              std::string::npos);
+    EXPECT_NE(problem_of([&](ReferenceTree &tree, const FileEntry &entry) {
+                  tree.Set({page(entry), TREE_PAGE_UNITS, 1});
+              }).find(", and 3 do"),
+              std::string::npos);
+    EXPECT_NE(problem_of([&](ReferenceTree &tree, const FileEntry &entry) {
+                  tree.Set({page(entry), TREE_PAGE_UNITS, 2});
+              }).find("says that 2 refer"),
+              std::string::npos);
+}
+
+// Its contents stay; it can be cloned, moved and removed.
+TEST(CatalogTreeTest, ASnapshotIsNotChanged) {
+    CatalogStore store(TreeMedium(), 512);
+    const auto apply = [&](const Item &item) {
+        std::string problem;
+        const bool applied = store.catalog.Apply(item, problem);
+        EXPECT_EQ(applied, problem.empty());
+        return problem;
+    };
+    Item item(ItemType::CREATE, 1);
+    item.kind = static_cast<uint8_t>(FileKind::DATABASE);
+    item.name = "one";
+    EXPECT_EQ(apply(item), "");
+    Item clone(ItemType::CLONE, 2);
+    clone.name = "two";
+    clone.source_id = 1;
+    clone.kind = 2;
+    EXPECT_NE(apply(clone), "") << "no such kind";
+    clone.kind = static_cast<uint8_t>(CloneKind::SNAPSHOT);
+    EXPECT_EQ(apply(clone), "");
+    EXPECT_NE(apply(clone), "") << "an id that is taken";
+    clone.file_id = 3;
+    EXPECT_NE(apply(clone), "") << "a name that is taken";
+    clone.name = "three";
+    clone.source_id = 7;
+    EXPECT_NE(apply(clone), "") << "of nothing";
+    for (const ItemType type :
+         {ItemType::EXTENTS, ItemType::REMAP, ItemType::SIZE, ItemType::TRUNCATE, ItemType::HOLES}) {
+        EXPECT_NE(apply(Item(type, 2)), "");
+    }
+    Item move(ItemType::MOVE, 2);
+    move.name = "moved";
+    EXPECT_EQ(apply(move), "");
+    EXPECT_EQ(apply(Item(ItemType::REMOVE, 2)), "");
+    store.RequireSound();
 }
 
 } // namespace rawduck

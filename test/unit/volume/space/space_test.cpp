@@ -229,4 +229,46 @@ TEST(ExtentMapDeathTest, WhatIsNotCoveredCannotBeFound) {
     EXPECT_DEATH(map.Locate(4 * ALLOCATION_UNIT_BYTES, contiguous), "invariant broken: what is looked for");
 }
 
+TEST(SpaceTest, SharedSpaceIsFreeWithItsLastHolder) {
+    Space space(Allocator(AllocationUnit{100}, AllocationUnit{1100}), ZoneCandidates(1100));
+    const uint64_t start = Index(space.Allocate(100, AllocationUnit{0}, false, SpaceUse::HEADER).start);
+    const Extent all{7, start, 100}, middle{0, start + 50, 10};
+    const uint64_t free = space.FreeUnits();
+    EXPECT_FALSE(space.AnyShared(all));
+    space.Share({all, middle});
+    EXPECT_TRUE(space.AnyShared({0, start + 99, 1}));
+    space.Free({all});
+    EXPECT_EQ(space.FreeUnits(), free);
+    const std::vector<Extent> parts = space.NotShared(all);
+    ASSERT_EQ(parts.size(), 2u);
+    EXPECT_EQ(parts[0].units, 50u);
+    EXPECT_EQ(parts[1].file_unit, 67u);
+    EXPECT_EQ(parts[1].start, start + 60);
+    EXPECT_EQ(parts[1].units, 40u);
+    space.Free({all});
+    EXPECT_EQ(space.FreeUnits(), free + 90);
+    space.Free({middle});
+    EXPECT_EQ(space.FreeUnits(), free + 100);
+    EXPECT_FALSE(space.AnyShared(all));
+}
+
+// Without memory to record it, what a holder gives up is given up later, and all of it once.
+TEST(SpaceTest, SharedSpaceIsGivenUpWithoutMemory) {
+    for (int64_t allocations = 0; allocations < 8; allocations++) {
+        Space space(Allocator(AllocationUnit{100}, AllocationUnit{1100}), ZoneCandidates(1100));
+        const uint64_t start = Index(space.Allocate(100, AllocationUnit{0}, false, SpaceUse::HEADER).start);
+        const uint64_t free = space.FreeUnits();
+        space.Share({{0, start + 20, 20}, {0, start + 60, 20}});
+        {
+            const std::vector<Extent> most{{0, start + 30, 40}};
+            const OutOfMemoryAfter limit(allocations);
+            space.Free(most);
+        }
+        space.Free({{0, start, 30}, {0, start + 70, 30}});
+        EXPECT_EQ(space.FreeUnits(), free + 60) << allocations;
+        space.Free({{0, start + 20, 20}, {0, start + 60, 20}});
+        EXPECT_EQ(space.FreeUnits(), free + 100) << allocations;
+    }
+}
+
 } // namespace rawduck

@@ -1,0 +1,124 @@
+//! nvme_snapshot(path, name), nvme_clone(source, destination), nvme_snapshots(target) and nvme_drop_snapshot(path).
+#include "extension/file_systems/sandbox.hpp"
+#include "extension/file_systems/settings.hpp"
+#include "extension/sql/functions.hpp"
+#include "extension/sql/target_argument.hpp"
+
+#include "common/error.hpp"
+#include "volume/names/path.hpp"
+#include "volume/names/snapshot_name.hpp"
+#include "volume/registry.hpp"
+
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/main/client_data.hpp"
+
+namespace rawduck {
+namespace {
+
+using duckdb::ClientContext;
+using duckdb::LogicalType;
+using duckdb::Value;
+
+//! A file of a volume that DuckDB's settings allow, and the volume.
+struct FileOfVolume {
+    FileOfVolume(ClientContext &context, const std::string &name) {
+        auto opener = duckdb::ClientData::Get(context).file_opener.get();
+        Sandbox(opener).RequireFile(name);
+        path = SplitVolumePath(name);
+        volume = PinVolume(path.target, MountOptionsOf(opener));
+    }
+    VolumePath path;
+    VolumePin volume;
+};
+
+Rows SnapshotRow(ClientContext &context, const Arguments &arguments) {
+    const std::string path = arguments.Text(0, "path"), name = arguments.Text(1, "name");
+    CheckSnapshotName(name);
+    const FileOfVolume place(context, path);
+    const FileOfVolume snapshot(context, SnapshotFileName(path, name));
+    place.volume->Snapshot(place.path.file, name);
+    return {{Value(snapshot.path.ToString())}};
+}
+
+Rows CloneRow(ClientContext &context, const Arguments &arguments) {
+    const std::string from = arguments.Text(0, "source"), to = arguments.Text(1, "destination");
+    const FileOfVolume source(context, from), destination(context, to);
+    if (&*source.volume != &*destination.volume) {
+        throw Error(ErrorCode::INVALID,
+                    from + ": a clone shares its space, so it cannot be on another volume (" + to +
+                        "); CALL nvme_copy(source, destination) copies");
+    }
+    source.volume->Clone(source.path.file, destination.path.file);
+    return {{Value(destination.path.ToString())}};
+}
+
+Rows DropRow(ClientContext &context, const Arguments &arguments) {
+    const FileOfVolume place(context, arguments.Text(0, "path"));
+    place.volume->DropSnapshot(place.path.file);
+    return {{Value(place.path.ToString())}};
+}
+
+Rows SnapshotRows(ClientContext &context, const Arguments &arguments) {
+    auto opener = duckdb::ClientData::Get(context).file_opener.get();
+    auto volume = PinVolume(AllowedTarget(context, arguments), MountOptionsOf(opener));
+    const std::string target = volume->Info().target;
+    Rows rows;
+    for (const SnapshotInfo &snapshot : volume->Snapshots()) {
+        const std::string file = SnapshotFileName(snapshot.file, snapshot.snapshot);
+        rows.push_back({Value(snapshot.file), Value(snapshot.snapshot),
+                        Value(VolumePath{target, file}.ToString()), Value(FileKindName(snapshot.kind)),
+                        Value::UBIGINT(snapshot.size), Value::UBIGINT(snapshot.not_shared),
+                        Value::TIMESTAMP(duckdb::timestamp_t(snapshot.created_us))});
+    }
+    return rows;
+}
+
+} // namespace
+
+void RegisterSnapshotFunctions(duckdb::ExtensionLoader &loader) {
+    duckdb::FunctionSignature snapshot, clone, drop;
+    snapshot.AddParameter("path", LogicalType::VARCHAR);
+    snapshot.AddParameter("name", LogicalType::VARCHAR);
+    RegisterRowFunction(
+        loader,
+        {"nvme_snapshot",
+         "Keeps a file as it is durable now, of a database its logs, too, while others write: at once and "
+         "whatever its size. ATTACH '<path>@<name>' (READ_ONLY) reads it",
+         "CALL nvme_snapshot('nvme:///dev/nvme0n1/sales.duckdb', 'monday')",
+         snapshot,
+         {{"snapshot", LogicalType::VARCHAR, "The path of the snapshot"}},
+         SnapshotRow});
+    clone.AddParameter("source", LogicalType::VARCHAR);
+    clone.AddParameter("destination", LogicalType::VARCHAR);
+    RegisterRowFunction(
+        loader,
+        {"nvme_clone",
+         "Makes a database of its own of a snapshot, or of another one as it is durable now: at once, and "
+         "on the same volume, whose space both share until one of them changes",
+         "CALL nvme_clone('nvme:///dev/nvme0n1/sales.duckdb@monday', 'nvme:///dev/nvme0n1/trial.duckdb')",
+         clone,
+         {{"clone", LogicalType::VARCHAR, "The path of the new file"}},
+         CloneRow});
+    drop.AddParameter("path", LogicalType::VARCHAR);
+    RegisterRowFunction(loader, {"nvme_drop_snapshot",
+                                 "Gives up a snapshot, and frees the space that nothing else has",
+                                 "CALL nvme_drop_snapshot('nvme:///dev/nvme0n1/sales.duckdb@monday')",
+                                 drop,
+                                 {{"dropped", LogicalType::VARCHAR, "The path"}},
+                                 DropRow});
+    RegisterRowFunction(
+        loader, {"nvme_snapshots",
+                 "The snapshots on a volume",
+                 "SELECT file, snapshot, held FROM nvme_snapshots('/dev/nvme0n1')",
+                 TargetSignature(),
+                 {{"file", LogicalType::VARCHAR, "What it is of"},
+                  {"snapshot", LogicalType::VARCHAR, "Its name"},
+                  {"path", LogicalType::VARCHAR, "For ATTACH and nvme_clone"},
+                  {"kind", LogicalType::VARCHAR, "database or other"},
+                  {"size", LogicalType::UBIGINT, "Bytes of the file, and of its logs"},
+                  {"held", LogicalType::UBIGINT, "Bytes that nothing else has: what dropping it frees"},
+                  {"created", LogicalType::TIMESTAMP, "When it was made, in UTC"}},
+                 SnapshotRows});
+}
+
+} // namespace rawduck

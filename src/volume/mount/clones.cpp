@@ -1,0 +1,126 @@
+//! Files that are made with the contents of others: what of VolumeState is about that.
+
+#include "volume/mount/volume_state.hpp"
+
+#include "common/error.hpp"
+#include "common/make_room.hpp"
+#include "volume/names/snapshot_name.hpp"
+
+namespace rawduck {
+
+namespace {
+
+//! Makes the files of a list of copies, and takes back what it has done if it does not come to its end.
+class Cloning {
+  public:
+    Cloning(VolumeState &state, CloneKind kind) : state_(state), kind_(kind) {}
+    ~Cloning() {
+        for (size_t i = 0; i < made_.size() && !queued_; i++) {
+            state_.names.erase(made_[i].file->Name());
+            state_.space.Free(made_[i].shared);
+        }
+    }
+    Cloning(const Cloning &) = delete;
+    Cloning &operator=(const Cloning &) = delete;
+
+    // What was queued of the sources is in the trees then, and stays what is published: so these say what a clone has.
+    void Hold(const std::vector<VolumeState::Copy> &copies) {
+        for (const VolumeState::Copy &copy : copies) {
+            held_.push_back(copy.source->HoldPublishes());
+        }
+        state_.log.Commit(state_.log.Queue({}));
+    }
+
+    void Make(const VolumeState::Copy &copy) {
+        const uint64_t id = state_.next_file_id + made_.size();
+        Item item = CloneItem(id, kind_, copy.name, copy.source->Id());
+        CatalogEntry entry;
+        {
+            std::shared_lock<std::shared_mutex> guard(state_.trees->store.Mutex());
+            entry = state_.trees->catalog.Load(copy.source->Id());
+        }
+        entry.name = item.name;
+        entry.snapshot = kind_ == CloneKind::SNAPSHOT;
+        entry.created_us = item.time_us;
+        const auto file = std::make_shared<File>(state_.context, id, entry, File::Cloned());
+        MakeRoom(made_, 1);
+        items_.push_back(std::move(item));
+        const std::unique_lock<Gate> gate = copy.source->BeginSharing();
+        const auto name = state_.names.emplace(copy.name, file).first;
+        try {
+            state_.space.Share(entry.extents);
+        } catch (...) {
+            state_.names.erase(name);
+            throw;
+        }
+        made_.push_back({file, std::move(entry.extents)});
+    }
+
+    uint64_t Queue() {
+        const uint64_t ticket = state_.log.Queue(std::move(items_));
+        queued_ = true;
+        state_.next_file_id += made_.size();
+        return ticket;
+    }
+
+  private:
+    struct Made {
+        std::shared_ptr<File> file;
+        std::vector<Extent> shared;
+    };
+    VolumeState &state_;
+    const CloneKind kind_;
+    std::vector<std::unique_lock<std::mutex>> held_;
+    std::vector<Made> made_;
+    std::vector<Item> items_;
+    bool queued_ = false;
+};
+
+} // namespace
+
+void VolumeState::RequireNoSnapshot(const File &file, const char *what) const {
+    if (!file.IsSnapshot()) {
+        return;
+    }
+    const std::string name = file.Name(), database = DatabaseOfLog(name);
+    const std::string path = "nvme://" + target.name + "/" + (database.empty() ? name : database);
+    throw Error(ErrorCode::READ_ONLY,
+                target.name + ": \"" + name + "\" belongs to a snapshot, which cannot be " + what +
+                    ": attach it with READ_ONLY, make a database of it with "
+                    "nvme_clone('" +
+                    path + "', <new name>), or give it up with nvme_drop_snapshot('" + path + "')");
+}
+
+uint64_t VolumeState::QueueClones(const std::vector<Copy> &copies, CloneKind kind) {
+    for (const Copy &copy : copies) {
+        CheckCreatable(copy.name);
+    }
+    Cloning cloning(*this, kind);
+    cloning.Hold(copies);
+    for (const Copy &copy : copies) {
+        cloning.Make(copy);
+    }
+    return cloning.Queue();
+}
+
+// One inside the other: the record is queued when the publishes of all of them have ended.
+uint64_t VolumeState::QueueRemoveTogether(const std::vector<std::shared_ptr<File>> &files) {
+    std::vector<Item> items;
+    std::function<void(size_t)> retire = [&](size_t first) {
+        if (first == files.size()) {
+            log.Queue(std::move(items));
+            return;
+        }
+        items.emplace_back(ItemType::REMOVE, files[first]->Id());
+        Retire(files[first], [&](bool) { retire(first + 1); });
+    };
+    retire(0);
+    uint64_t ticket = 0;
+    for (const std::shared_ptr<File> &file : files) {
+        names.erase(file->Name());
+        ticket = QueueFreed(*file);
+    }
+    return ticket;
+}
+
+} // namespace rawduck

@@ -1,0 +1,69 @@
+#include "volume/names/snapshot_name.hpp"
+
+#include "common/error.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace rawduck {
+
+namespace {
+
+//! The longest first: each ends with the one before it.
+constexpr const char *LOG_ENDINGS[] = {".wal.checkpoint", ".wal.recovery", ".wal"};
+
+bool IsAllowed(char character) {
+    return isalnum(static_cast<unsigned char>(character)) != 0 || character == '-' || character == '_' ||
+           character == '.' || character == ':';
+}
+
+} // namespace
+
+void CheckSnapshotName(const std::string &name) {
+    const auto refuse = [&name](const std::string &why) {
+        throw Error(ErrorCode::INVALID, "\"" + name + "\" cannot be the name of a snapshot: " + why);
+    };
+    if (name.empty() || name.size() > SNAPSHOT_NAME_BYTES_MAX) {
+        refuse("it has " + std::to_string(name.size()) + " bytes; give it 1 to " +
+               std::to_string(SNAPSHOT_NAME_BYTES_MAX));
+    }
+    if (!std::all_of(name.begin(), name.end(), IsAllowed)) {
+        refuse("use letters, digits, \"-\", \"_\", \".\" and \":\"");
+    }
+    if (!DatabaseOfLog("x" + name).empty()) {
+        refuse("it ends as the name of a log does");
+    }
+    if (name == "latest") {
+        refuse("\"latest\" stands for the last durable state of a file");
+    }
+}
+
+std::string SnapshotFileName(const std::string &file, const std::string &snapshot) {
+    return file + "@" + snapshot;
+}
+
+SnapshotName SplitSnapshotName(const std::string &name) {
+    const size_t at = name.rfind('@');
+    return at == std::string::npos ? SnapshotName{name, ""}
+                                   : SnapshotName{name.substr(0, at), name.substr(at + 1)};
+}
+
+std::vector<std::string> LogNamesOf(const std::string &database) {
+    std::vector<std::string> names;
+    for (const char *ending : LOG_ENDINGS) {
+        names.push_back(database + ending);
+    }
+    return names;
+}
+
+std::string DatabaseOfLog(const std::string &name) {
+    for (const std::string ending : LOG_ENDINGS) {
+        if (name.size() > ending.size() &&
+            name.compare(name.size() - ending.size(), ending.size(), ending) == 0) {
+            return name.substr(0, name.size() - ending.size());
+        }
+    }
+    return "";
+}
+
+} // namespace rawduck

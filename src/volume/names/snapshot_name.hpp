@@ -1,0 +1,30 @@
+//! What snapshots are called: a snapshot of sales.duckdb that is named monday is the file sales.duckdb@monday, with its
+//! logs beside it, where DuckDB looks for them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace rawduck {
+
+constexpr size_t SNAPSHOT_NAME_BYTES_MAX = 64;
+
+//! A valid name has 1 to 64 letters, digits, '-', '_', '.' and ':', and does not end as a log's. "latest" is no name: it
+//! stands for the last durable state. Throws Error INVALID naming what is wrong.
+void CheckSnapshotName(const std::string &name);
+
+//! The file of a snapshot.
+std::string SnapshotFileName(const std::string &file, const std::string &snapshot);
+
+//! The parts of such a name. `snapshot` is empty when there is no '@'.
+struct SnapshotName {
+    std::string file, snapshot;
+};
+SnapshotName SplitSnapshotName(const std::string &name);
+
+//! The logs that a database may have.
+std::vector<std::string> LogNamesOf(const std::string &database);
+//! The database whose log has this name; empty when it is not that of a log.
+std::string DatabaseOfLog(const std::string &name);
+
+} // namespace rawduck

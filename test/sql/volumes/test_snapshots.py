@@ -1,0 +1,165 @@
+"""Snapshots and clones of databases, through DuckDB and the command line."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import duckdb
+import pytest
+import rawduck
+from support import run_cli
+
+
+def one(con, query, *parameters):
+    return con.execute(query, list(parameters)).fetchone()[0]
+
+
+def held(con, target):
+    return one(con, "SELECT sum(held) FROM nvme_snapshots(?)", target.name)
+
+
+@pytest.fixture
+def sales(target, con):
+    path = target.path("sales.duckdb")
+    con.execute(f"ATTACH '{path}' AS sales; CREATE TABLE sales.t AS SELECT range AS i FROM range(100000)")
+    con.execute("CHECKPOINT sales")
+    return path
+
+
+def test_a_snapshot_is_what_was_committed(target, con, sales):
+    con.execute("INSERT INTO sales.t VALUES (-1)")  # lies in the log
+    assert con.execute(f"CALL nvme_snapshot('{sales}', 'monday')").fetchall() == [(f"{sales}@monday",)]
+    con.execute("UPDATE sales.t SET i = i + 7; CHECKPOINT sales; INSERT INTO sales.t FROM range(1000)")
+    con.execute(f"ATTACH '{sales}@monday' AS monday (READ_ONLY)")
+    assert con.execute("SELECT count(*), sum(i) FROM monday.t").fetchone() == (100001, 4999949999)
+    assert one(con, "SELECT count(*) FROM sales.t") == 101001
+    con.execute("DETACH monday")
+    row = con.execute("SELECT file, snapshot, path, kind FROM nvme_snapshots(?)", [target.name]).fetchone()
+    assert row == ("sales.duckdb", "monday", f"{sales}@monday", "database")
+    assert held(con, target) > 0
+
+
+def test_nothing_writes_to_a_snapshot(con, sales):
+    con.execute(f"CALL nvme_snapshot('{sales}', 'monday')")
+    with pytest.raises(duckdb.IOException, match=r"belongs to a snapshot.*READ_ONLY"):
+        con.execute(f"ATTACH '{sales}@monday' AS monday")
+    with pytest.raises(duckdb.IOException, match=r"belongs to a snapshot.*nvme_drop_snapshot"):
+        con.execute(f"CALL nvme_remove('{sales}@monday')")
+
+
+def test_a_clone_is_a_database_of_its_own(target, con, sales):
+    con.execute("INSERT INTO sales.t VALUES (-1)")
+    con.execute(f"CALL nvme_snapshot('{sales}', 'monday')")
+    used = one(con, "SELECT used FROM nvme_info(?)", target.name)
+    for source, name in ((f"{sales}@monday", "a"), (sales, "b")):
+        clone = target.path(f"{name}.duckdb")
+        assert con.execute(f"CALL nvme_clone('{source}', '{clone}')").fetchall() == [(clone,)]
+    assert one(con, "SELECT used FROM nvme_info(?)", target.name) == used
+    con.execute(f"ATTACH '{target.path('a.duckdb')}' AS a; ATTACH '{target.path('b.duckdb')}' AS b")
+    con.execute(
+        "DELETE FROM a.t WHERE i >= 10; CHECKPOINT a; INSERT INTO b.t VALUES (-2); DROP TABLE sales.t"
+    )
+    con.execute("CHECKPOINT sales")
+    assert con.execute("SELECT count(*), min(i) FROM a.t").fetchone() == (11, -1)
+    assert con.execute("SELECT count(*), min(i) FROM b.t").fetchone() == (100002, -2)
+    con.execute(f"ATTACH '{sales}@monday' AS monday (READ_ONLY)")
+    assert one(con, "SELECT count(*) FROM monday.t") == 100001
+
+
+def test_space_is_given_back_with_the_last_holder(target, con, sales):
+    con.execute(f"CALL nvme_snapshot('{sales}', 'monday'); CALL nvme_snapshot('{sales}', 'tuesday')")
+    con.execute("DETACH sales")
+    size = one(con, "SELECT size FROM nvme_files(?) WHERE name = 'sales.duckdb'", target.name)
+    con.execute(f"CALL nvme_remove('{sales}')")
+    assert one(con, "SELECT used FROM nvme_info(?)", target.name) >= size
+    con.execute(f"ATTACH '{sales}@monday' AS monday (READ_ONLY)")
+    assert one(con, "SELECT count(*) FROM monday.t") == 100000
+    with pytest.raises(duckdb.IOException, match=r"open in this process; DETACH"):
+        con.execute(f"CALL nvme_drop_snapshot('{sales}@monday')")
+    con.execute("DETACH monday")
+    con.execute(f"CALL nvme_drop_snapshot('{sales}@monday')")
+    assert held(con, target) >= size
+    con.execute(f"CALL nvme_drop_snapshot('{sales}@tuesday')")
+    assert one(con, "SELECT used FROM nvme_info(?)", target.name) == 0
+
+
+def test_snapshots_beside_a_writer_are_consistent(target, con, sales):
+    """Each commit moves the same amount from one table to the other: every snapshot has all of it."""
+    con.execute("CREATE TABLE sales.a AS SELECT 1000 AS v; CREATE TABLE sales.b AS SELECT 0 AS v")
+    stop = threading.Event()
+
+    def commit():
+        with con.cursor() as writer:
+            step = 0
+            while not stop.is_set():
+                writer.execute("BEGIN; UPDATE sales.a SET v = v - 1; UPDATE sales.b SET v = v + 1; COMMIT")
+                step += 1
+                if step % 40 == 0:
+                    writer.execute("CHECKPOINT sales")
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    try:
+        for number in range(25):
+            con.execute(f"CALL nvme_snapshot('{sales}', 's{number}')")
+    finally:
+        stop.set()
+        thread.join()
+    moved = []
+    for number in range(25):
+        con.execute(f"ATTACH '{sales}@s{number}' AS s (READ_ONLY)")
+        a, b = con.execute("SELECT a.v, b.v FROM s.a, s.b").fetchone()
+        assert a + b == 1000
+        moved.append(b)
+        con.execute("DETACH s")
+    assert moved == sorted(moved)
+
+
+def test_it_is_there_after_a_mount(durable_target):
+    path = durable_target.path("x.duckdb")
+    with rawduck.connect() as con:
+        con.execute(f"ATTACH '{path}' AS x; CREATE TABLE x.t AS FROM range(1000); CHECKPOINT x")
+        con.execute(f"INSERT INTO x.t VALUES (5); CALL nvme_snapshot('{path}', 's'); DELETE FROM x.t")
+    with rawduck.connect() as con:
+        con.execute(f"ATTACH '{path}@s' AS s (READ_ONLY)")
+        assert one(con, "SELECT count(*) FROM s.t") == 1001
+        con.execute("DETACH s")
+        findings = con.execute(
+            "SELECT what, detail FROM nvme_check(?) WHERE severity <> 'ok'", [durable_target.name]
+        )
+        assert findings.fetchall() == []
+
+
+def test_other_volumes_and_paths_are_refused(new_target, con, sales):
+    other = new_target("memory-4096")
+    with pytest.raises(duckdb.InvalidInputException, match="cannot be on another volume"):
+        con.execute(f"CALL nvme_clone('{sales}', '{other.path('x.duckdb')}')")
+    with pytest.raises(duckdb.InvalidInputException, match="cannot be the name of a snapshot"):
+        con.execute(f"CALL nvme_snapshot('{sales}', 'a@b')")
+    with pytest.raises(duckdb.InvalidInputException, match="a file on a volume is named"):
+        con.execute("CALL nvme_snapshot('/tmp/x.duckdb', 'monday')")
+
+
+def test_the_command_line(file_target):
+    def run(*arguments):
+        result = run_cli(*arguments)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    path = file_target.path("x.duckdb")
+    with rawduck.connect() as con:
+        con.execute(f"ATTACH '{path}' AS x; CREATE TABLE x.t AS FROM range(1000)")
+    assert json.loads(run("snapshot", f"{path}@monday", "--json")) == {"snapshot": f"{path}@monday"}
+    run("clone", f"{path}@monday", file_target.path("y.duckdb"))
+    listed = run("ls", file_target.name)
+    assert "x.duckdb@monday" in listed
+    assert "held" in listed
+    by_pattern = run_cli("rm", f"{path}@*")
+    assert "belongs to a snapshot" in by_pattern.stderr
+    run("rm", f"{path}@monday")
+    assert "monday" not in run("ls", file_target.name)
+    assert "give the snapshot a name" in run_cli("snapshot", path).stderr
+    with rawduck.connect() as con:
+        con.execute(f"ATTACH '{file_target.path('y.duckdb')}' AS y")
+        assert one(con, "SELECT count(*) FROM y.t") == 1000
