@@ -133,7 +133,8 @@ const NeutralNames &Neutral() {
 
 bool IsNeutral(const MeaningfulSetting &setting, const duckdb::Value &value) {
     const std::string text = value.IsNull() ? "" : value.ToString();
-    std::istringstream neutral(setting.neutral + std::string("|")); // or the last empty text would not be read
+    std::istringstream neutral(setting.neutral +
+                               std::string("|")); // or the last empty text would not be read
     for (std::string one; std::getline(neutral, one, '|');) {
         if (duckdb::StringUtil::CIEquals(text, one)) {
             return true;
