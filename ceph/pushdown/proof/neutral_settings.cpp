@@ -133,8 +133,7 @@ const NeutralNames &Neutral() {
 
 bool IsNeutral(const MeaningfulSetting &setting, const duckdb::Value &value) {
     const std::string text = value.IsNull() ? "" : value.ToString();
-    std::istringstream neutral(setting.neutral +
-                               std::string("|")); // or the last empty text would not be read
+    std::istringstream neutral(setting.neutral + std::string("|")); // or an empty text would be no text
     for (std::string one; std::getline(neutral, one, '|');) {
         if (duckdb::StringUtil::CIEquals(text, one)) {
             return true;

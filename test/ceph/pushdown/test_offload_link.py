@@ -65,8 +65,8 @@ GROUPS = """
     con.execute(f"COPY ({rows}) TO 'rados://data/groups' (FORMAT parquet, OVERWRITE)")
     groups = "SELECT a * 8 + b AS x, a * 3 AS y, count(*) AS z FROM read_parquet('rados://data/groups/*')"
     query = f"SELECT count(*), sum(z), sum(hash(x, y) % 1000) FROM ({groups} GROUP BY ALL)"
-    columns = "why, answered, fallback_reasons, offloaded"
-    scan = f"SELECT {columns} FROM rados_scans() WHERE pushed LIKE '%GROUP BY%'"
+    outcome = "why, answered, fallback_reasons, offloaded"
+    scan = f"SELECT {outcome} FROM rados_scans() WHERE pushed LIKE '%GROUP BY%'"
     answers = []
     for _ in range(2):
         answers += con.execute(query).fetchall()
