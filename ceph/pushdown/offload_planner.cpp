@@ -51,7 +51,9 @@ OffloadPlanner::OffloadPlanner(duckdb::ClientContext &context)
 duckdb::unique_ptr<OffloadBindData> OffloadPlanner::Plan(const OffloadCandidate &candidate) {
     const std::string pushed = DescribeRequest(candidate.query.request);
     const CallTarget &first = candidate.targets.front();
-    const std::string reply_key = first.pool->KeyOf(first.object) + ": " + pushed;
+    const uint64_t version = pins_->Find(*first.pool, first.object); // pinned when DuckDB opened it
+    const std::string reply_key =
+        first.pool->KeyOf(first.object) + "@" + std::to_string(version) + ": " + pushed;
     const Decision decision = mode_ == OFFLOAD_AUTO ? Decide(FetchInputs(candidate, reply_key))
                                                     : UnconditionalDecision(*first.pool);
     auto record = LogScan({first.path, candidate.targets.size(), decision.offload, pushed, decision.why});

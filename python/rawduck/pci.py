@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
@@ -139,7 +140,7 @@ def boot_partition(namespace: str) -> str:
 
 
 def openers(nodes: list[Path]) -> Iterator[tuple[Path, str]]:
-    """Processes that have one of the nodes open, as far as this user may look, but for this one."""
+    """Processes that have one of the nodes open or mapped, as far as this user may look, but for this one."""
     numbers = {number: node for node in nodes if node.exists() and (number := _number(os.stat(node)))}
     for process in Path("/proc").glob("[0-9]*"):
         if process.name == str(os.getpid()):
@@ -184,9 +185,9 @@ def _number(status: os.stat_result) -> tuple[int, int] | None:
 def _opened(process: Path, numbers: dict[tuple[int, int], Path]) -> set[Path]:
     found = set()
     try:
-        for descriptor in (process / "fd").iterdir():
+        for opened in itertools.chain((process / "fd").iterdir(), _mapped(process)):
             try:
-                number = _number(descriptor.stat())
+                number = _number(opened.stat())
             except OSError:
                 continue
             if number in numbers:
@@ -194,6 +195,15 @@ def _opened(process: Path, numbers: dict[tuple[int, int], Path]) -> set[Path]:
     except OSError:  # it has ended, or is somebody else's
         pass
     return found
+
+
+def _mapped(process: Path) -> Iterator[Path]:
+    """Memory that is a device's, whose descriptor may be closed."""
+    for line in (process / "maps").read_text(errors="replace").splitlines():
+        addresses, *_, name = line.split(maxsplit=5)
+        if name.startswith("/dev/"):
+            first, end = (int(address, 16) for address in addresses.split("-"))
+            yield process / "map_files" / f"{first:x}-{end:x}"
 
 
 def _name_of(process: Path) -> str:

@@ -69,10 +69,13 @@ class Counting(Experiment):
         return Measurement({"wall_s": seconds, "cpu_s": seconds / 2}, self.answers.get(mode.name))
 
 
-def run(folder, experiment, runs=3, resume=False, overwrite=False, machine=MACHINE, cases="") -> Results:
+def run(
+    folder, experiment, runs=3, resume=False, overwrite=False, machine=MACHINE, cases="", modes=""
+) -> Results:
     results = Results(folder, experiment.name, machine, experiment.metrics)
     results.open(resume, overwrite)
-    Runner(experiment, results, runs, Options("t", folder, folder, folder, cases=cases).wants).run()
+    options = Options("t", folder, folder, folder, cases=cases, modes=modes)
+    Runner(experiment, results, runs, options.wants, options.wants_mode).run()
     return results
 
 
@@ -157,6 +160,17 @@ def test_only_the_cases_that_were_named(tmp_path):
     run(tmp_path, experiment, cases="other*")
     assert not experiment.calls
     run(tmp_path, experiment, resume=True, cases="c[no]*")
+    assert len(experiment.calls) == 6
+
+
+def test_only_the_modes_that_were_named(tmp_path):
+    experiment = Counting(modes=(OURS, STOCK, FRAGILE), warm_up=True)
+    results = run(tmp_path, experiment, runs=2, modes="stock,o?rs")
+    assert sorted(experiment.calls) == ["ours"] * 3 + ["stock"] * 3
+    case = results.cases[0]
+    assert results.compare(case, OURS, STOCK, WALL)[0] == pytest.approx(2, rel=0.1)
+    assert results.compare(case, OURS, FRAGILE, WALL)[0] is None
+    run(tmp_path, experiment, runs=2, resume=True, modes="none")
     assert len(experiment.calls) == 6
 
 

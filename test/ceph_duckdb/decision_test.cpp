@@ -24,6 +24,7 @@ MeasuredSpeeds Link(double bytes_per_s) {
     speeds.read_s_per_byte = 1 / bytes_per_s;
     speeds.osds_known = true;
     speeds.osd_s_per_byte = 2e-9;
+    speeds.osd_calls = 8;
     speeds.client_cpu_s_per_byte = 4e-9;
     speeds.client_threads = speeds.client_processors = 8;
     return speeds;
@@ -38,7 +39,31 @@ TEST(DecisionTest, SizesDecideWithoutMeasurements) {
     EXPECT_TRUE(Decide({Ten(2 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN}).offload);
     EXPECT_FALSE(Decide({Ten(3 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN}).offload);
     EXPECT_TRUE(Decide({Ten(3 * MIB), UNKNOWN, 10 * KIB}).offload) << "earlier answers were small";
-    EXPECT_FALSE(Decide({Ten(2 * MIB), UNKNOWN, REPLY_TOO_LARGE}).offload);
+    EXPECT_FALSE(Decide({Ten(2 * MIB), UNKNOWN, 3 * MIB}).offload) << "earlier answers were large";
+}
+
+TEST(DecisionTest, RefusedAnswersAreAskedForAgainOnASlowerLink) {
+    EXPECT_EQ(Decide({Ten(2 * MIB), UNKNOWN, REPLY_SIZE_UNKNOWN}).reply_bytes_max, 5 * MIB / 2);
+    const uint64_t refused = RefusedReplyBytes(5 * MIB / 2);
+    EXPECT_FALSE(Decide({Ten(2 * MIB), UNKNOWN, refused}).offload);
+    EXPECT_FALSE(Decide({Ten(2 * MIB), Link(LOOPBACK), refused}).offload);
+    const Decision again = Decide({Ten(2 * MIB), Link(GIGABIT), refused});
+    EXPECT_TRUE(again.offload);
+    EXPECT_GT(again.reply_bytes_max, refused) << "or it would be refused again";
+    EXPECT_FALSE(Decide({Ten(2 * MIB), Link(GIGABIT), RefusedReplyBytes(again.reply_bytes_max)}).offload);
+    EXPECT_GE(RefusedReplyBytes(1), KEPT_REPLY_BYTES_MAX) << "nobody has kept it";
+}
+
+TEST(DecisionTest, AnswersThatTheClassWouldRefuseAreNotAskedFor) {
+    ScanEstimate estimate = Ten(REPLY_BYTES_MAX);
+    estimate.column_bytes = 10 * 4 * REPLY_BYTES_MAX;
+    EXPECT_TRUE(Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN}).offload);
+    EXPECT_TRUE(Decide({Ten(16), Link(GIGABIT), REPLY_BYTES_MAX / 16}).offload);
+    EXPECT_FALSE(Decide({estimate, Link(GIGABIT), RefusedReplyBytes(REPLY_BYTES_MAX)}).offload);
+    estimate.rows_out += estimate.objects;
+    const Decision decision = Decide({estimate, Link(GIGABIT), REPLY_SIZE_UNKNOWN});
+    EXPECT_FALSE(decision.offload);
+    EXPECT_EQ(decision.why.find("answers of about 64 MiB are too large"), 0u) << decision.why;
 }
 
 TEST(DecisionTest, KeptAnswersAreAskedFor) {
@@ -53,6 +78,14 @@ TEST(DecisionTest, KeptAnswersAreAskedFor) {
     EXPECT_TRUE(decision.lz4);
     inputs.speeds = UNKNOWN;
     EXPECT_FALSE(LinkSpeedMatters(inputs));
+    inputs.earlier_reply_bytes = 60 * KIB;
+    inputs.estimate.column_bytes = 10 * 60 * KIB;
+    EXPECT_TRUE(Decide(inputs).expects_kept);
+    inputs.estimate.column_bytes = 10 * 60 * KIB - 10;
+    EXPECT_FALSE(Decide(inputs).expects_kept) << "reading moves less";
+    inputs.earlier_reply_bytes = 16 * KIB;
+    inputs.estimate.column_bytes = 10;
+    EXPECT_TRUE(Decide(inputs).expects_kept) << "it is small in any case";
     inputs.estimate.column_bytes = 0;
     EXPECT_FALSE(Decide(inputs).offload) << "the footers alone have the answer";
 }
@@ -173,8 +206,26 @@ TEST(DecisionTest, WhatIsReadAndWhatIsAnsweredShareTheLink) {
     speeds.osd_s_per_byte = 12e-9;
     EXPECT_NE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).why.find("pushing 0.263 s"), std::string::npos);
     estimate.objects = 1;
-    EXPECT_NE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).why.find("pushing 0.63 s"), std::string::npos)
-        << "an object is not divided";
+    EXPECT_NE(Decide({estimate, speeds, REPLY_SIZE_UNKNOWN}).why.find("pushing 1.26 s"), std::string::npos)
+        << "an object is not divided, nor can two OSDs work on it";
+}
+
+TEST(DecisionTest, MeasuredOsdsCountByHowManyOfThemWorked) {
+    MeasuredSpeeds speeds = Link(GIGABIT);
+    speeds.osd_s_per_byte = 12e-9;
+    speeds.osd_processors = 6;
+    speeds.osd_calls = 24;
+    EXPECT_FALSE(Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN}).offload) << "all of them need 0.63 s";
+    speeds.osd_calls = 1;
+    const Decision six = Decide({Ten(16), speeds, REPLY_SIZE_UNKNOWN});
+    EXPECT_TRUE(six.offload);
+    EXPECT_NE(six.why.find("pushing 0.106 s"), std::string::npos) << "one was measured: " << six.why;
+    speeds.osd_calls = 24;
+    speeds.osd_s_per_byte = 2e-9;
+    ScanEstimate one = Ten(16);
+    one.objects = 1;
+    EXPECT_NE(Decide({one, speeds, REPLY_SIZE_UNKNOWN}).why.find("pushing 0.63 s"), std::string::npos)
+        << "six were measured, and one works on an object";
 }
 
 TEST(DecisionTest, ReadingAnObjectTakesAThreadItsShareOfTheLink) {
@@ -190,6 +241,7 @@ TEST(DecisionTest, TheClientNeedsHalfOfWhatOsdsNeedMeasuredOrNot) {
     rates.calls.Ended(8 * MIB, 80'000);
     const MeasuredSpeeds measured = SpeedsOf(rates, 1, std::nullopt);
     ASSERT_TRUE(measured.osds_known);
+    EXPECT_DOUBLE_EQ(measured.osd_calls, 1);
     EXPECT_DOUBLE_EQ(measured.client_cpu_s_per_byte, 0.08 / (8 * MIB) / 2);
 }
 

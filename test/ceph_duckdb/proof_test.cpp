@@ -130,6 +130,12 @@ TEST_F(ProofTest, SettingsThatChangeTheMeaningAreInTheWay) {
     EXPECT_NE(InTheWay().find("disabled_optimizers"), std::string::npos);
     Run("SET GLOBAL disabled_optimizers = ''");
     EXPECT_EQ(InTheWay(), "");
+    for (const char *none : {"binary", "C", "posix", ""}) {
+        Run(std::string("SET default_collation = '") + none + "'");
+        EXPECT_EQ(InTheWay(), "") << none;
+    }
+    Run("SET default_collation = 'nocase'");
+    EXPECT_EQ(InTheWay(), "the setting default_collation is 'nocase', which changes comparisons of texts");
 }
 
 TEST_F(ProofTest, AnUnknownSettingIsInTheWay) {

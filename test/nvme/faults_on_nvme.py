@@ -44,7 +44,9 @@ def failure(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
 
 
 class Bystander:
-    """Another database of the same process, which must not notice."""
+    """Another database of the same process, which must not notice. Where a commit cannot be made durable, it
+    needs an instance of its own: DuckDB then lets nobody use any database of that one.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, target: str) -> None:
         self.connection, self.rows = connection, 0
@@ -156,8 +158,8 @@ def is_written(target: str) -> bool:
 
 def device_gone(target: str, engine: str, other: str, controller: str) -> None:
     """Takes the controller away, for good: the last thing that is done to it."""
-    with connect(engine) as connection:
-        bystander = Bystander(connection, other)
+    with connect(engine) as connection, connect(engine) as others:
+        bystander = Bystander(others, other)
         attach_new(connection, target, "x")
         connection.execute("CREATE TABLE x.t AS SELECT range AS v FROM range(800000)")
         connection.execute("CHECKPOINT x; DETACH x")

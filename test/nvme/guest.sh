@@ -2,7 +2,7 @@
 # Runs inside the guest that test/nvme/run.sh boots: the engine tests and the SQL tests on every namespace.
 #   guest.sh REPOSITORY TEST_BINARY OUT
 # Leaves gtest reports and the list of other results, results.txt, in OUT, and OUT/finished when it came to its end.
-# With NVME_ONLY=vfio nothing but what the vfio engine drives.
+# With NVME_ONLY=vfio nothing but what the vfio engine drives; with NVME_EVERYTHING each engine on each namespace.
 # The devices are told apart by their serial numbers, because the kernel numbers them in the order in which they answer.
 set -uo pipefail
 repository=$1 test_binary=$2 out=$3
@@ -90,9 +90,12 @@ engines() {
     RAWDUCK_TEST_NVME=$device gtest "$name" "$filter"
 }
 
-# A driver of our own on the same devices, and on one whose link is lost.
+# vfio_tests NAME NAMESPACE MODES: the same tests with a driver of our own.
+vfio_tests() { RAWDUCK_TEST_NVME=vfio:$2 gtest "vfio-$1" "All/NvmeEngineTest.*/vfio_$3"; }
+
+# That driver on the same devices, and on one whose link is lost.
 vfio_engine() {
-    local fdp small cacheless bad link slow name target modes
+    local fdp small cacheless bad link slow every=${NVME_EVERYTHING:+*}
     fdp=$(function_of fdp) small=$(function_of small) cacheless=$(function_of cacheless)
     bad=$(function_of bad) link=$(function_of link) slow=$(function_of kills)
     # Otherwise the guest may stand still at any time: see iommu_device in run.sh.
@@ -103,14 +106,13 @@ vfio_engine() {
     fi
     modprobe vfio-pci
     drive_by vfio-pci "$fdp" "$small" "$cacheless" "$bad" "$link" "$slow"
-    while read -r name target modes; do
-        RAWDUCK_TEST_NVME=vfio:$target gtest "vfio-$name" "All/NvmeEngineTest.*/vfio_$modes"
-    done <<END
-fdp-4096 ${fdp}n1 *
-small-512 ${small}n1 thread
-cacheless-512 ${cacheless}n1 single
-few-queues-512 ${link}n1 pool
-END
+    vfio_tests fdp-4096 "${fdp}n1" "${every:-thread}"
+    vfio_tests few-queues-512 "${link}n1" pool
+    if [ -n "$every" ]; then
+        vfio_tests small-512 "${small}n1" thread
+        vfio_tests second-4096 "${small}n2" thread
+        vfio_tests cacheless-512 "${cacheless}n1" single
+    fi
     RAWDUCK_TEST_NVME=vfio:${bad}n1 gtest vfio-bad 'NvmeErrorTest.*'
     RAWDUCK_TEST_VFIO=vfio:${fdp}n1 RAWDUCK_TEST_VFIO_LINK=vfio:${link}n1 RAWDUCK_TEST_VFIO_SLOW=vfio:${slow}n1 \
         gtest vfio-function 'Vfio*'
@@ -137,7 +139,7 @@ kernel_engines() {
 export RAWDUCK_TEST_NVME_BAD_READ=$((8 * 1024 * 1024)) RAWDUCK_TEST_NVME_BAD_WRITE=$((24 * 1024 * 1024))
 thin_namespace full
 [ -n "${NVME_ONLY:-}" ] || kernel_engines
-[ -z "$NVME_IOMMU" ] || vfio_engine
+vfio_engine
 # The kernel numbers devices anew that it gets back.
 fdp=$(node fdp 1) small=$(node small 1) second=$(node small 2) cacheless=$(node cacheless 1) bad=$(node bad 1)
 slow=$(node slow 1) full=$(node full 1)
@@ -145,8 +147,8 @@ slow=$(node slow 1) full=$(node full 1)
 # Each start of a database costs seconds here, so by default every strategy is tried with one engine, and every engine
 # with one strategy.
 every='["sync", "single", "pool", "thread"]'
-some='["thread"]'
-[ -z "${NVME_EVERYTHING:-}" ] || some=$every
+some='["thread"]' everything=false
+[ -z "${NVME_EVERYTHING:-}" ] || some=$every everything=true
 
 # The same with xNVMe, where the package carries its engine.
 xnvme_plan=
@@ -155,16 +157,13 @@ if ls "$repository"/.venv/lib/python3*/site-packages/rawduck/librawduck_xnvme.so
     [\"/dev/$fdp\", [\"xnvme:io_uring\"], $some], [\"/dev/$fdp\", [\"xnvme:thrpool\"], [\"thread\"]],"
 fi
 
-vfio_plan=
-[ -z "$NVME_IOMMU" ] || vfio_plan="\"vfio\": {\"data\": \"$out/data\", \"fdp\": \"$(function_of fdp)\",
-    \"plain\": \"$(function_of link)\", \"bad\": \"$(function_of bad)\", \"slow\": \"$(function_of kills)\",
-    \"other\": \"/dev/$(generic "$second")\", \"modes\": $some, \"kills\": ${NVME_KILLS:-5}},"
-
 # In one process: to start Python over the guest's file system takes half a minute.
 start=$SECONDS
 cat >/tmp/plan.json <<END
 {"data": "$out/data", "only": "${NVME_ONLY:-}",
- $vfio_plan
+ "vfio": {"data": "$out/data", "fdp": "$(function_of fdp)", "plain": "$(function_of link)",
+    "bad": "$(function_of bad)", "slow": "$(function_of kills)", "other": "/dev/$(generic "$second")",
+    "modes": $some, "everything": $everything, "kills": ${NVME_KILLS:-5}},
  "tpch": [ $xnvme_plan
     ["/dev/$(generic "$fdp")", ["io_uring_cmd"], $every],
     ["/dev/$(generic "$fdp")", ["nvme_ioctl"], $some],

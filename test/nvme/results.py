@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable
+
+# What takes longer is printed, so that it can be seen where the time goes.
+SECONDS_TO_TELL = 5
 
 
 class Results:
@@ -11,12 +15,15 @@ class Results:
         self._path = path
 
     def check(self, name: str, body: Callable[[], None]) -> None:
-        line = f"PASS {name}"
+        line, start = f"PASS {name}", time.monotonic()
         try:
             body()
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1].line
             line = f"FAIL {name}: {type(error).__name__}: {str(error) or place}".replace("\n", " ")
             print(line, flush=True)
+        seconds = time.monotonic() - start
+        if seconds >= SECONDS_TO_TELL:
+            print(f"guest: {seconds:.0f} s: {name}", flush=True)
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(line + "\n")

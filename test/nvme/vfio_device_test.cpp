@@ -14,8 +14,10 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <linux/capability.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <thread>
 
 namespace rawduck {
@@ -194,6 +196,59 @@ TEST_F(VfioTest, AUserWhoMayOpenTheGroupNeedsNoMore) {
     }));
 }
 
+//! Reads into more blocks than may be registered, which are copied then, and into memory that always is.
+void ReadIntoManyBlocks(BlockIo &io, uint64_t blocks) {
+    constexpr uint64_t LENGTH = 256 * KIB;
+    BufferMemory *const memory = BufferMemory::OfProcess();
+    ASSERT_NE(memory, nullptr);
+    const auto data = Pattern(LENGTH, 61);
+    io.Write(8 * MIB, data.data(), LENGTH);
+    std::vector<char *> all;
+    for (uint64_t i = 0; i < blocks; i++) {
+        all.push_back(memory->Allocate(LENGTH));
+        ASSERT_NE(all.back(), nullptr);
+        io.Read(8 * MIB, all.back(), LENGTH);
+        EXPECT_EQ(memcmp(all.back(), data.data(), LENGTH), 0) << i;
+    }
+    std::thread([&] { // has no buffers for copies yet
+        std::vector<char> back(LENGTH);
+        EXPECT_NO_THROW(io.Read(8 * MIB, back.data(), LENGTH));
+        EXPECT_EQ(back, data);
+    })
+        .join();
+    for (char *const block : all) {
+        memory->Free(block);
+    }
+}
+
+//! Of a process, or of root in a container, where memory is counted as for everybody.
+TEST_F(VfioTest, WhatMayBeLockedIsLeftForCopies) {
+    EXPECT_TRUE(InChild([&] {
+        __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+        __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+        const rlimit limit = {64 * MIB, 64 * MIB};
+        if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || syscall(SYS_capget, &header, data) != 0) {
+            return false;
+        }
+        data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &= ~CAP_TO_MASK(CAP_IPC_LOCK);
+        if (syscall(SYS_capset, &header, data) != 0) {
+            return false;
+        }
+        auto io = Open();
+        ReadIntoManyBlocks(*io, 300);
+        const uint64_t copied = io->Stats().Snapshot(IoOperation::READ).bounce_bytes / MIB;
+        return !::testing::Test::HasFailure() && copied > 300 / 4 - 33 && copied < 300 / 4 + 1;
+    }));
+}
+
+TEST_F(VfioTest, MappingsAreLeftForCopies) {
+    const std::string limit = "/sys/module/vfio_iommu_type1/parameters/dma_entry_limit";
+    const std::string usual = ReadAttribute(limit);
+    WriteText(limit, "64");
+    EXPECT_NO_THROW(ReadIntoManyBlocks(*Open(), 100));
+    WriteText(limit, usual);
+}
+
 TEST_F(VfioTest, ANamespaceThatIsNotThereIsNamed) {
     target_ = ResolveTarget("vfio:" + target_.path + "n77");
     EXPECT_EQ(CatchError([&] { Open(); }).Code(), ErrorCode::NOT_FOUND);
@@ -235,6 +290,7 @@ TEST_F(VfioTest, AResetFromOutsideIsSurvived) {
         for (int round = 0; !over || round < 10; round++) {
             io->Write(8 * MIB, data.data(), data.size());
             io->Read(8 * MIB, back.data(), back.size());
+            io->Flush();
             EXPECT_EQ(back, data) << round;
         }
     } catch (const Error &error) {

@@ -8,6 +8,7 @@
 #include "duckdb/storage/statistics/numeric_stats.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace rawduck_ceph {
@@ -89,7 +90,7 @@ struct ObjectEstimate::Range {
 
     double Share() const {
         const double all = highest - lowest;
-        return all > 0 ? std::clamp((high - low) / all, 0.0, 1.0) : 1;
+        return all > 0 && std::isfinite(all) ? std::clamp((high - low) / all, 0.0, 1.0) : 1;
     }
 };
 

@@ -64,6 +64,8 @@ struct ObjectExpectation {
           reply_bytes_max(
               std::min(std::max(column_bytes / REDUCTION_MIN, SMALL_REPLY_BYTES), REPLY_BYTES_MAX)) {}
 
+    //! Than all that is read. Answers that were kept are another's, or those of another rados_offload.
+    bool IsLarger() const { return ran_before && reply_bytes > std::max(column_bytes, SMALL_REPLY_BYTES); }
     bool IsSmallEnough() const { return is_guess || reply_bytes <= reply_bytes_max; }
 
     const uint64_t objects;
@@ -81,8 +83,8 @@ std::string ReasonToRead(const DecisionInputs &inputs, const ObjectExpectation &
     if (object.column_bytes == 0) {
         return "the footers alone have the answer";
     }
-    if (inputs.earlier_reply_bytes == REPLY_TOO_LARGE) {
-        return "earlier answers were too large" + columns_text;
+    if (!object.is_guess && object.reply_bytes > REPLY_BYTES_MAX) { // the class would refuse them
+        return "answers of about " + FormatBytes(object.reply_bytes) + " are too large" + columns_text;
     }
     if (!inputs.speeds.reads_known && inputs.estimate.column_bytes < SMALL_SCAN_BYTES) {
         return "there is little to read" + columns_text;
@@ -93,7 +95,7 @@ std::string ReasonToRead(const DecisionInputs &inputs, const ObjectExpectation &
 std::string DescribeSizes(const ObjectExpectation &object) {
     const std::string reply = object.is_guess ? "the number of groups is not known, the first object tells"
                               : object.ran_before
-                                  ? "earlier answers had " + FormatBytes(object.reply_bytes)
+                                  ? "by the last run an answer has " + FormatBytes(object.reply_bytes)
                                   : "an answer is estimated to have " + FormatBytes(object.reply_bytes);
     return reply + ", the columns about " + FormatBytes(object.column_bytes) + " per object";
 }
@@ -117,7 +119,9 @@ double OsdSeconds(const ObjectExpectation &object, double all_replies, const Mea
     const auto objects = static_cast<double>(object.objects);
     const auto all_columns = static_cast<double>(object.column_bytes) * objects;
     if (speeds.osds_known) {
-        return all_columns * speeds.osd_s_per_byte;
+        // A scan of one object uses one OSD: measured by it, several seem slow, and one by a scan of many fast.
+        const double measured = std::min(std::max(speeds.osd_calls, 1.0), speeds.osd_processors);
+        return all_columns * speeds.osd_s_per_byte * measured / std::min(objects, speeds.osd_processors);
     }
     const double cpu_s =
         all_columns * OSD_CPU_FACTOR * speeds.client_cpu_s_per_byte + all_replies * ENCODING_CPU_S_PER_BYTE;
@@ -174,8 +178,8 @@ void CompareTimes(const ObjectExpectation &object, const DecisionInputs &inputs,
         decision.offload = true;
         const double break_even =
             reading_s / (static_cast<double>(object.objects) * (reply_s_per_byte + decoding_s_per_byte));
-        decision.reply_bytes_max =
-            std::max(decision.reply_bytes_max, std::min(static_cast<uint64_t>(break_even), REPLY_BYTES_MAX));
+        const double most = std::min(break_even, static_cast<double>(REPLY_BYTES_MAX));
+        decision.reply_bytes_max = std::max(decision.reply_bytes_max, static_cast<uint64_t>(most));
     } else if (reading_s * SPEEDUP_MIN < pushing_s || !speeds.osds_known) {
         decision.offload = false;
     }
@@ -197,6 +201,7 @@ MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads, const std::optional<Os
     speeds.osds_known = rates.calls.TryGet(calls);
     speeds.read_s_per_byte = reads.wall_s_per_byte;
     speeds.osd_s_per_byte = calls.wall_s_per_byte;
+    speeds.osd_calls = calls.in_flight;
     speeds.client_cpu_s_per_byte =
         speeds.osds_known ? calls.cpu_s_per_byte / OSD_CPU_FACTOR : ASSUMED_CPU_S_PER_BYTE;
     speeds.client_threads = static_cast<double>(std::max<size_t>(threads, 1));
@@ -222,7 +227,7 @@ bool LinkSpeedMatters(const DecisionInputs &inputs) {
 Decision Decide(const DecisionInputs &inputs) {
     const ObjectExpectation object(inputs);
     Decision decision;
-    if (inputs.kept.expected && object.column_bytes > 0) {
+    if (inputs.kept.expected && object.column_bytes > 0 && !object.IsLarger()) {
         decision.offload = decision.expects_kept = true;
         decision.reply_bytes_max = inputs.kept.reply_bytes_max;
         decision.lz4 = inputs.kept.lz4;

@@ -35,13 +35,14 @@ struct MeasuredSpeeds {
     bool osds_known = false;
     //! Elapsed time by bytes of the columns, of all OSDs together; includes waiting for busy ones.
     double osd_s_per_byte = 0;
+    double osd_calls = 1; //!< in flight, on average, while that was measured
     //! Processor time of the client, computed from that of the OSDs where osds_known, else assumed.
     double client_cpu_s_per_byte = 0;
     double client_processors = 1;
     double client_threads = 1;
-    //! What OSDs are taken to have where osds_known is false.
+    //! What OSDs are taken to have.
     double osd_processors = ASSUMED_OSD_PROCESSORS;
-    //! How fast these are taken to be, at most 1: as fast as those that a thread of the client has.
+    //! How fast these are taken to be where osds_known is false, at most 1: as fast as those that a thread of the client has.
     double osd_processor_share = 1;
     //! OSDs and client have the same processors: what one of them does, the other one cannot.
     bool shares_processors = false;
@@ -55,7 +56,7 @@ MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads, const std::optional<Os
 struct DecisionInputs {
     ScanEstimate estimate;
     MeasuredSpeeds speeds;
-    //! Of one object, when the query ran before; else REPLY_SIZE_UNKNOWN or REPLY_TOO_LARGE.
+    //! Of one object, when the query ran before, or RefusedReplyBytes; else REPLY_SIZE_UNKNOWN.
     uint64_t earlier_reply_bytes = REPLY_SIZE_UNKNOWN;
     KeptAnswers kept;
 };

@@ -14,9 +14,11 @@
 #pragma once
 
 #include "ceph/parquet/parquet_summary.hpp"
+#include "ceph/protocol/messages.hpp"
 #include "ceph/pushdown/feedback/bounded_cache.hpp"
 #include "ceph/pushdown/feedback/pool_feedback.hpp"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,9 +29,15 @@ namespace rawduck_ceph {
 
 class RadosPool;
 
-//! Values of PushdownFeedback::reply_bytes that are no sizes.
+//! Of a reply's size: the query did not run before.
 constexpr uint64_t REPLY_SIZE_UNKNOWN = UINT64_MAX;
-constexpr uint64_t REPLY_TOO_LARGE = UINT64_MAX - 1; //!< it was refused because of its size
+
+//! What a reply that was refused counts as. It has more than `limit` bytes, how many is not known. Such replies are
+//! asked for again where twice as large ones are worth it, on a slower link, and each time that they are not, the size
+//! doubles. Never a size that is kept.
+constexpr uint64_t RefusedReplyBytes(uint64_t limit) {
+    return std::max(2 * limit, KEPT_REPLY_BYTES_MAX);
+}
 
 //! Whether the OSDs' hosts have probably kept a query's answers, and for which request: another one is another key.
 struct KeptAnswers {
@@ -49,7 +57,8 @@ class PushdownFeedback {
     //! Dropped some time after the connection.
     std::shared_ptr<PoolFeedback> Of(const std::shared_ptr<RadosPool> &pool);
 
-    //! Uncompressed bytes of the largest reply of one object, by the first object and the text of the pushed query.
+    //! Uncompressed bytes of the largest reply of one object, by the first object, its version (another one may have
+    //! anything in it), and the text of the pushed query.
     BoundedCache<uint64_t> reply_bytes{1000};
     //! After the last time that it was pushed, by the same key.
     BoundedCache<KeptAnswers> kept{1000};

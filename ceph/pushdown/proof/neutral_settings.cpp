@@ -3,6 +3,7 @@
 #include "duckdb/common/string_util.hpp"
 #include "duckdb/main/config.hpp"
 
+#include <sstream>
 #include <unordered_set>
 
 namespace rawduck_ceph {
@@ -12,14 +13,15 @@ namespace {
 //! Settings that change what can be pushed.
 struct MeaningfulSetting {
     const char *name;
-    const char *neutral; //!< the value's text with which the class works
+    const char *neutral; //!< the value's text with which the class works, or several, separated by '|'
     const char *changes; //!< what another value changes
 };
 
 constexpr MeaningfulSetting MEANINGFUL_SETTINGS[] = {
     {"binary_as_string", "false", "the type of Parquet's byte arrays"},
     {"Calendar", "gregorian", "casts from timestamps with time zone"},
-    {"default_collation", "", "comparisons of texts"},
+    // The last three are DuckDB's names for none (GetVarcharCollationFunctions).
+    {"default_collation", "|binary|c|posix", "comparisons of texts"},
     {"dialect_compatibility_mode", "NONE", "how expressions are bound"},
     {"disable_timestamptz_casts", "false", "which casts there are"},
     {"disabled_optimizers", "", "expressions that the optimizer has left in another form"},
@@ -129,6 +131,18 @@ const NeutralNames &Neutral() {
     return neutral;
 }
 
+bool IsNeutral(const MeaningfulSetting &setting, const duckdb::Value &value) {
+    const std::string text = value.IsNull() ? "" : value.ToString();
+    std::istringstream neutral(setting.neutral +
+                               std::string("|")); // or the last empty text would not be read
+    for (std::string one; std::getline(neutral, one, '|');) {
+        if (duckdb::StringUtil::CIEquals(text, one)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 //! With its current value, "the setting x is 'y'".
 std::string Describe(const std::string &name, const duckdb::Value &value) {
     return "the setting " + name + " is '" + (value.IsNull() ? "" : value.ToString()) + "'";
@@ -202,7 +216,7 @@ std::string SettingInTheWay(duckdb::ClientContext &context) {
         if (!context.TryGetCurrentSetting(setting.name, value)) {
             continue; // of an extension that is not loaded
         }
-        if (!duckdb::StringUtil::CIEquals(value.IsNull() ? "" : value.ToString(), setting.neutral)) {
+        if (!IsNeutral(setting, value)) {
             return Describe(setting.name, value) + ", which changes " + setting.changes;
         }
     }

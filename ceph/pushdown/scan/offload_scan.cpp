@@ -57,7 +57,7 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     std::vector<size_t> outputs; //!< of the request, for each column of the result
     size_t threads = 1;
     std::unique_ptr<ObjectCalls> calls;
-    std::atomic<uint64_t> largest_reply_bytes{0}; //!< of one object; or REPLY_TOO_LARGE
+    std::atomic<uint64_t> largest_reply_bytes{0}; //!< of one object
     // Of this execution: the record sums up all executions of the scan, and a recursive query executes it
     // once for each iteration.
     std::atomic<size_t> finished{0}; //!< objects
@@ -165,7 +165,7 @@ void FinishObject(const OffloadBindData &data, OffloadGlobalState &global) {
 void NoteReplySize(const OffloadBindData &data, OffloadGlobalState &global, const CallAnswer &answer) {
     uint64_t bytes = answer.answered ? answer.reply.raw_bytes : 0;
     if (answer.reply.status == ReplyStatus::TOO_LARGE) {
-        bytes = REPLY_TOO_LARGE;
+        bytes = RefusedReplyBytes(data.request.reply_bytes_max);
         PushdownFeedback::OfProcess().reply_bytes.Store(data.reply_key, bytes);
     }
     uint64_t largest = global.largest_reply_bytes;

@@ -73,6 +73,14 @@ def bench(
             show_default=False,
         ),
     ] = "",
+    modes: Annotated[
+        str,
+        typer.Option(
+            metavar="<names>",
+            help="Only modes with such names, which are those in results.csv: ours,ranges.",
+            show_default=False,
+        ),
+    ] = "",
     threads: Annotated[int | None, typer.Option(min=1, help="DuckDB's threads.", show_default=False)] = None,
     memory_limit: Annotated[
         str | None, typer.Option(help="DuckDB's memory limit, such as 2GB.", show_default=False)
@@ -135,6 +143,7 @@ def bench(
         scale=scale,
         runs=runs,
         cases=cases,
+        modes=modes,
         threads=threads,
         memory_limit=memory_limit,
         quick=quick,

@@ -96,23 +96,51 @@ std::string MountPlaces(const std::string &number) {
     return more == 0 ? first : first + " and " + std::to_string(more) + " more places";
 }
 
+//! What a path leads to: "it", a relative of it, or empty, when it is something else.
+std::string SubjectAt(const std::string &path, const Target &target, const std::vector<Relative> &relatives) {
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0) {
+        return "";
+    }
+    if (IdentityOf(status) == target.identity) {
+        return "it";
+    }
+    for (const auto &relative : relatives) {
+        if (S_ISBLK(status.st_mode) && relative.number == DeviceNumberText(status.st_rdev)) {
+            return relative.subject;
+        }
+    }
+    return "";
+}
+
 //! Swap on the target itself (a swap file, too) or on a relative.
 void FindSwap(const Target &target, const std::vector<Relative> &relatives, std::vector<std::string> &uses) {
     std::ifstream stream("/proc/swaps");
     std::string line;
     std::getline(stream, line); // heading
     while (std::getline(stream, line)) {
-        struct stat status;
-        if (stat(Unescape(line.substr(0, line.find_first_of(" \t"))).c_str(), &status) != 0) {
-            continue;
+        const std::string path = Unescape(line.substr(0, line.find_first_of(" \t")));
+        const std::string subject = SubjectAt(path, target, relatives);
+        if (!subject.empty()) {
+            uses.push_back(subject + " is in use as swap");
         }
-        if (IdentityOf(status) == target.identity) {
-            uses.push_back("it is in use as swap");
-            continue;
-        }
-        for (const auto &relative : relatives) {
-            if (S_ISBLK(status.st_mode) && relative.number == DeviceNumberText(status.st_rdev)) {
-                uses.push_back(relative.subject + " is in use as swap");
+    }
+}
+
+//! The kernel's NVMe target opens what it hands to other machines like anybody else, not for itself alone.
+void FindExports(const Target &target, const std::vector<Relative> &relatives,
+                 std::vector<std::string> &uses) {
+    const std::string subsystems = "/sys/kernel/config/nvmet/subsystems";
+    for (const auto &subsystem : ListDirectory(subsystems)) {
+        for (const auto &number : ListDirectory(subsystems + "/" + subsystem + "/namespaces")) {
+            const std::string directory = subsystems + "/" + subsystem + "/namespaces/" + number;
+            const std::string subject =
+                ReadAttribute(directory + "/enable") == "1"
+                    ? SubjectAt(ReadAttribute(directory + "/device_path"), target, relatives)
+                    : "";
+            if (!subject.empty()) {
+                uses.push_back(subject + " is namespace " + number + " of " + subsystem +
+                               ", which the kernel's NVMe target hands to other machines");
             }
         }
     }
@@ -169,6 +197,7 @@ std::vector<std::string> FindDirectUses(const Target &target, const struct stat 
         FindHolders(relative, uses);
     }
     FindSwap(target, relatives, uses);
+    FindExports(target, relatives, uses);
     return uses;
 }
 

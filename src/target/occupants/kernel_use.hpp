@@ -1,4 +1,4 @@
-//! Who uses a target right now: mounts, swap, device mapper and RAID, loop devices. Never to be overwritten.
+//! Who uses a target right now: mounts, swap, device mapper and RAID, loop devices, exports. Never to be overwritten.
 #pragma once
 
 #include "target/occupants/claim_check.hpp"

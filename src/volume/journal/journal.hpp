@@ -113,7 +113,7 @@ class Journal {
     // Touched only by the thread that appends.
     bool counted_ = false; //!< superblocks count this mount
     bool started_ = false;
-    bool tells_sharing_; //!< both superblocks say that files may share space
+    bool tells_sharing_;  //!< both superblocks say that files may share space
     uint32_t epochs_ = 0; //!< of this mount
     uint32_t area_ = 0;
     LogEnding before_;                               //!< that the epoch continues

@@ -96,6 +96,7 @@ CASES = (
         "integer division", "SELECT k / 7 AS c FROM t WHERE k / 7 = 2", NUMBERS, {"integer_division": "true"}
     ),
     Case("collation of a filter", "SELECT k FROM t WHERE s = 'a'", GREEK, {"default_collation": "'nocase'"}),
+    Case("no collation", "SELECT s, min(k) FROM t GROUP BY s", GREEK, {"default_collation": "'binary'"}),
     Case(
         "collation of groups", "SELECT count(*) FROM t GROUP BY s", GREEK, {"default_collation": "'nocase'"}
     ),

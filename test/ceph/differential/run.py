@@ -29,6 +29,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", default=str(int(time.time())))
     parser.add_argument("--comparisons", type=int, default=100000)
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--first", type=int, default=0, help="the batch to begin with, to go on with a seed")
     parser.add_argument("--batch", help="only this batch, such as 1.17")
     parser.add_argument("--queries", type=int, default=QUERIES, help="per batch")
     parser.add_argument(
@@ -56,7 +57,7 @@ def main() -> int:
         cluster.create_pool("coded", erasure_coded=True)
     try:
         runner = Runner(cluster, options.scripts, "itself" if options.itself else "all")
-        every = (f"{options.seed}.{number}" for number in itertools.count())
+        every = (f"{options.seed}.{number}" for number in itertools.count(options.first))
         seeds = iter([options.batch]) if options.batch else every
         findings = runner.run(seeds, options.comparisons, options.seconds, options.queries)
     finally:

@@ -133,11 +133,25 @@ def test_auto_asks_for_what_was_kept(con, objects):
     con.execute(query).fetchall()
     assert "kept the earlier answers" not in con.execute(why).fetchone()[0]
     con.execute("SET rados_offload_cache = true")
-    for number in range(4):
+    for number in range(1, 5):
         write(con, f"{objects}/{number}.parquet", 9000)
     assert run(con, query)[1:] == (4, OBJECTS - 4)
     con.execute(query).fetchall()
     assert "kept the earlier answers" not in con.execute(why).fetchone()[0]
+
+
+def test_what_an_answer_was_like_says_nothing_of_other_data(con, objects):
+    """Of the first object, which stands for the others."""
+    query = query_of(objects)
+    why = "SELECT why FROM rados_scans() WHERE pushed LIKE '%sum(i)%' ORDER BY scan DESC LIMIT 1"
+    for first, expected in ((None, True), (9000, False)):
+        con.execute("SET rados_offload = 'always'")
+        run(con, query)
+        if first is not None:
+            write(con, f"{objects}/0.parquet", first)
+        con.execute("SET rados_offload = 'auto'")
+        con.execute("EXPLAIN " + query)
+        assert ("kept the earlier answers" in con.execute(why).fetchone()[0]) == expected
 
 
 def test_a_replaced_object_is_not(con, objects):

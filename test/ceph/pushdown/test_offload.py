@@ -211,6 +211,15 @@ def test_objects_tell_what_is_to_be_expected(pushed, query, least, most):
     assert least <= estimated / max(width, 1) / one(pushed, "SELECT count(*) FROM lineitem") <= most
 
 
+def test_a_range_that_is_no_number_is_estimated(con, data_prefix):
+    """The distance between the largest and the smallest value is infinite: no share of it is filtered."""
+    rows = "CASE range WHEN 0 THEN -1.7e308 WHEN 1 THEN 1.7e308 ELSE random() END AS d"
+    con.execute(f"COPY (SELECT {rows} FROM range(600000)) TO '{data_prefix}/0.parquet' (FORMAT parquet)")
+    before = scans_so_far(con)
+    con.execute(f"EXPLAIN SELECT d FROM read_parquet('{data_prefix}/*') WHERE d < 1.6e308")
+    assert "an answer is estimated to have 4687 KiB" in last_scan(con, f"scan = {before + 1}")["why"]
+
+
 def test_first_rows_of_an_order_are_read(pushed):
     """Except with 'always': reading skips most of the objects' columns."""
     pushed.execute("SET rados_offload = 'auto'")

@@ -135,6 +135,21 @@ def test_settings_that_change_the_meaning(pushing, numbers, setting, value, quer
         assert setting in why
 
 
+@pytest.mark.parametrize("value", ["binary", "C", "posix"])
+def test_names_of_no_collation_are_pushed(con, numbers, value):
+    con.execute("SET rados_offload = 'always'")
+    con.execute(f"SET default_collation = '{value}'")
+    for query in (
+        "SELECT count(*), min(phone), max(phone) FROM {} WHERE phone > '12-PHONE'",
+        "SELECT phone, count(*) FROM {} WHERE phone LIKE '1%' GROUP BY phone",
+        "SELECT phone, i FROM {} ORDER BY phone DESC, i LIMIT 5",
+    ):
+        pushed, read = answers(con, query.format(numbers))
+        assert pushed == read
+        offloaded = "SELECT bool_or(offloaded) FROM (FROM rados_scans() ORDER BY scan DESC LIMIT 2)"
+        assert one(con, offloaded), query
+
+
 def test_a_setting_of_which_nothing_is_known(con, numbers):
     """The default is pushed, whether it is set or not; every setting of DuckDB is known (proof_test.cpp)."""
     con.execute("SET rados_offload = 'always'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -152,6 +153,28 @@ def test_without_the_right_or_the_module(machine, monkeypatch):
     monkeypatch.setattr(vfio.shutil, "which", lambda _: None)
     (machine.root / "sys/bus/pci/drivers/vfio-pci").rename(machine.root / "gone")
     assert "no driver vfio-pci; load it (modprobe vfio-pci)" in refusal(ADDRESS, "", True)
+
+
+MAP_AND_CLOSE = """
+import ctypes, mmap, os, sys
+descriptor = os.open("/dev/zero", os.O_RDONLY)
+map_memory = ctypes.CDLL(None).mmap
+map_memory.restype = ctypes.c_void_p
+map_memory(None, ctypes.c_size_t(4096), mmap.PROT_READ, mmap.MAP_PRIVATE, descriptor, ctypes.c_long(0))
+os.close(descriptor)
+print("mapped", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what other processes have mapped")
+def test_processes_that_have_a_device_in_their_memory():
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", MAP_AND_CLOSE], **pipes) as process:
+        assert process.stdout.readline() == b"mapped\n"
+        found = [name for _, name in pci.openers([Path("/dev/zero")])]
+        process.stdin.close()
+    assert any(name.startswith(f"process {process.pid} ") for name in found), found
 
 
 def test_names(machine):

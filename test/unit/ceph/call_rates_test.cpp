@@ -24,6 +24,11 @@ class RunningRateTest : public testing::Test {
         return rate.TryGet(cost, now) ? 1 / cost.wall_s_per_byte : 0;
     }
 
+    double InFlight() {
+        RunningRate::Cost cost;
+        return rate.TryGet(cost, now) ? cost.in_flight : 0;
+    }
+
     RunningRate rate;
     RunningRate::Clock::time_point now = RunningRate::Clock::time_point() + 1000h;
 };
@@ -48,6 +53,7 @@ TEST_F(RunningRateTest, ConcurrentOperationsAddUpAndPausesDoNotCount) {
     EXPECT_DOUBLE_EQ(BytesPerSecond(), 8 * MIB);
     now += 5s;
     EXPECT_DOUBLE_EQ(BytesPerSecond(), 8 * MIB);
+    EXPECT_DOUBLE_EQ(InFlight(), 1.5);
 }
 
 TEST_F(RunningRateTest, OperationsWithoutWorkTakeNoTime) {
@@ -58,6 +64,7 @@ TEST_F(RunningRateTest, OperationsWithoutWorkTakeNoTime) {
     rate.EndedWithoutWork(now);
     rate.EndedWithoutWork(now);
     EXPECT_DOUBLE_EQ(BytesPerSecond(), 8 * MIB);
+    EXPECT_DOUBLE_EQ(InFlight(), 1);
     // With others, they wait for what these do.
     rate.Started(now);
     rate.Started(now);

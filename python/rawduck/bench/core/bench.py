@@ -114,6 +114,7 @@ class Bench:
             results,
             self.runs(experiment),
             self.options.wants,
+            self.options.wants_mode,
             lambda: warm_memory.touch(warmed_mib),
         ).run()
         return experiment, results

@@ -29,6 +29,8 @@ class Options:
     quick: bool = False
     #: Only cases with such a name (*, ?, [...]); empty for all.
     cases: str = ""
+    #: Only modes with such a name, or several of them separated by commas; empty for all.
+    modes: str = ""
     resume: bool = False
     overwrite: bool = False
     format: bool = False
@@ -45,6 +47,10 @@ class Options:
     def wants(self, case: str) -> bool:
         """Whether the case of this name is to be run."""
         return not self.cases or fnmatch.fnmatchcase(case, self.cases)
+
+    def wants_mode(self, mode: str) -> bool:
+        """Whether runs of the mode of this name are to be made."""
+        return not self.modes or any(fnmatch.fnmatchcase(mode, name) for name in self.modes.split(","))
 
     def own_target_path(self, number: int = 1) -> Path:
         return self.work_dir / (f"bench-{number}.rawduck" if number > 1 else OWN_TARGET)

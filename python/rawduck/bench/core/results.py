@@ -197,5 +197,5 @@ class Results:
         mine, others = self.series(case, ours, metric), self.series(case, other, metric)
         pairs = sorted(mine.keys() & others.keys())
         p_value = stats.paired_t_test([mine[run] for run in pairs], [others[run] for run in pairs])
-        own = self.median(case, ours, metric)
-        return (self.median(case, other, metric) / own if own else None), p_value
+        own, theirs = self.median(case, ours, metric), self.median(case, other, metric)
+        return (theirs / own if own and theirs is not None else None), p_value

@@ -27,14 +27,16 @@ class Runner:
         results: Results,
         runs: int,
         wants: Callable[[str], bool] = lambda case: True,
+        wants_mode: Callable[[str], bool] = lambda mode: True,
         warm_memory: Callable[[], object] = lambda: None,
     ) -> None:
-        """`wants`: whether the case of this name is to be run. `warm_memory`: called before each run of any
-        mode."""
+        """`wants`: whether the case of this name is to be run; `wants_mode`: the mode. `warm_memory`: called
+        before each run of any mode."""
         self._experiment = experiment
         self._results = results
         self._runs = runs
         self._wants = wants
+        self._wants_mode = wants_mode
         self._warm_memory = warm_memory
         self._answers = Answers(results)
         #: Names of optional modes that failed once: they are not tried again.
@@ -51,7 +53,7 @@ class Runner:
                     if not self._wants(case.name):
                         continue
                     self._results.cases.append(case)
-                    progress.update(task, completed=0, total=len(case.modes) * self._runs)
+                    progress.update(task, completed=0, total=len(self._modes(case)) * self._runs)
                     self._run_case(case, lambda text: progress.update(task, description=text, advance=1))
 
     def _run_case(self, case: Case, show: Callable[[str], None]) -> None:
@@ -76,10 +78,14 @@ class Runner:
 
     def _turns(self, case: Case) -> Iterator[tuple[int, Mode]]:
         """Every run of every mode; who goes first changes from run to run."""
+        modes = self._modes(case)
         for run in range(1, self._runs + 1):
-            first = (run - 1) % len(case.modes)
-            for mode in case.modes[first:] + case.modes[:first]:
+            first = (run - 1) % max(len(modes), 1)
+            for mode in modes[first:] + modes[:first]:
                 yield run, mode
+
+    def _modes(self, case: Case) -> list[Mode]:
+        return [mode for mode in case.modes if self._wants_mode(mode.name)]
 
     def _try_out(self, case: Case, names: set[str]) -> None:
         """A run of each mode that does not count, where the case wants it or the mode may be impossible."""

@@ -35,6 +35,8 @@ class PciFunction {
     //! there are too many mappings.
     virtual int MapMemory(void *memory, uint64_t bytes, uint64_t iova) = 0;
     virtual void UnmapMemory(uint64_t iova, uint64_t bytes) = 0;
+    //! How many more mappings there may be; UINT64_MAX: nobody tells.
+    virtual uint64_t MappingsLeft() = 0;
 
     //! Resets the function and makes it a bus master again. What it had in flight is over when this returns
     //! true.

@@ -11,9 +11,7 @@
 
 #include <algorithm>
 #include <map>
-#include <sys/resource.h>
 #include <thread>
-#include <unistd.h>
 
 namespace rawduck {
 namespace {
@@ -30,6 +28,7 @@ struct Place {
 
 struct Places {
     uint64_t fork_generation = ForkGeneration();
+    SpareMemory spare;
     std::mutex mutex; //!< guards the map; no other lock is taken under it
     std::map<std::string, Place> by_address;
 };
@@ -49,18 +48,6 @@ Places &OwnPlaces() {
     return *places;
 }
 
-//! With less, all that may be locked is for the driver itself and for copies.
-constexpr uint64_t LOCKABLE_BYTES_MIN = 64 * MIB;
-
-//! How much memory may be locked for the device only to spare copies.
-uint64_t SpareBytesMax() {
-    rlimit limit{};
-    if (geteuid() == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-        return UINT64_MAX;
-    }
-    return limit.rlim_cur < LOCKABLE_BYTES_MIN ? 0 : limit.rlim_cur / 2;
-}
-
 //! How long the kernel's driver waits for a command on this machine, in seconds: whoever has changed that, knows why.
 constexpr const char *COMMAND_TIMEOUT_PATH = "/sys/module/nvme_core/parameters/io_timeout";
 constexpr uint64_t COMMAND_TIMEOUT_MAX_S = 3600;
@@ -76,7 +63,8 @@ std::shared_ptr<Controller> OpenController(const std::string &address, const std
         std::make_shared<Controller>(std::make_unique<VfioFunction>(address, name), options, name);
     // The device may have too few addresses for it: then everything is copied.
     if (BufferMemory *memory = BufferMemory::OfProcess()) {
-        controller->Memory().OpenWindow(memory->Begin(), memory->AddressBytes(), SpareBytesMax());
+        controller->Memory().OpenWindow(memory->Begin(), memory->AddressBytes(), OwnPlaces().spare,
+                                        SpareBytesMax());
     }
     return controller;
 }

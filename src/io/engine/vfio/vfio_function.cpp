@@ -180,23 +180,30 @@ void VfioFunction::RingDoorbell(uint32_t offset, uint32_t value) {
     *reinterpret_cast<volatile uint32_t *>(registers_ + offset) = value;
 }
 
-std::vector<IovaRange> VfioFunction::IovaRanges() {
+//! Of what the IOMMU tells.
+void VfioFunction::ForEachCapability(const std::function<void(const vfio_info_cap_header &)> &look) const {
     alignas(vfio_iommu_type1_info) char buffer[INFO_BYTES] = {};
     auto *info = reinterpret_cast<vfio_iommu_type1_info *>(buffer);
     info->argsz = sizeof buffer;
-    std::vector<IovaRange> ranges;
     const bool told = ioctl(container_.Get(), VFIO_IOMMU_GET_INFO, info) == 0;
     uint32_t at = told && (info->flags & VFIO_IOMMU_INFO_CAPS) != 0 ? info->cap_offset : 0;
     while (at != 0 && at + sizeof(vfio_iommu_type1_info_cap_iova_range) <= sizeof buffer) {
         const auto *header = reinterpret_cast<const vfio_info_cap_header *>(buffer + at);
-        if (header->id == VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE) {
-            const auto *list = reinterpret_cast<const vfio_iommu_type1_info_cap_iova_range *>(header);
-            for (uint32_t i = 0; i < list->nr_iovas; i++) {
-                ranges.push_back({list->iova_ranges[i].start, list->iova_ranges[i].end});
-            }
-        }
+        look(*header);
         at = header->next;
     }
+}
+
+std::vector<IovaRange> VfioFunction::IovaRanges() {
+    std::vector<IovaRange> ranges;
+    ForEachCapability([&](const vfio_info_cap_header &header) {
+        if (header.id == VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE) {
+            const auto &list = reinterpret_cast<const vfio_iommu_type1_info_cap_iova_range &>(header);
+            for (uint32_t i = 0; i < list.nr_iovas; i++) {
+                ranges.push_back({list.iova_ranges[i].start, list.iova_ranges[i].end});
+            }
+        }
+    });
     return ranges.empty() ? std::vector<IovaRange>{{0, NARROW_LAST}} : ranges;
 }
 
@@ -217,6 +224,17 @@ void VfioFunction::UnmapMemory(uint64_t iova, uint64_t bytes) {
     unmap.size = bytes;
     const bool gone = ioctl(container_.Get(), VFIO_IOMMU_UNMAP_DMA, &unmap) == 0 && unmap.size == bytes;
     RAWDUCK_INVARIANT(gone, "what is unmapped was mapped, or the device could reach what comes next there");
+}
+
+//! Kernels before Linux 5.10 do not tell.
+uint64_t VfioFunction::MappingsLeft() {
+    uint64_t left = UINT64_MAX;
+    ForEachCapability([&](const vfio_info_cap_header &header) {
+        if (header.id == VFIO_IOMMU_TYPE1_INFO_DMA_AVAIL) {
+            left = reinterpret_cast<const vfio_iommu_type1_info_dma_avail &>(header).avail;
+        }
+    });
+    return left;
 }
 
 bool VfioFunction::Reset() {

@@ -5,6 +5,10 @@
 #include "io/engine/vfio/pci_function.hpp"
 #include "target/system/file_descriptor.hpp"
 
+#include <functional>
+
+struct vfio_info_cap_header;
+
 namespace rawduck {
 
 class VfioFunction final : public PciFunction {
@@ -23,6 +27,7 @@ class VfioFunction final : public PciFunction {
     std::vector<IovaRange> IovaRanges() override;
     int MapMemory(void *memory, uint64_t bytes, uint64_t iova) override;
     void UnmapMemory(uint64_t iova, uint64_t bytes) override;
+    uint64_t MappingsLeft() override;
     bool Reset() override;
     void StopDma() override;
     std::vector<int> EnableInterrupts(uint32_t count) override;
@@ -46,7 +51,6 @@ class VfioFunction final : public PciFunction {
         int fd_ = -1;
     };
 
-    std::string GroupName() const;
     void OpenContainer();
     void OpenGroup();
     void OpenDevice();
@@ -54,6 +58,7 @@ class VfioFunction final : public PciFunction {
     bool SetBusMaster(bool on);
     void AskForRemoval();
     bool SetInterrupts(uint32_t index, const std::vector<int> &descriptors);
+    void ForEachCapability(const std::function<void(const vfio_info_cap_header &)> &look) const;
 
     const std::string address_, name_;
     OwnDescriptor container_, group_, device_;

@@ -32,6 +32,8 @@ SubmissionEntry MakeEntry(const nvme_passthru_cmd64 &command) {
 
 //! Between two looks at the controller while commands complete, at most.
 constexpr uint64_t HEALTH_LOOK_MS = 1000;
+//! Of a command that was in flight while the controller was recovered, as RequestRun sends transfers.
+constexpr int ATTEMPTS_MAX = 3;
 
 //! Of a command that a thread waits for.
 class WaitingSink final : public CommandSink {
@@ -163,10 +165,16 @@ void Controller::Wait(QueueLane &lane, std::unique_lock<std::mutex> &lock) {
     lock.lock();
 }
 
+//! As the kernel's driver does, also with a Flush: a reset of the controller does not lose what its cache holds.
 int Controller::Run(NvmeQueueKind kind, nvme_passthru_cmd64 &command) {
-    if (kind == NvmeQueueKind::IO) {
-        return RunIo(command);
+    int status = STATUS_ABORTED_BY_HOST;
+    for (int attempt = 0; attempt < ATTEMPTS_MAX && status == STATUS_ABORTED_BY_HOST; attempt++) {
+        status = kind == NvmeQueueKind::IO ? RunIo(command) : RunAdministrative(command);
     }
+    return status;
+}
+
+int Controller::RunAdministrative(nvme_passthru_cmd64 &command) {
     std::lock_guard<std::mutex> guard(mutex_);
     const int status = dead_.empty() ? RunAdminWithData(command) : -ENODEV;
     if (status == -ETIMEDOUT) {

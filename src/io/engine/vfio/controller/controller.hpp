@@ -64,8 +64,8 @@ class Controller {
     //! Waits as QueueLane::Wait, and looks after the controller when nothing comes.
     void Wait(QueueLane &lane, std::unique_lock<std::mutex> &lock);
 
-    //! Runs one command on the calling thread, its data anywhere. 0, a positive NVMe status or a negative errno.
-    //! Throws Error IO when the controller is dead or has no queue.
+    //! Runs one command on the calling thread, its data anywhere, and sends it again when the controller was recovered
+    //! meanwhile: it must be one that may be carried out twice. 0, a positive NVMe status or a negative errno. Throws Error IO when the controller is dead or has no queue.
     int Run(NvmeQueueKind kind, nvme_passthru_cmd64 &command);
     //! Empty while it takes commands; otherwise a clause that says why not.
     std::string Dead();
@@ -104,6 +104,7 @@ class Controller {
 
     Error DeadError(const std::string &cause) const;
     int RunIo(nvme_passthru_cmd64 &command);
+    int RunAdministrative(nvme_passthru_cmd64 &command);
     bool RemovalRequested() const;
     void Watch();
     void StartWatching();

@@ -4,6 +4,7 @@
 #include "common/invariant.hpp"
 #include "common/units.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <iterator>
 #include <mutex>
@@ -16,6 +17,9 @@ namespace {
 //! Memory of at least that size is mapped to a multiple of it, so that the IOMMU can use a huge page.
 constexpr uint64_t HUGE_BYTES = 2 * MIB;
 
+//! Mappings that a window leaves to queues and copies, without which commands cannot run; half, where there are few.
+constexpr uint64_t LEFT_MAPPINGS = 4096;
+
 } // namespace
 
 DmaSpace::DmaSpace(PciFunction &function) : function_(function), space_(function.IovaRanges()) {}
@@ -26,7 +30,8 @@ DmaSpace::~DmaSpace() {
     }
 }
 
-bool DmaSpace::OpenWindow(char *begin, uint64_t bytes, uint64_t mapped_bytes_max) {
+bool DmaSpace::OpenWindow(char *begin, uint64_t bytes, SpareMemory &spare, uint64_t spare_bytes_max) {
+    const uint64_t mappings = function_.MappingsLeft();
     {
         std::lock_guard<std::shared_mutex> guard(mutex_);
         RAWDUCK_INVARIANT(!window_, "there is one window");
@@ -34,7 +39,9 @@ bool DmaSpace::OpenWindow(char *begin, uint64_t bytes, uint64_t mapped_bytes_max
         if (!iova) {
             return false;
         }
-        window_ = std::make_unique<DmaWindow>(function_, begin, bytes, *iova, mapped_bytes_max);
+        const DmaWindow::Limits limits = {spare, spare_bytes_max,
+                                          mappings - std::min(mappings / 2, LEFT_MAPPINGS)};
+        window_ = std::make_unique<DmaWindow>(function_, begin, bytes, *iova, limits);
     }
     StableMemory::Watch(*this); // nothing is mapped before anybody could give it back
     return true;
@@ -66,14 +73,12 @@ int DmaSpace::Register(void *memory, uint64_t bytes) {
     RAWDUCK_INVARIANT(IsAligned(address, PAGE_BYTES) && IsAligned(bytes, PAGE_BYTES) && bytes > 0,
                       "memory is mapped in pages");
     std::lock_guard<std::shared_mutex> guard(mutex_);
-    if (abandoned_) {
-        return ENODEV;
-    }
     const auto iova = space_.Take(bytes, bytes >= HUGE_BYTES ? HUGE_BYTES : PAGE_BYTES);
     if (!iova) {
         return ENOSPC;
     }
-    const int error_number = function_.MapMemory(memory, bytes, *iova);
+    // Whoever wants memory for a command to a function that was abandoned shall get so far as to be told why that fails.
+    const int error_number = abandoned_ ? 0 : function_.MapMemory(memory, bytes, *iova);
     if (error_number != 0) {
         space_.Give(*iova, bytes);
         return error_number;
@@ -85,11 +90,10 @@ int DmaSpace::Register(void *memory, uint64_t bytes) {
 void DmaSpace::Unregister(void *memory) {
     std::lock_guard<std::shared_mutex> guard(mutex_);
     const auto mapping = mappings_.find(reinterpret_cast<uintptr_t>(memory));
-    if (mapping == mappings_.end()) {
-        RAWDUCK_INVARIANT(abandoned_, "what is unregistered was registered");
-        return;
+    RAWDUCK_INVARIANT(mapping != mappings_.end(), "what is unregistered was registered");
+    if (!abandoned_) {
+        function_.UnmapMemory(mapping->second.iova, mapping->second.bytes);
     }
-    function_.UnmapMemory(mapping->second.iova, mapping->second.bytes);
     space_.Give(mapping->second.iova, mapping->second.bytes);
     mappings_.erase(mapping);
 }
@@ -119,9 +123,11 @@ void DmaSpace::Abandon() {
     std::lock_guard<std::shared_mutex> guard(mutex_);
     if (!abandoned_) {
         function_.StopDma();
+        abandoned_ = true;
+        if (window_) {
+            window_->Forget();
+        }
     }
-    mappings_.clear();
-    abandoned_ = true;
 }
 
 std::string DmaErrorText(int error_number) {
@@ -131,7 +137,7 @@ std::string DmaErrorText(int error_number) {
     case EPERM:
         return "no more memory may be locked for the device (" + text +
                "); raise the limit of locked memory to 64 MiB or more (ulimit -l 65536, or LimitMEMLOCK= of "
-               "the service), or run as root";
+               "the service), or give the process CAP_IPC_LOCK";
     case ENOSPC:
         return "the IOMMU has no room for one more mapping (" + text +
                "); raise dma_entry_limit of the module vfio_iommu_type1";

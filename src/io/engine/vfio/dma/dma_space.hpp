@@ -24,12 +24,13 @@ class DmaSpace final : private StableMemory::Watcher {
     int Register(void *memory, uint64_t bytes);
     //! What was registered, whole. No command may be in flight to it.
     void Unregister(void *memory);
-    //! Lets Reach register blocks of this range, which is BufferMemory's, as they are used: at most
-    //! `mapped_bytes_max` at a time. They are forgotten before their pages are given back. False when the device
-    //! has no addresses for it. Once.
-    bool OpenWindow(char *begin, uint64_t bytes, uint64_t mapped_bytes_max);
-    //! Where the device sees these bytes, all within one registration or in the window; nothing when it does not
-    //! reach them.
+    //! Lets Reach register blocks of this range, which is BufferMemory's, as they are used: of `spare`, which is
+    //! used until this is destroyed, as long as it has less than `spare_bytes_max` taken, and with so few mappings that
+    //! some are left for copies. They are forgotten before their pages are given back. False when the device has no
+    //! addresses for it. Once.
+    bool OpenWindow(char *begin, uint64_t bytes, SpareMemory &spare, uint64_t spare_bytes_max);
+    //! Where the device sees these bytes, all within one registration or in the window; nothing when they are in
+    //! neither. Of an abandoned one: where it would.
     std::optional<uint64_t> Find(const void *memory, uint64_t bytes) const;
     //! The same, for several at a time: nothing is registered or forgotten while it exists.
     class Lookup {
@@ -46,7 +47,8 @@ class DmaSpace final : private StableMemory::Watcher {
     //! As Find, once they are registered if they lie in the window. They must be in use until their command is
     //! complete.
     std::optional<uint64_t> Reach(const void *memory, uint64_t bytes);
-    //! Takes the bus and all memory from the function (PciFunction::StopDma): from now on nothing is reached.
+    //! Takes the bus and all memory from the function (PciFunction::StopDma): from now on it reaches nothing, and is
+    //! asked for nothing. Memory can still be registered, for commands that will not be sent.
     void Abandon();
     //! Of the window.
     uint64_t WindowBytes() const;

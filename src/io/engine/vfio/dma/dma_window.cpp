@@ -6,10 +6,9 @@
 
 namespace rawduck {
 
-DmaWindow::DmaWindow(PciFunction &function, char *begin, uint64_t bytes, uint64_t iova,
-                     uint64_t mapped_bytes_max)
-    : function_(function), begin_(begin), bytes_(bytes), iova_(iova),
-      mapped_blocks_max_(mapped_bytes_max / BLOCK_BYTES), mapped_(bytes / BLOCK_BYTES) {
+DmaWindow::DmaWindow(PciFunction &function, char *begin, uint64_t bytes, uint64_t iova, const Limits &limits)
+    : function_(function), begin_(begin), bytes_(bytes), iova_(iova), limits_(limits),
+      mapped_(bytes / BLOCK_BYTES) {
     RAWDUCK_INVARIANT(IsAligned(reinterpret_cast<uintptr_t>(begin), BLOCK_BYTES) &&
                           IsAligned(bytes, BLOCK_BYTES),
                       "a window is made of blocks");
@@ -32,19 +31,26 @@ std::optional<uint64_t> DmaWindow::Find(const void *memory, uint64_t bytes) cons
     return iova_ + static_cast<uint64_t>(static_cast<const char *>(memory) - begin_);
 }
 
+bool DmaWindow::Map(uint64_t block) {
+    if (mapped_blocks_ >= limits_.blocks_max || !limits_.spare.Take(BLOCK_BYTES, limits_.spare_bytes_max)) {
+        return false;
+    }
+    if (function_.MapMemory(begin_ + block * BLOCK_BYTES, BLOCK_BYTES, IovaOf(block)) != 0) {
+        limits_.spare.Give(BLOCK_BYTES);
+        return false;
+    }
+    mapped_[block] = true;
+    mapped_blocks_++;
+    return true;
+}
+
 std::optional<uint64_t> DmaWindow::Reach(const void *memory, uint64_t bytes) {
     const Blocks blocks = BlocksOf(memory, bytes);
     for (uint64_t block = blocks.first; block < blocks.end; block++) {
-        if (mapped_[block]) {
-            continue;
-        }
-        if (mapped_blocks_ == mapped_blocks_max_ ||
-            function_.MapMemory(begin_ + block * BLOCK_BYTES, BLOCK_BYTES, IovaOf(block)) != 0) {
+        if (!mapped_[block] && !Map(block)) {
             full_ = true;
             return std::nullopt;
         }
-        mapped_[block] = true;
-        mapped_blocks_++;
     }
     return Find(memory, bytes);
 }
@@ -54,11 +60,18 @@ void DmaWindow::Unmap(char *begin, uint64_t bytes) {
     for (uint64_t block = blocks.first; block < blocks.end; block++) {
         if (mapped_[block]) {
             function_.UnmapMemory(IovaOf(block), BLOCK_BYTES);
+            limits_.spare.Give(BLOCK_BYTES);
             mapped_[block] = false;
             mapped_blocks_--;
             full_ = false;
         }
     }
+}
+
+void DmaWindow::Forget() {
+    limits_.spare.Give(MappedBytes());
+    mapped_.assign(mapped_.size(), false);
+    mapped_blocks_ = 0;
 }
 
 } // namespace rawduck

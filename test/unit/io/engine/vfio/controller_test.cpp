@@ -190,6 +190,24 @@ TEST_F(ControllerTest, ACommandThatTakesTooLongIsSentAgainAfterTheControllerWasD
     EXPECT_EQ(state_.resets, 0u);
 }
 
+//! A volume takes no more writes after a Flush that failed.
+TEST_F(ControllerTest, AFlushAmidAResetIsSentAgain) {
+    Start();
+    WriteAndReadBack(0, 4096);
+    state_.holds = true;
+    std::thread flush([&] { EXPECT_NO_THROW(io_->Flush()); });
+    while (function_->Held() == 0) {
+        std::this_thread::yield();
+    }
+    {
+        std::lock_guard<std::mutex> guard(state_.mutex);
+        state_.holds = false;
+        state_.is_reset = true;
+    }
+    flush.join();
+    EXPECT_EQ(controller_->Recoveries(), 1u);
+}
+
 TEST_F(ControllerTest, OneCommandThatIsStuckWhileOthersCompleteIsNoticed) {
     Start();
     WriteAndReadBack(0, 4096);
@@ -321,6 +339,28 @@ TEST_F(ControllerTest, AnIdleControllerIsGivenBackWhenTheKernelWantsIt) {
     }
     ExpectDead("the kernel wants the device back");
     close(state_.removal);
+}
+
+//! They have no buffers for copies yet, and a controller that is dead takes no memory for more.
+TEST_F(ControllerTest, ThreadsThatComeToADeadControllerAreToldTheCause) {
+    Start();
+    DmaMemory memory(controller_->Memory(), 4096, "x");
+    io_->Write(0, memory.Data(), 4096); // in place
+    {
+        std::lock_guard<std::mutex> guard(state_.mutex);
+        state_.absent = true;
+    }
+    controller_->CheckHealth();
+    ExpectDead("has left the bus");
+    std::vector<char> data(4096);
+    const Error write = CatchError([&] { io_->Write(0, data.data(), data.size()); });
+    EXPECT_NE(std::string(write.what()).find("has left the bus"), std::string::npos) << write.what();
+    nvme_passthru_cmd64 deallocate = {};
+    deallocate.opcode = 9;
+    deallocate.addr = reinterpret_cast<uintptr_t>(data.data());
+    deallocate.data_len = static_cast<uint32_t>(data.size());
+    const Error error = CatchError([&] { controller_->Run(NvmeQueueKind::IO, deallocate); });
+    EXPECT_NE(std::string(error.what()).find("has left the bus"), std::string::npos) << error.what();
 }
 
 TEST_F(ControllerTest, WhatCannotBeStartedIsRefused) {

@@ -66,17 +66,20 @@ TEST(DmaSpace, FindsWhatLiesWithinOneRegistration) {
         EXPECT_EQ(space.Find(first.Data() + 1, 3 * PAGE_BYTES), std::nullopt);
         EXPECT_EQ(space.Find(&state, 1), std::nullopt);
         space.Abandon();
-        EXPECT_EQ(space.Find(first.Data(), 1), std::nullopt);
-        EXPECT_EQ(CatchError([&] { DmaMemory(space, 1, "x"); }).Code(), ErrorCode::IO);
+        DmaMemory third(space, 1, "x");
+        EXPECT_NE(third.Iova(), second.Iova());
     }
+    EXPECT_EQ(state.cut_off, 1u);
+    EXPECT_EQ(state.faults, 0u) << "a function that was abandoned is asked for nothing";
 }
 
 TEST(DmaSpace, BlocksOfTheWindowAreMappedWhenUsedAndForgottenBeforeTheirPagesGo) {
     ModelState state;
     ModelController function(state);
+    SpareMemory spare;
     DmaSpace space(function);
     BufferMemory memory(BufferMemory::ADDRESS_MIN);
-    ASSERT_TRUE(space.OpenWindow(memory.Begin(), memory.AddressBytes(), 3 * BLOCK));
+    ASSERT_TRUE(space.OpenWindow(memory.Begin(), memory.AddressBytes(), spare, 3 * BLOCK));
     char *const block = memory.Allocate(BLOCK);
     EXPECT_EQ(space.Find(block, BLOCK), std::nullopt) << "nothing is mapped in advance";
     const auto iova = space.Reach(block, BLOCK);
@@ -101,6 +104,47 @@ TEST(DmaSpace, BlocksOfTheWindowAreMappedWhenUsedAndForgottenBeforeTheirPagesGo)
     memory.Free(run);
     memory.GiveBackUnused(); // of what the function has no mapping any more
     memory.GiveBackUnused();
+}
+
+//! Otherwise what is mapped to spare copies would leave nothing to copy through, and commands could not run.
+TEST(DmaSpace, AWindowLeavesMappingsForCopies) {
+    ModelState state;
+    state.mappings_max = 8;
+    ModelController function(state);
+    SpareMemory spare;
+    DmaSpace space(function);
+    DmaMemory queues(space, PAGE_BYTES, "x"), more_queues(space, PAGE_BYTES, "x");
+    BufferMemory memory(BufferMemory::ADDRESS_MIN);
+    ASSERT_TRUE(space.OpenWindow(memory.Begin(), memory.AddressBytes(), spare, UINT64_MAX));
+    char *const run = memory.Allocate(8 * BLOCK);
+    for (uint64_t block = 0; block < 8; block++) {
+        EXPECT_EQ(space.Reach(run + block * BLOCK, BLOCK).has_value(), block < 3) << block;
+    }
+    DmaMemory copies(space, PAGE_BYTES, "x"), more_copies(space, PAGE_BYTES, "x");
+    memory.Free(run);
+}
+
+//! The system counts what they have locked together.
+TEST(DmaSpace, ControllersShareWhatMayBeLockedToSpareCopies) {
+    ModelState state;
+    ModelController first_function(state), second_function(state);
+    SpareMemory spare;
+    DmaSpace first(first_function), second(second_function);
+    BufferMemory memory(BufferMemory::ADDRESS_MIN);
+    ASSERT_TRUE(first.OpenWindow(memory.Begin(), memory.AddressBytes(), spare, 3 * BLOCK));
+    ASSERT_TRUE(second.OpenWindow(memory.Begin(), memory.AddressBytes(), spare, 3 * BLOCK));
+    char *const run = memory.Allocate(4 * BLOCK);
+    EXPECT_TRUE(first.Reach(run, 2 * BLOCK));
+    EXPECT_TRUE(second.Reach(run, BLOCK));
+    EXPECT_FALSE(second.Reach(run + BLOCK, BLOCK));
+    first.Abandon();
+    memory.Free(run);
+    memory.GiveBackUnused();
+    memory.GiveBackUnused();
+    char *const again = memory.Allocate(4 * BLOCK);
+    EXPECT_TRUE(second.Reach(again, 3 * BLOCK)) << "what a dead controller had can be taken again";
+    EXPECT_FALSE(second.Reach(again + 3 * BLOCK, BLOCK));
+    memory.Free(again);
 }
 
 //! The bytes that a controller would transfer, in order.

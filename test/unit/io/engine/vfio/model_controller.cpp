@@ -94,13 +94,22 @@ void ModelController::Disable() {
 
 int ModelController::MapMemory(void *memory, uint64_t bytes, uint64_t iova) {
     std::lock_guard<std::mutex> guard(state_.mutex);
+    state_.faults += is_cut_off_ ? 1 : 0;
+    if (mappings_.size() >= state_.mappings_max) {
+        return ENOSPC;
+    }
     mappings_[iova] = {static_cast<char *>(memory), bytes};
     return 0;
 }
 
+uint64_t ModelController::MappingsLeft() {
+    std::lock_guard<std::mutex> guard(state_.mutex);
+    return state_.mappings_max - mappings_.size();
+}
+
 void ModelController::UnmapMemory(uint64_t iova, uint64_t) {
     std::lock_guard<std::mutex> guard(state_.mutex);
-    mappings_.erase(iova);
+    state_.faults += mappings_.erase(iova) == 1 ? 0 : 1;
 }
 
 bool ModelController::Reset() {
@@ -117,6 +126,7 @@ bool ModelController::Reset() {
 void ModelController::StopDma() {
     std::lock_guard<std::mutex> guard(state_.mutex);
     state_.cut_off++;
+    is_cut_off_ = true;
     mappings_.clear();
 }
 

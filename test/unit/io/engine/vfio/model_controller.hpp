@@ -20,6 +20,7 @@ struct ModelState {
     uint16_t queues_max = 4;
     uint32_t interrupts_max = 5;
     uint8_t mdts = 5; //!< 128 KiB
+    size_t mappings_max = SIZE_MAX;
     bool sgl = true, shadow_doorbells = true;
 
     // How it fails.
@@ -38,7 +39,8 @@ struct ModelState {
 
     std::mutex mutex; //!< guards what follows
     std::vector<char> medium = std::vector<char>(CAPACITY);
-    uint64_t faults = 0; //!< transfers to what is not mapped, and doorbells of what is closed
+    //! Transfers to what is not mapped, mappings of what is cut off or was not mapped, and doorbells of what is closed.
+    uint64_t faults = 0;
     uint64_t enabled = 0, resets = 0, cut_off = 0, closed = 0, shutdowns = 0, lists = 0, blocks = 0;
     uint64_t ever_held = 0; //!< commands that were kept, whatever became of them
     int removal = -1;       //!< eventfd
@@ -53,6 +55,7 @@ class ModelController final : public PciFunction {
     std::optional<uint32_t> Read32(uint32_t offset) override;
     bool Write32(uint32_t offset, uint32_t value) override;
     void RingDoorbell(uint32_t offset, uint32_t value) override;
+    uint64_t MappingsLeft() override;
     std::vector<IovaRange> IovaRanges() override { return {{0, (uint64_t(1) << 39) - 1}}; }
     int MapMemory(void *memory, uint64_t bytes, uint64_t iova) override;
     void UnmapMemory(uint64_t iova, uint64_t bytes) override;
@@ -94,7 +97,7 @@ class ModelController final : public PciFunction {
     std::map<uint64_t, std::pair<char *, uint64_t>> mappings_;
     std::vector<Taken> held_;
     std::vector<int> interrupts_;
-    bool open_ = true;
+    bool open_ = true, is_cut_off_ = false;
 };
 
 } // namespace rawduck
