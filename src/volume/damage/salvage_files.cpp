@@ -146,8 +146,8 @@ class Salvage {
             files_.unreadable.erase(item.replaced_id);
             item.replaced_id = 0;
         }
-        const bool makes_file = item.type == ItemType::CREATE || item.type == ItemType::CLONE;
-        if (!IsKnown(item.file_id) && !makes_file) {
+        const uint64_t told_of = item.type == ItemType::CLONE ? item.source_id : item.file_id;
+        if (!IsKnown(told_of) && item.type != ItemType::CREATE) {
             ApplyToUnreadable(item);
             return;
         }
@@ -164,6 +164,14 @@ class Salvage {
     void ApplyToUnreadable(const Item &item) {
         if (item.type == ItemType::REMOVE) {
             files_.unreadable.erase(item.file_id);
+        } else if (item.type == ItemType::CLONE) { // what cannot be read of its source cannot be read of it
+            const auto source = files_.unreadable.find(item.source_id);
+            UnreadableFile lost{item.name, FileKind::OTHER, 0, lost_entries_};
+            if (source != files_.unreadable.end()) {
+                lost = source->second;
+                lost.name = item.name;
+            }
+            files_.unreadable[item.file_id] = lost;
         } else if (item.type == ItemType::MOVE) {
             const auto [lost, is_new] = files_.unreadable.try_emplace(item.file_id);
             lost->second.name = item.name;

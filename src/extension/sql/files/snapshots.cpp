@@ -22,6 +22,10 @@ using duckdb::Value;
 //! A file of a volume that DuckDB's settings allow, and the volume.
 struct FileOfVolume {
     FileOfVolume(ClientContext &context, const std::string &name) {
+        if (!IsVolumePath(name)) {
+            throw Error(ErrorCode::INVALID, name + ": snapshots and clones are of files on volumes: "
+                                                   "nvme://<target>/<name>");
+        }
         auto opener = duckdb::ClientData::Get(context).file_opener.get();
         Sandbox(opener).RequireFile(name);
         path = SplitVolumePath(name);
