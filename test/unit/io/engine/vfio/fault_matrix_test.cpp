@@ -4,6 +4,7 @@
 #include "io/engine/vfio/vfio_queue.hpp"
 #include "support/test_support.hpp"
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <sys/eventfd.h>
@@ -12,7 +13,9 @@
 namespace rawduck {
 namespace {
 
-constexpr uint64_t TIMEOUT_MS = 20;
+//! Long enough for a test's thread to look meanwhile, also on a busy machine.
+constexpr uint64_t TIMEOUT_MS = 100;
+constexpr std::chrono::seconds LOOK_MAX{20};
 constexpr uint32_t LENGTH = 4096;
 
 enum class CommandState { WAITING, TAKEN, CARRIED_OUT, HANDED_OUT, FLUSH, ADMINISTRATION };
@@ -144,8 +147,10 @@ class Trial {
         model_.holds = holds;
     }
     void WaitUntilHeld() {
+        const auto end = std::chrono::steady_clock::now() + LOOK_MAX;
         while (function_->Held() == 0) {
-            std::this_thread::yield();
+            ASSERT_LT(std::chrono::steady_clock::now(), end) << "it was over before anybody looked";
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
 
@@ -178,6 +183,7 @@ class Trial {
                 status_ = controller_->Run(NvmeQueueKind::IO, flush);
             });
             WaitUntilHeld();
+            Hold(false); // it stays with the controller, and is carried out when it is sent again
             break;
         case CommandState::ADMINISTRATION: {
             std::lock_guard<std::mutex> guard(model_.mutex);
