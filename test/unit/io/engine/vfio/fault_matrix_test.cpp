@@ -187,6 +187,7 @@ class Trial {
                 status_ = controller_->Run(NvmeQueueKind::IO, flush);
             });
             WaitUntilHeld();
+            Hold(false); // it stays with the controller, and is carried out when it is sent again
             break;
         case CommandState::ADMINISTRATION: {
             std::lock_guard<std::mutex> guard(model_.mutex);
