@@ -106,7 +106,8 @@ def still_there(
             continue
         if problem:
             broken.append(("lost", f"{one.file}: {problem}"))
-        found.append(Kept(one.database, one.name, one.low, one.high, 0, 0))
+        # Before the first event of the next life.
+        found.append(Kept(one.database, one.name, one.low, one.high, issued=-1, acknowledged=0))
     known = {one.file for one in kept}
     strange = sorted(
         file for file in files if "@" in file and not file.endswith(".wal") and file not in known
