@@ -139,7 +139,7 @@ kernel_engines() {
 export RAWDUCK_TEST_NVME_BAD_READ=$((8 * 1024 * 1024)) RAWDUCK_TEST_NVME_BAD_WRITE=$((24 * 1024 * 1024))
 thin_namespace full
 [ -n "${NVME_ONLY:-}" ] || kernel_engines
-vfio_engine
+[ -z "$NVME_IOMMU" ] || vfio_engine
 # The kernel numbers devices anew that it gets back.
 fdp=$(node fdp 1) small=$(node small 1) second=$(node small 2) cacheless=$(node cacheless 1) bad=$(node bad 1)
 slow=$(node slow 1) full=$(node full 1)
@@ -157,13 +157,17 @@ if ls "$repository"/.venv/lib/python3*/site-packages/rawduck/librawduck_xnvme.so
     [\"/dev/$fdp\", [\"xnvme:io_uring\"], $some], [\"/dev/$fdp\", [\"xnvme:thrpool\"], [\"thread\"]],"
 fi
 
+vfio_plan=
+[ -z "$NVME_IOMMU" ] || vfio_plan="\"vfio\": {\"data\": \"$out/data\", \"fdp\": \"$(function_of fdp)\",
+    \"plain\": \"$(function_of link)\", \"bad\": \"$(function_of bad)\", \"slow\": \"$(function_of kills)\",
+    \"other\": \"/dev/$(generic "$second")\", \"modes\": $some, \"everything\": $everything,
+    \"kills\": ${NVME_KILLS:-5}},"
+
 # In one process: to start Python over the guest's file system takes half a minute.
 start=$SECONDS
 cat >/tmp/plan.json <<END
 {"data": "$out/data", "only": "${NVME_ONLY:-}",
- "vfio": {"data": "$out/data", "fdp": "$(function_of fdp)", "plain": "$(function_of link)",
-    "bad": "$(function_of bad)", "slow": "$(function_of kills)", "other": "/dev/$(generic "$second")",
-    "modes": $some, "everything": $everything, "kills": ${NVME_KILLS:-5}},
+ $vfio_plan
  "tpch": [ $xnvme_plan
     ["/dev/$(generic "$fdp")", ["io_uring_cmd"], $every],
     ["/dev/$(generic "$fdp")", ["nvme_ioctl"], $some],

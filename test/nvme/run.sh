@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Tests the engines, the queue strategies and SQL on NVMe namespaces that QEMU emulates in a guest, on any machine:
-# no NVMe hardware and no KVM is needed. The guest has an IOMMU, so that controllers can be handed to vfio-pci.
-# NVME_EVERYTHING=1 tries every combination. `run.sh vfio` tests only what drives controllers without the kernel, `run.sh
-# kills` only kills NVME_KILLS writers, and `run.sh instructions` measures instead. Installs what is missing (scripts/bootstrap_nvme.sh). The last line says
-# `N passed, N failed, N skipped`; where there can be no guest everything is skipped, with the reason.
+# no NVMe hardware and no KVM is needed. With NVME_EVERYTHING=1 every combination is tried, in a guest that has an IOMMU, so
+# that controllers can be handed to vfio-pci. `run.sh vfio` tests only what drives those, `run.sh kills` only kills
+# NVME_KILLS writers, and `run.sh instructions` measures instead. Installs what is missing (scripts/bootstrap_nvme.sh).
+# The last line says `N passed, N failed, N skipped`; where there can be no guest everything is skipped, with the reason.
 # The emulated CPU is about ten times slower than the real one: this is for correctness, never for speed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -21,6 +21,7 @@ readonly only=${1:-}
 # another device while addresses are mapped anew, which vfio-pci and an IOMMU make it do all the time. Of an interrupt
 # controller, that is the end of an interrupt: the processor then waits for ever for its timer.
 readonly iommu_device='-device intel-iommu,intremap=on'
+readonly iommu=${NVME_EVERYTHING:-$only}
 
 status=0
 kernel=$(scripts/bootstrap_nvme.sh) || status=$?
@@ -57,8 +58,8 @@ prepare() {
 tpch.generate(Path(sys.argv[1]), 0.01)
 tpch.generate(Path(sys.argv[2]), 0.01, ("customer",))' "$out/data" "$out/bench/customer-sf0.01"
     printf 'export PYTHONPATH=%q\n' "${PYTHONPATH:-}" >"$out/environment"
-    printf 'export NVME_EVERYTHING=%q NVME_ONLY=%q NVME_KILLS=%q\n' "${NVME_EVERYTHING:-}" "$only" "${NVME_KILLS:-}" \
-        >>"$out/environment"
+    printf 'export NVME_EVERYTHING=%q NVME_IOMMU=%q NVME_ONLY=%q NVME_KILLS=%q\n' "${NVME_EVERYTHING:-}" "$iommu" \
+        "$only" "${NVME_KILLS:-}" >>"$out/environment"
 }
 
 # drive FILE ID [CACHING]
@@ -72,7 +73,7 @@ slow_writer() {
 
 qemu_options() {
     local images=$work/images
-    printf -- '%s,eim=on ' "$iommu_device"
+    [ -z "$iommu" ] || printf -- '%s,eim=on ' "$iommu_device"
     # Flexible data placement with three handles, LBAs of 4096 bytes, commands of up to 512 KiB.
     drive "$images/fdp.img" d0
     printf -- '-device nvme-subsys,id=s0,fdp=on,fdp.runs=512M,fdp.nrg=1,fdp.nruh=4 '
@@ -111,7 +112,8 @@ qemu_options() {
 # boot OPTIONS COMMAND: a guest with those options of QEMU, which carries out that command.
 # iommu=pt: the kernel's own driver is not slowed down. no_timer_check: on a busy machine the timer may look broken.
 boot() {
-    local parameters='nvme.poll_queues=1 intel_iommu=on iommu=pt no_timer_check'
+    local parameters=nvme.poll_queues=1
+    [ -z "$iommu" ] || parameters+=' intel_iommu=on iommu=pt no_timer_check'
     PATH=$work/venv/bin:$PATH timeout --foreground "$guest_seconds" script -qec "vng -r '$kernel' --disable-kvm \
 --disable-microvm --force-9p --append '$parameters' --cpus $processors \
 --memory 3G --user root --rwdir='$out=$out' --qemu-opts=\"-cpu max -accel tcg,thread=$threads $1\" -- '$2'" \
