@@ -72,10 +72,10 @@ def test_damaged_superblock_is_written_anew(file_target, image, con, number):
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_an_old_superblock_beside_a_damaged_one_is_not_repaired(file_target, image, con, number):
-    """The damaged one was the newer: what was committed since would be lost."""
+def test_an_old_superblock_whose_pages_are_gone_is_not_repaired(file_target, image, con, number):
+    """The damaged one was the newer by two mounts: what was committed since cannot be found."""
     old = image.read(0, SUPERBLOCK_BYTES)
-    for value in range(2):  # the second one has its log where that of the old superblock was
+    for value in range(2):  # the second one takes the log's area and the pages that the old superblock names
         attach(con, file_target, "x.duckdb")
         con.execute(f"INSERT INTO x.t VALUES ({value})")
         con.execute("DETACH x")
@@ -85,12 +85,25 @@ def test_an_old_superblock_beside_a_damaged_one_is_not_repaired(file_target, ima
     for repair in (False, True):
         findings = check(con, file_target, repair)
         errors = [finding for finding in findings if finding["severity"] == "error"]
-        assert [finding["what"] for finding in errors] == ["superblocks"]
-        assert "not repaired" in errors[0]["detail"]
+        assert [finding["what"] for finding in errors] == ["metadata", "log"]
+        assert "then format the volume anew" in errors[0]["detail"]
         assert not planned(findings)
-    with pytest.raises(duckdb.Error, match=r"takes no writes.*What was committed in that is lost"):
+    with pytest.raises(duckdb.Error, match="takes no writes"):
         attach(con, file_target, "x.duckdb")
     assert image.read(0, 4 << 20) == before
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_log_of_an_old_superblock_leads_to_what_is_newest(file_target, image, con, number):
+    """The damaged one was the newer by one mount."""
+    old = image.read(0, SUPERBLOCK_BYTES)
+    attach(con, file_target, "x.duckdb")
+    con.execute("INSERT INTO x.t VALUES (0)")
+    con.execute("DETACH x")
+    image.write(image.superblock_offsets[1 - number], old)
+    image.damage_superblock(number)
+    assert not [finding for finding in check(con, file_target) if finding["severity"] == "error"]
+    assert rows_of(file_target) == 1004
 
 
 def test_unfinished_record_is_dropped(file_target, image, con):
