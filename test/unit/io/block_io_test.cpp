@@ -41,7 +41,7 @@ class BlockIoTest : public ::testing::Test {
 TEST_F(BlockIoTest, SplitsIntoCommandsThatFitAndKeepsThemInFlightTogether) {
     Io().Read(512, buffer_, 40960 + 512);
     ExpectSame(buffer_, 512, 40960 + 512);
-    EXPECT_EQ(state_.log.size(), 11u);
+    EXPECT_EQ(state_.Commands().size(), 11u);
     EXPECT_EQ(state_.max_in_flight, 8u);
     IoCounters read = Counters(IoOperation::READ);
     EXPECT_EQ(read.requests, 1u);
@@ -67,7 +67,7 @@ TEST_F(BlockIoTest, CommandsNeverCrossSegmentsAndAllSegmentsShareTheQueue) {
     ExpectSame(buffer_ + 512, 8192, 8192);
     ExpectSame(buffer_ + 16384, 65536, 4608);
     std::multiset<uint32_t> lengths;
-    for (const auto &command : state_.log) {
+    for (const auto &command : state_.Commands()) {
         lengths.insert(command.length);
     }
     EXPECT_EQ(lengths, (std::multiset<uint32_t>{512, 512, 4096, 4096, 4096}));
@@ -77,7 +77,7 @@ TEST_F(BlockIoTest, CommandsNeverCrossSegmentsAndAllSegmentsShareTheQueue) {
 TEST_F(BlockIoTest, AnEmptyRequestDoesNothing) {
     Io().Execute({});
     Io().Read(0, nullptr, 0);
-    EXPECT_TRUE(state_.log.empty());
+    EXPECT_TRUE(state_.Commands().empty());
 }
 
 TEST_F(BlockIoTest, BouncesWhatIsNotAligned) {
@@ -146,11 +146,11 @@ TEST_F(BlockIoTest, GivesUpRetryingAtSomePoint) {
     state_.result = [](const Command &, uint64_t) -> int64_t { return -EAGAIN; };
     Error error = CatchError([&] { Io().Read(0, buffer_, 4096); });
     EXPECT_EQ(error.Code(), ErrorCode::IO);
-    EXPECT_EQ(state_.log.size(), 16u);
+    EXPECT_EQ(state_.Commands().size(), 16u);
     state_.result = [](const Command &, uint64_t) -> int64_t { return 100; };
     error = CatchError([&] { Io().Read(0, buffer_, 4096); });
     EXPECT_NE(std::string(error.what()).find("less than one unit"), std::string::npos) << error.what();
-    EXPECT_EQ(state_.log.size(), 32u);
+    EXPECT_EQ(state_.Commands().size(), 32u);
 }
 
 TEST_F(BlockIoTest, AnEndBeforeTheEndIsAnError) {
@@ -170,7 +170,7 @@ TEST_F(BlockIoTest, DrainsBeforeItThrowsAndNamesTheCommand) {
     Error error = CatchError([&] { Io().Read(4096, buffer_ + 4, 65536); });
     EXPECT_EQ(error.Code(), ErrorCode::IO);
     EXPECT_EQ(state_.in_flight, 0);
-    EXPECT_EQ(state_.log.size(), 8u) << "commands were sent after the failure";
+    EXPECT_EQ(state_.Commands().size(), 8u) << "commands were sent after the failure";
     std::string text = error.what();
     EXPECT_EQ(
         text.find("fake0: read of 4096 bytes at byte offset 32768 (LBA 64 to 71) failed: Input/output error"),
@@ -221,7 +221,7 @@ TEST_F(BlockIoTest, RefusesWhatCanNeverWorkBeforeAnyTransfer) {
     Request request;
     request.segments = {{0, buffer_, 512}, {MIB, buffer_ + 512, 512}};
     EXPECT_EQ(CatchError([&] { Io().Execute(request); }).Code(), ErrorCode::INVALID);
-    EXPECT_TRUE(state_.log.empty());
+    EXPECT_TRUE(state_.Commands().empty());
     EXPECT_EQ(Counters(IoOperation::READ).requests, 0u);
 }
 
@@ -238,7 +238,7 @@ TEST_F(BlockIoTest, WhatTheDeviceGivesBackIsSentAgainButNotForLong) {
     state_.result = [](const Command &, uint64_t) -> int64_t { return -EAGAIN; };
     state_.nvme_status = 0x371; // aborted by the kernel, after a timeout
     const Error error = CatchError([&] { Io().Write(512, buffer_, 512); });
-    EXPECT_EQ(state_.log.size(), 3u);
+    EXPECT_EQ(state_.Commands().size(), 3u);
     EXPECT_NE(std::string(error.what()).find("(LBA 1 to 1) failed: the kernel aborted the command"),
               std::string::npos)
         << error.what();
@@ -247,7 +247,7 @@ TEST_F(BlockIoTest, WhatTheDeviceGivesBackIsSentAgainButNotForLong) {
         return number < 4 ? -EAGAIN : static_cast<int64_t>(command.length);
     };
     Io().Write(512, buffer_, 512);
-    EXPECT_EQ(state_.log.size(), 5u) << "the second attempt went well";
+    EXPECT_EQ(state_.Commands().size(), 5u) << "the second attempt went well";
 }
 
 TEST_F(BlockIoTest, FlushIsCountedAndItsFailureIsPassedOn) {
@@ -271,13 +271,13 @@ TEST_F(BlockIoTest, FlushIsSkippedWithoutAVolatileWriteCache) {
 TEST_F(BlockIoTest, FuaReachesEveryCommandAndIsCounted) {
     state_.caps.fua = true;
     Io().Execute({Opcode::WRITE, true, {{0, buffer_, 16384}}});
-    ASSERT_EQ(state_.log.size(), 4u);
-    for (const auto &command : state_.log) {
+    ASSERT_EQ(state_.Commands().size(), 4u);
+    for (const auto &command : state_.Commands()) {
         EXPECT_TRUE(command.fua);
     }
     EXPECT_EQ(Counters(IoOperation::WRITE).fua_commands, 4u);
     Io().Write(0, buffer_, 4096);
-    EXPECT_FALSE(state_.log.back().fua);
+    EXPECT_FALSE(state_.Commands().back().fua);
     EXPECT_EQ(Counters(IoOperation::WRITE).fua_commands, 4u);
 }
 
@@ -285,14 +285,14 @@ TEST_F(BlockIoTest, FuaIsLeftOutWithoutAVolatileWriteCache) {
     state_.caps.fua = true;
     state_.caps.volatile_write_cache = false;
     Io().Execute({Opcode::WRITE, true, {{0, buffer_, 4096}}});
-    EXPECT_FALSE(state_.log.back().fua);
+    EXPECT_FALSE(state_.Commands().back().fua);
     EXPECT_EQ(Counters(IoOperation::WRITE).fua_commands, 0u);
 }
 
 TEST_F(BlockIoTest, FuaIsRefusedWhereItWouldBeDropped) {
     auto write = [&] { Io().Execute({Opcode::WRITE, true, {{0, buffer_, 4096}}}); };
     EXPECT_EQ(CatchError(write).Code(), ErrorCode::INVALID);
-    EXPECT_TRUE(state_.log.empty());
+    EXPECT_TRUE(state_.Commands().empty());
 }
 
 TEST_F(BlockIoTest, DeallocateIsCounted) {

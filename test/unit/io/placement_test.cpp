@@ -157,9 +157,9 @@ class VolumePlacementTest : public ::testing::Test {
         return extents;
     }
     //! The identifiers of the writes that lie in these extents, or with `inside` false outside all of them.
-    std::set<PlacementId> Placements(const std::vector<ExtentInfo> &extents, bool inside) const {
+    std::set<PlacementId> Placements(const std::vector<ExtentInfo> &extents, bool inside) {
         std::set<PlacementId> found;
-        for (const Command &command : state_.log) {
+        for (const Command &command : state_.Commands()) {
             const bool hit = std::any_of(extents.begin(), extents.end(), [&](const ExtentInfo &extent) {
                 return command.device_offset >= extent.device_offset &&
                        command.device_offset < extent.device_offset + extent.length;
@@ -178,6 +178,7 @@ class VolumePlacementTest : public ::testing::Test {
 
 TEST_F(VolumePlacementTest, EveryWriteCarriesTheIdentifierOfItsClass) {
     auto volume = Mount();
+    AwaitFirstCheckpoint(*volume);
     EXPECT_EQ(volume->Info().placement, "database=10, metadata=13, wal=11, temporary=12");
     struct {
         const char *name;
@@ -188,7 +189,7 @@ TEST_F(VolumePlacementTest, EveryWriteCarriesTheIdentifierOfItsClass) {
                  {"duckdb_temp_0", FileKind::TEMP, Id(12)},
                  {"a.parquet", FileKind::OTHER, Id(10)}};
     for (const auto &file : files) {
-        state_.log.clear(); // the next file may get what the last one gave back
+        state_.ForgetCommands(); // the next file may get what the last one gave back
         const auto extents = Fill(*volume, file.name, file.kind);
         EXPECT_EQ(Placements(extents, true), std::set<PlacementId>{file.id}) << file.name;
         const auto metadata = file.id == Id(12) ? std::set<PlacementId>{} : std::set<PlacementId>{Id(13)};
@@ -207,7 +208,7 @@ TEST_F(VolumePlacementTest, OffSendsNoIdentifier) {
     request_ = ParsePlacement("off");
     auto volume = Mount();
     EXPECT_EQ(volume->Info().placement.find("off: "), 0u) << volume->Info().placement;
-    state_.log.clear();
+    state_.ForgetCommands();
     const auto extents = Fill(*volume, "duckdb_temp_0", FileKind::TEMP);
     EXPECT_EQ(Placements(extents, true), std::set<PlacementId>{PlacementId::NONE});
 }

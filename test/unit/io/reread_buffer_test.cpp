@@ -73,7 +73,7 @@ TEST_F(RereadBufferTest, NotesFirstAndKeepsOnceItPays) {
 }
 
 TEST_F(RereadBufferTest, WhatWasReadIsReadWhereverMemoryRunsOutAfterwards) {
-    state_.log.reserve(100000); // the device itself has enough
+    state_.ReserveCommands(100000);
     AsksDevice(60);
     std::mt19937_64 random(1);
     bool failed = true;

@@ -32,14 +32,35 @@ struct FakeState {
     std::function<void(const Command &)> on_submit;
     uint32_t refuse_at = UINT32_MAX; //!< Submit refuses while so many are in flight, whatever Depth says
 
+    //! Copies of all completed commands. Other threads, such as a volume's checkpoints, may send more meanwhile.
+    std::vector<Command> Commands() {
+        std::lock_guard<std::mutex> guard(mutex);
+        return commands_;
+    }
+    uint64_t Completed(Opcode opcode) {
+        const std::vector<Command> seen = Commands();
+        return static_cast<uint64_t>(
+            std::count_if(seen.begin(), seen.end(),
+                          [opcode](const Command &command) { return command.opcode == opcode; }));
+    }
+    void ForgetCommands() {
+        std::lock_guard<std::mutex> guard(mutex);
+        commands_.clear();
+    }
+    //! For tests in which memory runs out: the device itself has enough.
+    void ReserveCommands(size_t count) { commands_.reserve(count); }
+
     std::mutex mutex;
-    std::vector<Command> log; //!< copies of all completed commands
     uint64_t completed = 0;
     uint32_t max_in_flight = 0;
     int32_t in_flight = 0;
     int queues_made = 0, queues_alive = 0, flushes = 0;
     bool fail_flush = false, fail_deallocate = false;
     uint16_t nvme_status = 0; //!< of failed commands
+
+  private:
+    friend class FakeQueue;
+    std::vector<Command> commands_;
 };
 
 class FakeQueue final : public Queue {
@@ -107,7 +128,7 @@ class FakeQueue final : public Queue {
             command.opcode == Opcode::READ ? std::memcpy(command.data, place, count)
                                            : std::memcpy(place, command.data, count);
         }
-        state_.log.push_back(command);
+        state_.commands_.push_back(command);
     }
 
     FakeState &state_;
@@ -126,6 +147,7 @@ class FakeDevice : public Device {
         return std::make_unique<FakeQueue>(state_, depth);
     }
     void Flush() override {
+        std::lock_guard<std::mutex> guard(state_.mutex);
         state_.flushes++;
         if (state_.fail_flush) {
             throw Error(ErrorCode::IO, "fake: flush failed");

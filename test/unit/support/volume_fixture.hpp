@@ -41,6 +41,12 @@ inline OpenMode WriteMode(FileKind kind = FileKind::OTHER) {
     return mode;
 }
 
+//! Once a mount has written, it writes a checkpoint in the background; the last writer to leave waits for it. For tests
+//! that look at each command of the device.
+inline void AwaitFirstCheckpoint(Volume &volume) {
+    volume.Open("first", WriteMode());
+}
+
 inline std::string RandomBytes(std::mt19937_64 &random, size_t length) {
     std::string bytes(length, '\0');
     for (char &byte : bytes) {

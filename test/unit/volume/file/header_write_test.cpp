@@ -18,6 +18,7 @@ TEST(HeaderWrite, EachIsOneCommandOfOneUnitAndNeverInPlace) {
     target.kind = TargetKind::MEMORY;
     target.name = target.identity = "memory:fake";
     auto volume = Volume::MountDevice(target, std::make_unique<FakeDevice>(state), MountOptions(), stats);
+    AwaitFirstCheckpoint(*volume);
     auto file = volume->Open("a.duckdb", WriteMode(FileKind::DATABASE));
     const std::string blocks(1 * MIB, 'b');
     file->Write(blocks.data(), blocks.size(), 0);
@@ -25,10 +26,11 @@ TEST(HeaderWrite, EachIsOneCommandOfOneUnitAndNeverInPlace) {
     for (uint64_t header = 0; header < 3; header++) {
         const auto extents = file->Info().extents;
         const std::string page(ALLOCATION_UNIT_BYTES, static_cast<char>('0' + header));
-        state.log.clear();
+        state.ForgetCommands();
         file->Write(page.data(), page.size(), header * ALLOCATION_UNIT_BYTES);
-        ASSERT_EQ(state.log.size(), 1u) << "header " << header;
-        const Command &command = state.log[0];
+        const std::vector<Command> commands = state.Commands();
+        ASSERT_EQ(commands.size(), 1u) << "header " << header;
+        const Command &command = commands[0];
         EXPECT_EQ(command.opcode, Opcode::WRITE);
         EXPECT_EQ(command.length, ALLOCATION_UNIT_BYTES);
         EXPECT_TRUE(IsAligned(command.device_offset, ALLOCATION_UNIT_BYTES));

@@ -103,12 +103,7 @@ class SpillBufferTest : public ::testing::Test {
         return {state_.bytes.begin() + static_cast<int64_t>(offset),
                 state_.bytes.begin() + static_cast<int64_t>(offset + length)};
     }
-    uint64_t Completed(Opcode opcode) {
-        std::lock_guard<std::mutex> guard(state_.mutex);
-        return static_cast<uint64_t>(
-            std::count_if(state_.log.begin(), state_.log.end(),
-                          [opcode](const Command &command) { return command.opcode == opcode; }));
-    }
+    uint64_t Completed(Opcode opcode) { return state_.Completed(opcode); }
     void AwaitCompleted(Opcode opcode, uint64_t commands) {
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
         while (Completed(opcode) < commands) {
@@ -289,8 +284,7 @@ TEST_F(SpillBufferTest, WhatWasForgottenIsNotReadAhead) {
     spill_->Forget(BLOCK, 2 * BLOCK);
     EXPECT_TRUE(ReadsBack(0));
     EXPECT_TRUE(ReadsBack(3)); // waits for what is in flight
-    std::lock_guard<std::mutex> guard(state_.mutex);
-    for (const Command &command : state_.log) {
+    for (const Command &command : state_.Commands()) {
         EXPECT_TRUE(command.opcode == Opcode::WRITE || command.device_offset < BLOCK ||
                     command.device_offset >= 3 * BLOCK)
             << "somebody else may have got the range";
@@ -355,7 +349,7 @@ TEST_F(SpillBufferTest, WithoutThreadsEverythingGoesToTheTarget) {
 }
 
 TEST_F(SpillBufferTest, WhereverMemoryRunsOutNothingIsLostAndNobodyWaitsForEver) {
-    state_.log.reserve(100000); // the device itself has enough
+    state_.ReserveCommands(100000);
     WriteBlocks(0, 30);
     bool failed = true;
     for (int64_t before = 0; failed; before++) {

@@ -58,12 +58,7 @@ class SpillGrowthTest : public ::testing::Test {
             ASSERT_EQ(Read(block) == Pattern(BLOCK, block), true) << "block " << block;
         }
     }
-    uint64_t Completed(Opcode opcode) {
-        std::lock_guard<std::mutex> guard(state_.mutex);
-        return static_cast<uint64_t>(
-            std::count_if(state_.log.begin(), state_.log.end(),
-                          [opcode](const Command &command) { return command.opcode == opcode; }));
-    }
+    uint64_t Completed(Opcode opcode) { return state_.Completed(opcode); }
     //! Until what is mapped is all that is held, and the areas for transfers.
     void AwaitShrunk() {
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
