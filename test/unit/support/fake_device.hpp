@@ -39,9 +39,8 @@ struct FakeState {
     }
     uint64_t Completed(Opcode opcode) {
         const std::vector<Command> seen = Commands();
-        return static_cast<uint64_t>(
-            std::count_if(seen.begin(), seen.end(),
-                          [opcode](const Command &command) { return command.opcode == opcode; }));
+        return static_cast<uint64_t>(std::count_if(
+            seen.begin(), seen.end(), [opcode](const Command &command) { return command.opcode == opcode; }));
     }
     void ForgetCommands() {
         std::lock_guard<std::mutex> guard(mutex);
