@@ -12,7 +12,7 @@
 
 namespace rawduck_ceph {
 
-constexpr uint16_t PROTOCOL_VERSION = 3;
+constexpr uint16_t PROTOCOL_VERSION = 4;
 
 //! Longer requests are rejected.
 constexpr size_t REQUEST_BYTES_MAX = 256 * 1024;
@@ -81,10 +81,12 @@ enum class ReplyStatus : uint16_t {
     TOO_SLOW = 4,    //!< time_ms_max was exceeded
     BUSY = 5,        //!< as many requests run or wait as are allowed, or the op thread has no time for more
     CORRUPT = 6,     //!< the object is not a valid Parquet file; it cannot be read either
-    FAILED = 7,      //!< DuckDB reported an error (out of memory, an overflow, no such column, …)
+    FAILED = 7,      //!< DuckDB reported an error (out of memory, no such column, …)
     CANNOT_READ = 8, //!< object classes cannot read in this pool
     WORKING = 9,     //!< not finished: send the same request again after `retry_ms`
-    UNAVAILABLE = 10 //!< the helper process does not run or does not answer
+    UNAVAILABLE = 10, //!< the helper process does not run or does not answer
+    //! An expression failed for a value (a cast, an overflow, …). Reading the object may not come to this value.
+    EXPRESSION_FAILED = 11
 };
 
 //! For messages, such as "too large".
