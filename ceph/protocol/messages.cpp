@@ -207,7 +207,7 @@ Reply DecodeReply(const char *data, size_t length, uint16_t &version) {
         return reply;
     }
     uint16_t status = reader.Integer<uint16_t>();
-    if (status > static_cast<uint16_t>(ReplyStatus::EXPRESSION_FAILED)) {
+    if (status > static_cast<uint16_t>(REPLY_STATUS_LAST)) {
         throw ProtocolError("the reply's status is unknown");
     }
     reply.status = static_cast<ReplyStatus>(status);

@@ -88,6 +88,7 @@ enum class ReplyStatus : uint16_t {
     //! An expression failed for a value (a cast, an overflow, …). Reading the object may not come to this value.
     EXPRESSION_FAILED = 11
 };
+constexpr ReplyStatus REPLY_STATUS_LAST = ReplyStatus::EXPRESSION_FAILED;
 
 //! For messages, such as "too large".
 const char *ReplyStatusName(ReplyStatus status);
