@@ -6,6 +6,7 @@
 #include "ceph/rados/pool/object_pins.hpp"
 #include "ceph/rados/pool/rados_pool.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <limits>
@@ -81,6 +82,9 @@ class ObjectCalls {
     //! answer is dropped.
     Taken TakeAny(uint32_t timeout_ms, CallAnswer &answer);
 
+    //! Whether an expression has failed in an OSD, although the answer that says so may not be taken yet.
+    bool HasFailedExpression() const { return expression_failed_; }
+
     //! Ends the calls in flight and sends no more. Nobody waits for answers afterwards.
     void Cancel();
 
@@ -140,7 +144,7 @@ class ObjectCalls {
     size_t in_flight_ = 0;
     size_t too_large_ = 0; //!< replies
     bool first_reply_received_ = false;
-    bool expression_failed_ = false; //!< in an OSD; no more calls are sent
+    std::atomic<bool> expression_failed_{false}; //!< in an OSD; no more calls are sent
     bool stopping_ = false;
 };
 

@@ -179,6 +179,9 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
     if (taken == Taken::NOTHING_LEFT) {
         return false;
     }
+    if (global.calls->HasFailedExpression()) {
+        PushdownFeedback::OfProcess().failures.Store(data.reply_key, std::chrono::steady_clock::now());
+    }
     const CallTarget &target = global.targets[answer.target];
     if (taken == Taken::TO_READ) {
         data.record->shared++;
@@ -204,9 +207,6 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
     NoteReplySize(data, global, answer);
     FinishObject(data, global);
     RecordAvailability(data, global, target, answer);
-    if (answer.expression_failed) {
-        PushdownFeedback::OfProcess().failures.Store(data.reply_key, std::chrono::steady_clock::now());
-    }
     if (answer.answered) {
         local.remote = std::make_unique<ChunkReader>(std::move(answer.reply), data.types);
     } else {

@@ -4,7 +4,8 @@ An error about a value (a failing cast, an overflow, a division by zero) is rais
 evaluated. These rules are as narrow as they can be:
 
 1. Reading fails and the pushed query succeeds. Each conjunct of a WHERE clause, and each condition of a CASE
-   or OR, may keep another expression from being evaluated, and LIMIT and joins may end a scan before the row.
+   or OR, may keep another expression from being evaluated, and LIMIT and joins, which INTERSECT and EXCEPT are,
+   may end a scan before the row.
    To count values, which is half of an average, DuckDB does not compute them where they cannot be NULL.
 2. The pushed query fails in the client, not on an object, and reading succeeds. This may differ only if
    reading fails with the same error as soon as DuckDB chooses another plan or reads tables of its own, which
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from differential.client import Client
 
 ABOUT_A_VALUE = ("ConversionException", "OutOfRangeException", "InvalidInputException")
-MAY_SKIP_ROWS = (" AND ", " OR ", "CASE ", "LIMIT", " JOIN ", " IN (", "EXISTS (", "count(", "avg(")
+SETS = (" INTERSECT ", " EXCEPT ")
+MAY_SKIP_ROWS = (" AND ", " OR ", "CASE ", "LIMIT", " JOIN ", " IN (", "EXISTS (", "count(", "avg(", *SETS)
 MAY_END_A_SCAN = ("LIMIT", " JOIN ", " IN (", "EXISTS (")
 OVERFLOW = "Overflow in HUGEINT addition"
 LATE_MATERIALIZATION = "late_materialization"
