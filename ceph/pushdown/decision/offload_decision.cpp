@@ -216,7 +216,8 @@ MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads, const std::optional<Os
 
 bool LinkSpeedMatters(const DecisionInputs &inputs) {
     const ObjectExpectation object(inputs);
-    if (inputs.has_failed || inputs.kept.expected || inputs.speeds.reads_known || !ReasonToRead(inputs, object).empty()) {
+    if (inputs.has_failed || inputs.kept.expected || inputs.speeds.reads_known ||
+        !ReasonToRead(inputs, object).empty()) {
         return false;
     }
     // A fast link may make reading faster; a slow one may make even large replies worth it.

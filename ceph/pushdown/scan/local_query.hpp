@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ceph/pushdown/scan/kept_rows.hpp"
-#include "ceph/pushdown/scan/offload_scan.hpp"
+#include "ceph/pushdown/scan/offload_bind_data.hpp"
 
 #include "duckdb/main/connection.hpp"
 #include "duckdb/main/query_result_stream.hpp"
