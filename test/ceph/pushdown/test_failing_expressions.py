@@ -43,8 +43,8 @@ def last_scan(con, source: str) -> dict:
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("mode", MODES)
 def test_an_empty_other_side(con, source, mode, threads):
-    """DuckDB asks the scan for rows all the same. Above a view's columns, expressions that may fail are a filter
-    of their own. So little passes the filter below it that this waits for more rows, and is then dropped."""
+    """DuckDB asks the scan for rows all the same. Expressions that may fail are a filter of their own above a
+    view. So little passes the filter below it that this waits for more rows, and is then dropped."""
     query = (
         f"SELECT k FROM rows WHERE {FILTER} AND (k = {NO_DATE} OR a = -3) "
         "INTERSECT SELECT x FROM nothing WHERE word SIMILAR TO '(?i)air'"

@@ -6,7 +6,8 @@ evaluated. These rules are as narrow as they can be:
 1. Reading fails and the pushed query succeeds. Each conjunct of a WHERE clause, and each condition of a CASE
    or OR, may keep another expression from being evaluated, and LIMIT and joins may end a scan before the row;
    INTERSECT and EXCEPT are joins. Of a scan whose rows cannot be needed, an empty side of a join being known,
-   reading may evaluate some rows all the same. To count values, which is half of an average, DuckDB does not compute them where they cannot be NULL.
+   reading may evaluate some rows all the same. To count values, which is half of an average, DuckDB does not
+   compute them where they cannot be NULL.
 2. The pushed query fails in the client, not on an object, and reading succeeds. This may differ only if
    reading fails with the same error as soon as DuckDB chooses another plan or reads tables of its own, which
    is tried: an empty side of a join, for example, keeps the other side from being evaluated, and so does an
