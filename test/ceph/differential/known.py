@@ -195,7 +195,7 @@ CASES = (
             for n in (0, 100)
         ),
     ),
-    # The other side is empty: the scan is asked for rows all the same, but they do not come to the upper filter.
+    # The other side is empty: the scan is asked for rows all the same. They do not come to the upper filter.
     Case(
         "an upper filter that fails for rows that nobody needs",
         "SELECT k FROM t WHERE CAST(s AS DATE) > DATE '2019-01-01' AND (k = 50 OR a = -3) "
