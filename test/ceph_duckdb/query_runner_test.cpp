@@ -311,7 +311,6 @@ TEST_F(QueryRunnerTest, AnExpressionThatFailsIsNoOtherError) {
          {"CAST(g AS DATE)", "CAST(a + 2000000000 AS TINYINT)", "chr(CAST(-1 - a AS INTEGER))"}) {
         const Reply reply = Send(Ask({output}));
         EXPECT_EQ(reply.status, ReplyStatus::EXPRESSION_FAILED) << output << ": " << reply.text;
-        EXPECT_FALSE(reply.text.empty());
     }
     EXPECT_EQ(Send(Ask({"TRY_CAST(g AS DATE)"})).status, ReplyStatus::OK);
 }
