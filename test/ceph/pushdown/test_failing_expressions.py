@@ -107,7 +107,7 @@ def test_a_partial_aggregate_that_fails_in_an_osd_only(con, data_prefix):
 
 
 def test_what_has_failed_is_read_last(con, data_prefix):
-    """The answer about the second object, which is small, comes first. What the first one has ends the scan."""
+    """The answer about the second object, a small one, comes first. A row of the first one ends the scan."""
     rows = (
         "(DATE '1970-01-01' + i::INTEGER % 20000)::VARCHAR AS s FROM range(1000000) r(i)",
         "'nonsense' AS s",
@@ -115,10 +115,11 @@ def test_what_has_failed_is_read_last(con, data_prefix):
     for part, select in enumerate(rows):
         con.execute(f"COPY (SELECT {select}) TO '{data_prefix}/{part}.parquet' (FORMAT parquet)")
     con.execute("CREATE TABLE nothing AS FROM range(0)")
+    con.execute("SET preserve_insertion_order = false")
     source = f"read_parquet('{data_prefix}/*.parquet')"
-    query = f"SELECT count(*) FROM {source}, nothing WHERE CAST(s AS DATE) > DATE '1960-01-01'"
+    query = f"SELECT s FROM {source}, nothing WHERE CAST(s AS DATE) > DATE '1960-01-01'"
     for mode in ("never", "always"):
-        assert rows_of(con, mode, query) == [(0,)]
+        assert rows_of(con, mode, query) == []
     assert last_scan(con, source)["offloaded"]
 
 

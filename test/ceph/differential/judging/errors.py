@@ -25,8 +25,8 @@ evaluated. These rules are as narrow as they can be:
 6. Stock DuckDB refuses a cast of a stored column that a setting forbids, and reading succeeds. That is found
    when the file is opened, and an object that the filters exclude is not opened.
 7. Stock DuckDB refuses a file that lacks a column, and reading succeeds, because the statistics of the object
-   exclude it, so that it is not opened. This may differ only if reading fails with the same error where filters
-   do not come to the scan.
+   exclude it, so that it is not opened. This may differ only if reading fails with the same error where no
+   filter comes to the scan.
 """
 
 from __future__ import annotations
