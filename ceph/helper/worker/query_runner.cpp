@@ -81,6 +81,7 @@ ReplyStatus StatusOfExecution(const duckdb::ErrorData &error) {
     case duckdb::ExceptionType::CONVERSION:
     case duckdb::ExceptionType::OUT_OF_RANGE:
     case duckdb::ExceptionType::INVALID_INPUT:
+    case duckdb::ExceptionType::SYNTAX: // of a pattern that a row has
         return ReplyStatus::EXPRESSION_FAILED;
     default:
         return StatusOf(error);
