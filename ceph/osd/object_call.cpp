@@ -168,7 +168,7 @@ CallResult ResultOf(HelperClient::Answer answer) {
     }
     // SEND_DATA: a piece was taken, and the next call brings the next one.
     const bool is_status = packet.kind == AnswerKind::STATUS && packet.status != ReplyStatus::OK &&
-                           packet.status <= ReplyStatus::UNAVAILABLE;
+                           packet.status <= REPLY_STATUS_LAST;
     result.reply.status = is_status ? packet.status : ReplyStatus::WORKING;
     result.reply.text = packet.text;
     result.reply.retry_ms = packet.kind == AnswerKind::SEND_DATA ? 1 : packet.retry_ms;

@@ -104,6 +104,8 @@ const char *ReplyStatusName(ReplyStatus status) {
         return "working";
     case ReplyStatus::UNAVAILABLE:
         return "unavailable";
+    case ReplyStatus::EXPRESSION_FAILED:
+        return "an expression failed";
     }
     return "unknown status";
 }
@@ -205,7 +207,7 @@ Reply DecodeReply(const char *data, size_t length, uint16_t &version) {
         return reply;
     }
     uint16_t status = reader.Integer<uint16_t>();
-    if (status > static_cast<uint16_t>(ReplyStatus::UNAVAILABLE)) {
+    if (status > static_cast<uint16_t>(REPLY_STATUS_LAST)) {
         throw ProtocolError("the reply's status is unknown");
     }
     reply.status = static_cast<ReplyStatus>(status);

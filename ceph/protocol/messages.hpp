@@ -12,7 +12,7 @@
 
 namespace rawduck_ceph {
 
-constexpr uint16_t PROTOCOL_VERSION = 3;
+constexpr uint16_t PROTOCOL_VERSION = 4;
 
 //! Longer requests are rejected.
 constexpr size_t REQUEST_BYTES_MAX = 256 * 1024;
@@ -75,17 +75,20 @@ struct Request {
 
 enum class ReplyStatus : uint16_t {
     OK = 0,
-    VERSION = 1,     //!< another version of the protocol or of DuckDB; `text` says which
-    BAD_REQUEST = 2, //!< malformed, or contains an expression that is not allowed
-    TOO_LARGE = 3,   //!< the reply would exceed reply_bytes_max
-    TOO_SLOW = 4,    //!< time_ms_max was exceeded
-    BUSY = 5,        //!< as many requests run or wait as are allowed, or the op thread has no time for more
-    CORRUPT = 6,     //!< the object is not a valid Parquet file; it cannot be read either
-    FAILED = 7,      //!< DuckDB reported an error (out of memory, an overflow, no such column, …)
-    CANNOT_READ = 8, //!< object classes cannot read in this pool
-    WORKING = 9,     //!< not finished: send the same request again after `retry_ms`
-    UNAVAILABLE = 10 //!< the helper process does not run or does not answer
+    VERSION = 1,      //!< another version of the protocol or of DuckDB; `text` says which
+    BAD_REQUEST = 2,  //!< malformed, or contains an expression that is not allowed
+    TOO_LARGE = 3,    //!< the reply would exceed reply_bytes_max
+    TOO_SLOW = 4,     //!< time_ms_max was exceeded
+    BUSY = 5,         //!< as many requests run or wait as are allowed, or the op thread has no time for more
+    CORRUPT = 6,      //!< the object is not a valid Parquet file; it cannot be read either
+    FAILED = 7,       //!< DuckDB reported an error (out of memory, no such column, …)
+    CANNOT_READ = 8,  //!< object classes cannot read in this pool
+    WORKING = 9,      //!< not finished: send the same request again after `retry_ms`
+    UNAVAILABLE = 10, //!< the helper process does not run or does not answer
+    //! An expression failed for a value (a cast, an overflow, …). Reading the object may not come to this value.
+    EXPRESSION_FAILED = 11
 };
+constexpr ReplyStatus REPLY_STATUS_LAST = ReplyStatus::EXPRESSION_FAILED;
 
 //! For messages, such as "too large".
 const char *ReplyStatusName(ReplyStatus status);

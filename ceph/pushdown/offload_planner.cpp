@@ -22,6 +22,8 @@ constexpr size_t IN_FLIGHT_PER_OSD = 4;
 constexpr size_t IN_FLIGHT_OSDS_UNKNOWN = 16;
 //! What reading an object is taken to need where nothing is estimated: OSDs have this time at least.
 constexpr double SHARED_READ_OBJECT_S = 5e-3;
+//! A query of which an expression has failed in an OSD is read for this time: objects may be replaced.
+constexpr std::chrono::minutes FAILURE_COUNTS_FOR{1};
 
 //! The pushed part as people read it.
 std::string DescribeRequest(const Request &request) {
@@ -34,6 +36,11 @@ std::string DescribeRequest(const Request &request) {
     text += request.order.empty() ? "" : " ORDER BY " + std::to_string(request.order.size()) + " keys";
     text += request.limit == Request::NO_LIMIT ? "" : " LIMIT " + std::to_string(request.limit);
     return text;
+}
+
+bool HasFailed(const std::string &reply_key) {
+    const auto failed = PushdownFeedback::OfProcess().failures.Find(reply_key);
+    return failed && std::chrono::steady_clock::now() < *failed + FAILURE_COUNTS_FOR;
 }
 
 void RequireClass(const CallTarget &target) {
@@ -83,6 +90,7 @@ DecisionInputs OffloadPlanner::FetchInputs(const OffloadCandidate &candidate, co
     inputs.speeds = SpeedsOf(*first.feedback->rates, threads, osds);
     inputs.earlier_reply_bytes =
         PushdownFeedback::OfProcess().reply_bytes.Find(reply_key).value_or(REPLY_SIZE_UNKNOWN);
+    inputs.has_failed = HasFailed(reply_key);
     if (RadosOffloadCache(context_)) {
         inputs.kept = PushdownFeedback::OfProcess().kept.Find(reply_key).value_or(KeptAnswers());
     }

@@ -25,18 +25,13 @@ Rows ScanRows(duckdb::ClientContext &context, const Arguments &) {
         if (!IsVisible(context, scan->outcome.first_path, duckdb::FileType::FILE_TYPE_REGULAR)) {
             continue;
         }
-        std::string fallbacks;
-        for (auto &reason : scan->Fallbacks()) {
-            fallbacks +=
-                (fallbacks.empty() ? "" : "; ") + std::to_string(reason.second) + " x " + reason.first;
-        }
-        rows.push_back({Value::UBIGINT(scan->number), Value(scan->outcome.first_path),
-                        Value::UBIGINT(scan->outcome.objects), Value::BOOLEAN(scan->outcome.offloaded),
-                        TextOrNull(scan->outcome.pushed), Value(scan->outcome.why),
-                        Value::UBIGINT(scan->answered), Value::UBIGINT(scan->cached),
-                        Value::UBIGINT(scan->fell_back), TextOrNull(fallbacks), Value::UBIGINT(scan->shared),
-                        Value::UBIGINT(scan->pruned), Value::UBIGINT(scan->reply_bytes),
-                        Value::UBIGINT(scan->osd_read_bytes), Value::UBIGINT(scan->osd_cpu_us)});
+        rows.push_back(
+            {Value::UBIGINT(scan->number), Value(scan->outcome.first_path),
+             Value::UBIGINT(scan->outcome.objects), Value::BOOLEAN(scan->outcome.offloaded),
+             TextOrNull(scan->outcome.pushed), Value(scan->outcome.why), Value::UBIGINT(scan->answered),
+             Value::UBIGINT(scan->cached), Value::UBIGINT(scan->fell_back), TextOrNull(scan->FallbackText()),
+             Value::UBIGINT(scan->shared), Value::UBIGINT(scan->pruned), Value::UBIGINT(scan->reply_bytes),
+             Value::UBIGINT(scan->osd_read_bytes), Value::UBIGINT(scan->osd_cpu_us)});
     }
     return rows;
 }

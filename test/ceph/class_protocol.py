@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 FRAME_BYTES = 16  #: before the body of a request or a reply
 DUCKDB_VERSION = "v2.0.0"
 STATUS = (
@@ -23,6 +23,7 @@ STATUS = (
     "cannot read",
     "working",
     "unavailable",
+    "an expression failed",
 )
 NO_LIMIT = 2**64 - 1
 

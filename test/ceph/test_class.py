@@ -51,7 +51,7 @@ def record_checksum(pool, name: str, parquet: bytes, size: int):
 
 
 def test_version(pool):
-    assert pool.call("class/rows", "version") == b"rawduck object class, protocol 3, DuckDB v2.0.0"
+    assert pool.call("class/rows", "version") == b"rawduck object class, protocol 4, DuckDB v2.0.0"
 
 
 def test_it_answers_from_the_object(pool, parquet):
@@ -94,6 +94,8 @@ def test_refusals_reach_the_client(pool):
     assert pool.query("class/rows", Request(COLUMNS, ["a"], reply_bytes_max=1000)).status == "too large"
     assert pool.query("class/rows", Request(COLUMNS, ["a"], time_ms_max=0)).status == "too slow"
     assert pool.query("class/rows", Request([("nowhere", "BIGINT")], ["nowhere"])).status == "failed"
+    failing = Request(COLUMNS, ["CAST(CAST(a AS VARCHAR) AS DATE)"])
+    assert pool.query("class/rows", failing).status == "an expression failed"
     with pytest.raises(OSError, match="error 2"):
         pool.query("no-such-object", GROUPED)
     with pytest.raises(OSError, match="error 7"):

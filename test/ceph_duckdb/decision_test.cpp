@@ -90,6 +90,17 @@ TEST(DecisionTest, KeptAnswersAreAskedFor) {
     EXPECT_FALSE(Decide(inputs).offload) << "the footers alone have the answer";
 }
 
+TEST(DecisionTest, WhatHasFailedIsRead) {
+    DecisionInputs inputs{Ten(10 * KIB), Link(GIGABIT), REPLY_SIZE_UNKNOWN};
+    EXPECT_TRUE(Decide(inputs).offload);
+    inputs.has_failed = true;
+    inputs.kept = {true, 12345, true};
+    EXPECT_FALSE(Decide(inputs).offload);
+    inputs.speeds = UNKNOWN;
+    inputs.kept = {};
+    EXPECT_FALSE(LinkSpeedMatters(inputs));
+}
+
 TEST(DecisionTest, LargerRepliesArePushedOnASlowLink) {
     const Decision decision = Decide({Ten(3 * MIB), Link(GIGABIT), REPLY_SIZE_UNKNOWN});
     EXPECT_TRUE(decision.offload);

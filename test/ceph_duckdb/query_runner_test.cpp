@@ -306,6 +306,15 @@ TEST_F(QueryRunnerTest, LimitsAreEnforced) {
     EXPECT_EQ(poor.Run(large.data(), large.size(), object).status, ReplyStatus::FAILED);
 }
 
+TEST_F(QueryRunnerTest, AnExpressionThatFailsIsNoOtherError) {
+    for (const char *output : {"CAST(g AS DATE)", "CAST(a + 2000000000 AS TINYINT)",
+                               "like_escape(g, g, CAST(a + 10 AS VARCHAR))"}) {
+        const Reply reply = Send(Ask({output}));
+        EXPECT_EQ(reply.status, ReplyStatus::EXPRESSION_FAILED) << output << ": " << reply.text;
+    }
+    EXPECT_EQ(Send(Ask({"TRY_CAST(g AS DATE)"})).status, ReplyStatus::OK);
+}
+
 TEST_F(QueryRunnerTest, AFailedReadIsAnError) {
     object.fails = true;
     Reply reply = Send(Ask({"a"}));

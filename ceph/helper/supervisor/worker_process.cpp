@@ -96,7 +96,7 @@ Received WorkerProcess::Take(ResultPacket &result, OwnedFd &reply, bool &is_resu
         return Received::PACKET;
     }
     const bool is_valid = busy_ && files.size() == 1 && result.reply_bytes > 0 &&
-                          result.status <= static_cast<uint32_t>(ReplyStatus::UNAVAILABLE) &&
+                          result.status <= static_cast<uint32_t>(REPLY_STATUS_LAST) &&
                           IsSealed(files[0].Get(), result.reply_bytes);
     if (!is_valid) {
         return Received::CLOSED;

@@ -74,6 +74,20 @@ ReplyStatus StatusOf(const duckdb::ErrorData &error) {
     }
 }
 
+//! Of an error of a query that runs. One about a value holds for the whole query: other objects probably have such
+//! values, too, and the client asks about no more of them.
+ReplyStatus StatusOfExecution(const duckdb::ErrorData &error) {
+    switch (error.Type()) {
+    case duckdb::ExceptionType::CONVERSION:
+    case duckdb::ExceptionType::OUT_OF_RANGE:
+    case duckdb::ExceptionType::INVALID_INPUT:
+    case duckdb::ExceptionType::SYNTAX: // of a pattern that a row has
+        return ReplyStatus::EXPRESSION_FAILED;
+    default:
+        return StatusOf(error);
+    }
+}
+
 } // namespace
 
 QueryRunner::QueryRunner(const RunnerLimits &limits) : limits_(limits) {
@@ -202,7 +216,8 @@ void QueryRunner::Execute(const Request &request, const PushedStatement &stateme
             state = stream.ExecuteTask();
         }
         if (state == duckdb::QueryResultState::EXECUTION_ERROR) {
-            stream.GetErrorObject().Throw();
+            const duckdb::ErrorData &error = stream.GetErrorObject();
+            throw Rejection{StatusOfExecution(error), error.Message()};
         }
     }
     writer.Finish(request.format, reply);

@@ -216,7 +216,8 @@ MeasuredSpeeds SpeedsOf(PoolRates &rates, size_t threads, const std::optional<Os
 
 bool LinkSpeedMatters(const DecisionInputs &inputs) {
     const ObjectExpectation object(inputs);
-    if (inputs.kept.expected || inputs.speeds.reads_known || !ReasonToRead(inputs, object).empty()) {
+    if (inputs.has_failed || inputs.kept.expected || inputs.speeds.reads_known ||
+        !ReasonToRead(inputs, object).empty()) {
         return false;
     }
     // A fast link may make reading faster; a slow one may make even large replies worth it.
@@ -227,6 +228,10 @@ bool LinkSpeedMatters(const DecisionInputs &inputs) {
 Decision Decide(const DecisionInputs &inputs) {
     const ObjectExpectation object(inputs);
     Decision decision;
+    if (inputs.has_failed) {
+        decision.why = "an expression of it has failed in an OSD in the last minute";
+        return decision;
+    }
     if (inputs.kept.expected && object.column_bytes > 0 && !object.IsLarger()) {
         decision.offload = decision.expects_kept = true;
         decision.reply_bytes_max = inputs.kept.reply_bytes_max;

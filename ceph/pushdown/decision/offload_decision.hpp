@@ -59,6 +59,7 @@ struct DecisionInputs {
     //! Of one object, when the query ran before, or RefusedReplyBytes; else REPLY_SIZE_UNKNOWN.
     uint64_t earlier_reply_bytes = REPLY_SIZE_UNKNOWN;
     KeptAnswers kept;
+    bool has_failed = false; //!< one of its expressions did so in an OSD not long ago
 };
 
 struct Decision {

@@ -3,7 +3,8 @@
 //!   per pool                    the rates of reads and of calls of the object class, the calls in flight
 //!   per connection to a pool    whether the object class can be called; the ends of objects that were read
 //!   per object                  the summary of its Parquet footer
-//!   per query                   the size of its replies when it ran before, and whether they are kept
+//!   per query                   the size of its replies when it ran before, whether they are kept, and when one of
+//!                               its expressions has failed
 //!
 //! It is filled in by rados/pool (reads, through ReadObserver), files (ends of objects), pushdown/scan (calls,
 //! availability, reply sizes) and pushdown/decision (summaries, a trial of the link). It is used by
@@ -19,6 +20,7 @@
 #include "ceph/pushdown/feedback/pool_feedback.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -62,6 +64,8 @@ class PushdownFeedback {
     BoundedCache<uint64_t> reply_bytes{1000};
     //! After the last time that it was pushed, by the same key.
     BoundedCache<KeptAnswers> kept{1000};
+    //! When an expression has last failed in an OSD, by the same key.
+    BoundedCache<std::chrono::steady_clock::time_point> failures{1000};
     //! By object (RadosPool::KeyOf) and version; null for an object that is no Parquet file that we understand.
     BoundedCache<std::shared_ptr<const ParquetSummary>> summaries{10000};
 

@@ -204,7 +204,8 @@ void ObjectCalls::OnReply(size_t target, const ExecReply &reply) {
     }
     const auto asked_at = asked->second;
     asked_.erase(asked);
-    if (answer.reply.status == ReplyStatus::BUSY && attempts_[target] < ATTEMPTS_MAX) {
+    const bool may_ask_again = !expression_failed_ && attempts_[target] < ATTEMPTS_MAX;
+    if (answer.reply.status == ReplyStatus::BUSY && may_ask_again) {
         unsent_[target] = Clock::now() + BUSY_PAUSE * std::min(attempts_[target], BUSY_PAUSES_MAX);
         changed_.notify_all();
         return;
@@ -216,6 +217,10 @@ void ObjectCalls::OnReply(size_t target, const ExecReply &reply) {
     }
     if (answer.reply.status == ReplyStatus::CANNOT_READ) {
         CancelUnsent(answer.why, targets_[target].pool.get()); // this holds for all objects of the pool
+    }
+    if (answer.expression_failed) {
+        expression_failed_ = true;
+        CancelUnsent("not asked, because an expression has failed on another object", nullptr);
     }
     first_reply_received_ = true;
     if (answer.answered) {
@@ -296,19 +301,27 @@ bool ObjectCalls::TakeToRead(size_t &target) {
     return true;
 }
 
+std::map<size_t, CallAnswer>::iterator ObjectCalls::NextAnswer() {
+    const auto next = std::find_if(answers_.begin(), answers_.end(),
+                                   [](const auto &entry) { return !entry.second.expression_failed; });
+    const bool all_others_taken = unsent_.empty() && asked_.empty();
+    return next == answers_.end() && all_others_taken ? answers_.begin() : next;
+}
+
 Taken ObjectCalls::TakeAny(uint32_t timeout_ms, CallAnswer &answer) {
     const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
         SendCalls(lock);
-        const bool has_answer = !answers_.empty();
+        const auto next = NextAnswer();
+        const bool has_answer = next != answers_.end();
         size_t to_read = 0;
         if (has_answer || TakeToRead(to_read)) {
             answer = CallAnswer();
             answer.target = to_read;
             if (has_answer) {
-                answer = std::move(answers_.begin()->second);
-                answers_.erase(answers_.begin());
+                answer = std::move(next->second);
+                answers_.erase(next);
             }
             if (++taken_ == targets_.size()) {
                 changed_.notify_all(); // nothing will come for the other threads
@@ -360,6 +373,7 @@ CallAnswer ObjectCalls::DecodeAnswer(size_t target, const ExecReply &reply) cons
     }
     answer.answered = answer.reply.status == ReplyStatus::OK;
     answer.corrupt = answer.reply.status == ReplyStatus::CORRUPT;
+    answer.expression_failed = answer.reply.status == ReplyStatus::EXPRESSION_FAILED;
     answer.no_class = answer.reply.status == ReplyStatus::VERSION ||
                       answer.reply.status == ReplyStatus::CANNOT_READ ||
                       answer.reply.status == ReplyStatus::UNAVAILABLE;

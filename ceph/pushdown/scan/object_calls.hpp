@@ -6,6 +6,7 @@
 #include "ceph/rados/pool/object_pins.hpp"
 #include "ceph/rados/pool/rados_pool.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <limits>
@@ -40,6 +41,8 @@ struct CallLimits {
 struct CallAnswer {
     size_t target = 0;
     bool answered = false; //!< reply.status is OK
+    //! An expression failed in the OSD. Reading the object may not come to the value, or not be needed.
+    bool expression_failed = false;
     bool corrupt = false;  //!< the object cannot be read either
     bool replaced = false; //!< the pinned version is gone
     uint64_t version = 0;  //!< of the object that the answer is about
@@ -73,10 +76,14 @@ class ObjectCalls {
     //! The answer for a claimed target; false when it has not arrived after `timeout_ms`.
     bool WaitFor(size_t target, uint32_t timeout_ms, CallAnswer &answer);
 
-    //! Takes an answer that has arrived, or an object to read while OSDs are behind with the others: one that no
+    //! Takes an answer that has arrived, one that says that an expression failed after all others: what is above the
+    //! scan may need no more rows by then. Or takes an object to read while OSDs are behind with the others: one that no
     //! OSD was asked about, or one whose OSD is busier than the others or does not answer (reading_share.hpp). Its
     //! answer is dropped.
     Taken TakeAny(uint32_t timeout_ms, CallAnswer &answer);
+
+    //! Whether an expression has failed in an OSD, although the answer that says so may not be taken yet.
+    bool HasFailedExpression() const { return expression_failed_; }
 
     //! Ends the calls in flight and sends no more. Nobody waits for answers afterwards.
     void Cancel();
@@ -86,6 +93,9 @@ class ObjectCalls {
 
     //! Whether there is an object that the caller should read, which is then no longer an OSD's.
     bool TakeToRead(size_t &target);
+
+    //! The next answer for TakeAny; answers_.end() for none.
+    std::map<size_t, CallAnswer>::iterator NextAnswer();
 
     //! Sends this call, which has entered the window. Releases the lock while it sends.
     void SendCall(std::unique_lock<std::mutex> &lock, size_t target);
@@ -134,6 +144,7 @@ class ObjectCalls {
     size_t in_flight_ = 0;
     size_t too_large_ = 0; //!< replies
     bool first_reply_received_ = false;
+    std::atomic<bool> expression_failed_{false}; //!< in an OSD; no more calls are sent
     bool stopping_ = false;
 };
 

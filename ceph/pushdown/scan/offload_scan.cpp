@@ -1,19 +1,17 @@
 #include "ceph/pushdown/scan/offload_scan.hpp"
 
 #include "ceph/files/query_interrupt.hpp"
-#include "ceph/files/query_pins.hpp"
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/pushdown/scan/join_filters.hpp"
+#include "ceph/pushdown/scan/local_query.hpp"
 #include "ceph/pushdown/scan/reading_share.hpp"
 #include "ceph/query/chunks.hpp"
-#include "ceph/settings/rados_settings.hpp"
 #include "extension/file_systems/errors.hpp"
 
-#include "duckdb/main/connection.hpp"
-#include "duckdb/main/database.hpp"
-#include "duckdb/main/query_result_stream.hpp"
+#include "duckdb/execution/execution_context.hpp"
+#include "duckdb/main/profiler/profiling_node.hpp"
+#include "duckdb/parallel/pipeline.hpp"
 #include "duckdb/parallel/task_scheduler.hpp"
-#include "duckdb/parser/statement/logical_plan_statement.hpp"
 
 namespace rawduck_ceph {
 
@@ -67,73 +65,27 @@ struct OffloadGlobalState final : duckdb::GlobalTableFunctionState {
     std::atomic<size_t> without_class{0}; //!< objects whose OSD has no class that the user may call
 };
 
-//! Runs the pushed part of the query in the client, on one object.
-class LocalQuery {
-  public:
-    //! `join_filters`: over the scan's columns; may be null.
-    LocalQuery(duckdb::ClientContext &context, const OffloadBindData &data, const CallTarget &target,
-               duckdb::optional_ptr<const duckdb::TableFilterSet> join_filters)
-        : path_(target.path), connection_(*context.db) {
-        duckdb::ClientContext &own = *connection_.context;
-        own.config = context.config; // settings of the session may change how the object is read
-        own.config.enable_profiler = false;
-        own.config.enable_progress_bar = false;
-        UsePins(own, data.pins);
-        RunsFor(own, context);
-        // The plan was optimized before it was pushed.
-        for (const std::string &setting : {std::string(RADOS_OFFLOAD) + " = '" + OFFLOAD_NEVER + "'",
-                                           std::string("enable_optimizer = false")}) {
-            connection_.Query("SET SESSION " + setting)->ThrowIfError();
-        }
-        auto submitted = connection_.Submit(duckdb::make_uniq<duckdb::LogicalPlanStatement>(
-            data.plain->PlanFor(own, path_, data.types, join_filters)));
-        if (submitted->HasError()) {
-            ThrowWithPath(submitted->GetErrorObject());
-        }
-        stream_ = std::make_unique<duckdb::QueryResultStream<>>(std::move(submitted));
-    }
-
-    bool Next(duckdb::DataChunk &chunk) {
-        using State = duckdb::QueryResultState;
-        duckdb::unique_ptr<duckdb::DataChunk> fetched;
-        for (State state = stream_->TryFetch(fetched); !fetched && state != State::FINISHED;
-             state = stream_->TryFetch(fetched)) {
-            if (InterruptScope::IsInterrupted()) {
-                connection_.Interrupt(); // the tasks on other threads end as well
-                throw duckdb::InterruptException();
-            }
-            state = stream_->ExecuteTask();
-            if (state == State::EXECUTION_ERROR) {
-                ThrowWithPath(stream_->GetErrorObject());
-            }
-            if (state == State::BLOCKED || state == State::NO_TASKS_AVAILABLE) {
-                stream_->WaitForTask();
-            }
-        }
-        if (stream_->HasError()) {
-            ThrowWithPath(stream_->GetErrorObject());
-        }
-        if (!fetched) {
-            return false;
-        }
-        chunk.Destroy();
-        chunk.Move(*fetched);
+//! Whether an operator above the scan knows already that there will be no rows: a join with an empty side, say. DuckDB
+//! asks such a scan for rows all the same, and drops them before it has evaluated all filters. They must not be
+//! evaluated here: an error in them would be the query's.
+bool CanHaveOutput(duckdb::ExecutionContext &context) {
+    if (!context.pipeline) {
         return true;
     }
-
-  private:
-    //! DuckDB's errors about the content of a file do not name the file.
-    [[noreturn]] void ThrowWithPath(const duckdb::ErrorData &error) const {
-        const bool named = error.RawMessage().find(path_) != std::string::npos;
-        error.Throw(named || error.Type() == duckdb::ExceptionType::INTERRUPT ? "" : path_ + ": ");
+    const auto sink = context.pipeline->GetSink();
+    for (const duckdb::PhysicalOperator &above : context.pipeline->GetOperators()) {
+        if (&above != sink.get() && above.IsSink() && above.sink_state &&
+            above.sink_state->state == duckdb::SinkFinalizeType::NO_OUTPUT_POSSIBLE) {
+            return false;
+        }
     }
-
-    const std::string path_;
-    duckdb::Connection connection_;
-    std::unique_ptr<duckdb::QueryResultStream<>> stream_;
-};
+    return true;
+}
 
 struct OffloadLocalState final : duckdb::LocalTableFunctionState {
+    explicit OffloadLocalState(bool can_have_output) : has_output(can_have_output) {}
+
+    const bool has_output; //!< false: what is above the scan needs no rows
     std::unique_ptr<ChunkReader> remote;
     std::unique_ptr<LocalQuery> local;
     duckdb::DataChunk chunk;
@@ -227,6 +179,9 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
     if (taken == Taken::NOTHING_LEFT) {
         return false;
     }
+    if (global.calls->HasFailedExpression()) {
+        PushdownFeedback::OfProcess().failures.Store(data.reply_key, std::chrono::steady_clock::now());
+    }
     const CallTarget &target = global.targets[answer.target];
     if (taken == Taken::TO_READ) {
         data.record->shared++;
@@ -286,6 +241,11 @@ void Scan(duckdb::ClientContext &context, duckdb::TableFunctionInput &input, duc
     auto &data = input.bind_data->Cast<OffloadBindData>();
     auto &global = input.global_state->Cast<OffloadGlobalState>();
     auto &local = input.local_state->Cast<OffloadLocalState>();
+    if (!local.has_output) {
+        global.calls->Cancel();
+        output.SetChildCardinality(0);
+        return;
+    }
     const InterruptScope scope(InterruptCheckOf(context));
     do {
         if (!NextChunk(context, data, global, local)) {
@@ -311,6 +271,16 @@ duckdb::InsertionOrderPreservingMap<std::string> Describe(duckdb::TableFunctionT
     return text;
 }
 
+//! For EXPLAIN ANALYZE.
+void DescribeOutcome(duckdb::TableFunctionGetMetricsInput &input) {
+    const ScanRecord &record = *input.bind_data->Cast<OffloadBindData>().record;
+    input.operator_metrics.AddExtraInfo("Answered by OSDs", std::to_string(record.answered));
+    const std::string reasons = record.FallbackText();
+    if (!reasons.empty()) {
+        input.operator_metrics.AddExtraInfo("Read instead", reasons);
+    }
+}
+
 } // namespace
 
 duckdb::TableFunction OffloadScan(bool any_order) {
@@ -321,11 +291,13 @@ duckdb::TableFunction OffloadScan(bool any_order) {
             return duckdb::unique_ptr<duckdb::GlobalTableFunctionState>(
                 duckdb::make_uniq<OffloadGlobalState>(context, data, input));
         },
-        [](duckdb::ExecutionContext &, duckdb::TableFunctionInitInput &, duckdb::GlobalTableFunctionState *) {
+        [](duckdb::ExecutionContext &context, duckdb::TableFunctionInitInput &,
+           duckdb::GlobalTableFunctionState *) {
             return duckdb::unique_ptr<duckdb::LocalTableFunctionState>(
-                duckdb::make_uniq<OffloadLocalState>());
+                duckdb::make_uniq<OffloadLocalState>(CanHaveOutput(context)));
         });
     function.to_string = Describe;
+    function.get_metrics = DescribeOutcome;
     function.projection_pushdown = true;
     function.filter_pushdown = true;
     function.filter_prune = true;

@@ -27,9 +27,13 @@ void ScanRecord::CountFallback(const std::string &reason) {
     fallbacks_[reason]++;
 }
 
-std::map<std::string, uint64_t> ScanRecord::Fallbacks() const {
+std::string ScanRecord::FallbackText() const {
     std::lock_guard<std::mutex> lock(mutex_);
-    return fallbacks_;
+    std::string text;
+    for (const auto &reason : fallbacks_) {
+        text += (text.empty() ? "" : "; ") + std::to_string(reason.second) + " x " + reason.first;
+    }
+    return text;
 }
 
 std::shared_ptr<ScanRecord> LogScan(ScanOutcome outcome) {

@@ -39,8 +39,8 @@ struct ScanRecord {
     std::atomic<uint64_t> osd_cpu_us{0};
 
     void CountFallback(const std::string &reason);
-    //! The number of objects by reason.
-    std::map<std::string, uint64_t> Fallbacks() const;
+    //! The number of objects by reason: "2 x busy: …; 1 x …". Empty: none.
+    std::string FallbackText() const;
 
   private:
     mutable std::mutex mutex_; //!< guards fallbacks_; no other lock is taken while it is held

@@ -12,6 +12,7 @@ SEEDS: tuple[tuple[str, int], ...] = (
     *(("s.2", 135), ("s.2", 140), ("s.4", 41), ("s.9", 160)),
     ("1795412218.0", 65),
     *(("20261126.57", 178), ("20261126.62", 199), ("20261126.86", 83)),
+    *(("20261201.226", 118), ("20261125.175", 94), ("20261125.175", 160)),
 )
 
 
@@ -191,6 +192,17 @@ CASES = (
         "(DATE '1995-06-15', DATE '1994-03-01', DATE '1993-01-01', DATE '1993-01-02') AND k < k // a",
         tuple(
             f"SELECT i AS k, 0 AS a, DATE '2023-12-01' + i::INTEGER % 60 AS d FROM range({n}, {n + 100}) r(i)"
+            for n in (0, 100)
+        ),
+    ),
+    # The other side is empty: the scan is asked for rows all the same. They do not come to the upper filter.
+    Case(
+        "an upper filter that fails for rows that nobody needs",
+        "SELECT k FROM t WHERE CAST(s AS DATE) > DATE '2019-01-01' AND (k = 50 OR a = -3) "
+        "INTERSECT SELECT k FROM t WHERE s SIMILAR TO '(?i)nothing'",
+        tuple(
+            f"SELECT i AS k, i % 7 AS a, CASE WHEN i % 100 = 50 THEN 'air' ELSE '2020-01-01' END AS s "
+            f"FROM range({n}, {n + 100}) r(i)"
             for n in (0, 100)
         ),
     ),

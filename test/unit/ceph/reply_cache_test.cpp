@@ -88,7 +88,7 @@ TEST(ReplyCacheTest, AnotherObjectVersionRequestOrProcessHasAnotherKey) {
 
 TEST(ReplyCacheTest, ErrorsAndNonsenseAreNotKept) {
     ReplyCache cache(1 << 20);
-    for (uint16_t status = 1; status <= static_cast<uint16_t>(ReplyStatus::UNAVAILABLE); status++) {
+    for (uint16_t status = 1; status <= static_cast<uint16_t>(REPLY_STATUS_LAST); status++) {
         Reply reply = Answer(10);
         reply.status = static_cast<ReplyStatus>(status);
         EXPECT_FALSE(Keep(cache, Key(status), reply)) << ReplyStatusName(reply.status);
