@@ -3,6 +3,7 @@
 #include "extension/sql/functions.hpp"
 #include "extension/sql/row_function.hpp"
 
+#include "common/memory/bounce_chunks.hpp"
 #include "common/memory/buffers/buffer_memory.hpp"
 #include "io/engine/ring_buffers.hpp"
 
@@ -31,7 +32,7 @@ Rows MemoryRows(duckdb::ClientContext &context, const Arguments &) {
              Value::UBIGINT(counts.pages.huge_chunks), Value::UBIGINT(counts.pages.small_chunks),
              MeanMicroseconds(counts.pages.huge_ns), MeanMicroseconds(counts.pages.small_ns),
              Value::UBIGINT(registered.bytes), Value::UBIGINT(registered.commands),
-             TextOrNull(registered.obstacle)}};
+             TextOrNull(registered.obstacle), Value::UBIGINT(BounceChunks::HeldBytes())}};
 }
 
 } // namespace
@@ -68,7 +69,11 @@ void RegisterMemoryFunction(duckdb::ExtensionLoader &loader) {
            "-l)"},
           {"registered_commands", LogicalType::UBIGINT, "Commands that have used them"},
           {"not_registered", LogicalType::VARCHAR,
-           "Why a ring did not take memory when that was last tried; NULL if none has refused"}},
+           "Why a ring did not take memory when that was last tried; NULL if none has refused"},
+          {"bounce", LogicalType::UBIGINT,
+           "Bytes of memory between DuckDB's and devices that cannot transfer to it, for all targets. At "
+           "most 8 MiB more "
+           "than is in use"}},
          MemoryRows});
 }
 

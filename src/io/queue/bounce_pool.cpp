@@ -14,13 +14,22 @@ char *BounceMemory::Take(uint64_t chunk_bytes, bool beyond_limit) {
     if (!beyond_limit && charged_ + chunk_bytes > bytes_) {
         return nullptr;
     }
-    if (idle_.empty() && !AddSlab(chunk_bytes)) {
+    char *chunk = nullptr;
+    if (IsShared(chunk_bytes)) {
+        chunk = shared_.Take(chunk_bytes);
+    } else if (!idle_.empty() || AddSlab(chunk_bytes)) {
+        chunk = idle_.back();
+        idle_.pop_back();
+    }
+    if (!chunk) {
         return nullptr;
     }
-    char *chunk = idle_.back();
-    idle_.pop_back();
     (beyond_limit ? beyond_limit_ : charged_) += chunk_bytes;
     return chunk;
+}
+
+bool BounceMemory::IsShared(uint64_t chunk_bytes) const {
+    return chunk_bytes <= SLAB_BYTES && (!device_ || !device_->Caps().registered_memory);
 }
 
 bool BounceMemory::AddSlab(uint64_t chunk_bytes) {
@@ -45,9 +54,13 @@ bool BounceMemory::AddSlab(uint64_t chunk_bytes) {
 void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit) {
     std::lock_guard<std::mutex> guard(mutex_);
     uint64_t &taken = beyond_limit ? beyond_limit_ : charged_;
-    RAWDUCK_INVARIANT(taken >= chunk_bytes && idle_.size() < idle_.capacity(),
-                      "a chunk that is given back was taken, and has its place");
+    RAWDUCK_INVARIANT(taken >= chunk_bytes, "a chunk that is given back was taken");
     taken -= chunk_bytes;
+    if (IsShared(chunk_bytes)) {
+        shared_.Give(chunk);
+        return;
+    }
+    RAWDUCK_INVARIANT(idle_.size() < idle_.capacity(), "a chunk that is given back has its place");
     idle_.push_back(chunk);
     if (beyond_limit_ + charged_ == 0) {
         idle_.clear();
@@ -62,7 +75,7 @@ void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit) {
 
 uint64_t BounceMemory::Held() const {
     std::lock_guard<std::mutex> guard(mutex_);
-    return slabs_.size() * SLAB_BYTES;
+    return slabs_.empty() ? charged_ + beyond_limit_ : slabs_.size() * SLAB_BYTES;
 }
 
 BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t max_chunks,

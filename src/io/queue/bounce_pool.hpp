@@ -3,7 +3,7 @@
 //! memory.
 #pragma once
 
-#include "common/memory/stable_memory.hpp"
+#include "common/memory/bounce_chunks.hpp"
 #include "io/device/device.hpp"
 
 #include <cstdint>
@@ -23,20 +23,24 @@ class BounceMemory {
     //! is a power of two. Null when there may be no more, or the system is out of memory.
     char *Take(uint64_t chunk_bytes, bool beyond_limit);
     void Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit);
-    //! Memory of all chunks, in use or not. It goes back to the system when the last is given back.
+    //! Chunks that are taken, and, where the memory is this target's own, those that are not.
     uint64_t Held() const;
 
   private:
-    static constexpr uint64_t SLAB_BYTES = HugeMemory::HUGE_PAGE_BYTES;
+    static constexpr uint64_t SLAB_BYTES = BounceChunks::SLAB_BYTES;
 
+    bool IsShared(uint64_t chunk_bytes) const;
     bool AddSlab(uint64_t chunk_bytes);
 
     const uint64_t bytes_;
     Device *const device_;
     mutable std::mutex
         mutex_; //!< guards what follows; an engine may take its own under it (Device::Register), and
-                //!< that of StableMemory is taken
+                //!< those of StableMemory and of BounceChunks are taken
     uint64_t charged_ = 0, beyond_limit_ = 0; //!< bytes that are taken
+    BounceChunks shared_;
+    //! Of a device that has to be told of its memory, or whose commands are longer than a slab. They go back to the system
+    //! when the last chunk is given back.
     std::vector<StableHugeMemory> slabs_;
     std::vector<char *> idle_;
 };

@@ -206,7 +206,9 @@ TEST(BouncePool, GrowsLazilyWithinItsLimitAndGivesItBack) {
         for (size_t i = 1; i < chunks.size(); i++) {
             EXPECT_GE(chunks[i] - chunks[i - 1], 4096) << "they overlap";
         }
-        EXPECT_EQ(memory.Held(), HugeMemory::HUGE_PAGE_BYTES) << "all in one huge page";
+        EXPECT_EQ(memory.Held(), 5 * 4096u);
+        EXPECT_LT(chunks.back() - chunks.front(), int64_t(HugeMemory::HUGE_PAGE_BYTES))
+            << "all in one huge page";
         for (char *chunk : chunks) {
             (chunk == only ? second : first).Release(chunk);
         }
@@ -222,14 +224,15 @@ TEST(BouncePool, GrowsLazilyWithinItsLimitAndGivesItBack) {
 }
 
 TEST(BouncePoolDeathTest, AChunkIsReleasedOnceAndBeforeItsPoolGoes) {
-    BounceMemory memory(3 * 4096);
-    const auto twice = [&] {
+    const auto twice = [] { // all in the child: what was made before a fork is the parent's
+        BounceMemory memory(3 * 4096);
         BouncePool pool(4096, 512, 8, memory);
         char *chunk = pool.Acquire();
         pool.Release(chunk);
         pool.Release(chunk);
     };
-    const auto never = [&] {
+    const auto never = [] {
+        BounceMemory memory(3 * 4096);
         BouncePool pool(4096, 512, 8, memory);
         static_cast<void>(pool.Acquire());
     };
@@ -246,10 +249,38 @@ TEST(BouncePool, TakesMoreHugePagesAsItGrows) {
         chunks.push_back(chunk);
     }
     EXPECT_EQ(chunks.size(), 20u);
-    EXPECT_EQ(memory.Held(), 3 * HugeMemory::HUGE_PAGE_BYTES);
+    EXPECT_EQ(memory.Held(), 20 * 256 * KIB);
+    EXPECT_EQ(BounceChunks::HeldBytes(), 3 * HugeMemory::HUGE_PAGE_BYTES);
     for (char *chunk : chunks) {
         pool.Release(chunk);
     }
+}
+
+TEST(BounceChunks, ManyTargetsShareFewSlabsAndTheLastGivesAllBack) {
+    const auto device = [] { return std::make_unique<BounceMemory>(12 * MIB); };
+    std::vector<std::unique_ptr<BounceMemory>> memories;
+    std::vector<char *> chunks;
+    for (int i = 0; i < 48; i++) {
+        memories.push_back(device());
+        chunks.push_back(memories.back()->Take(256 * KIB, true));
+        std::fill_n(chunks.back(), 256 * KIB, static_cast<char>(i));
+    }
+    EXPECT_EQ(BounceChunks::HeldBytes(), 12 * MIB) << "eight targets to a slab";
+    for (int i = 0; i < 48; i++) {
+        EXPECT_EQ(std::count(chunks[i], chunks[i] + 256 * KIB, static_cast<char>(i)), int64_t(256 * KIB));
+        memories[i]->Give(chunks[i], 256 * KIB, true);
+    }
+    EXPECT_EQ(BounceChunks::HeldBytes(), BounceChunks::KEPT_BYTES_MAX);
+    char *const again = memories[0]->Take(256 * KIB, true);
+    EXPECT_EQ(std::count(chunks.begin(), chunks.end(), again), 1) << "what was given back is used again";
+    char *const small = memories[1]->Take(4 * KIB, true);
+    EXPECT_EQ(BounceChunks::HeldBytes(), BounceChunks::KEPT_BYTES_MAX + BounceChunks::SLAB_BYTES)
+        << "a slab has chunks of one size";
+    memories[0]->Give(again, 256 * KIB, true);
+    memories[1]->Give(small, 4 * KIB, true);
+    EXPECT_EQ(BounceChunks::HeldBytes(), BounceChunks::KEPT_BYTES_MAX);
+    memories.clear();
+    EXPECT_EQ(BounceChunks::HeldBytes(), 0u);
 }
 
 //! The flags of the mapping that an address lies in, as proc(5) has them in smaps.
