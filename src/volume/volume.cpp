@@ -121,6 +121,19 @@ std::shared_ptr<Volume> Volume::MountLocked(const Target &target, std::unique_pt
     return std::shared_ptr<Volume>(new Volume(std::move(state)));
 }
 
+std::shared_ptr<Volume> Volume::MountReader(const Target &target, ReaderImage image,
+                                            std::shared_ptr<const void> reader, const MountOptions &options,
+                                            std::shared_ptr<IoStats> stats) {
+    RAWDUCK_INVARIANT(reader, "something keeps what a reader reads");
+    DeviceOptions device = DeviceOptionsOf(options);
+    device.read_only = true;
+    auto io =
+        std::make_unique<BlockIo>(OpenDevice(target, device), options.io, target.name, std::move(stats));
+    MountedMetadata mounted = MountImage(*io, std::move(image));
+    return std::shared_ptr<Volume>(new Volume(std::make_unique<VolumeState>(
+        target, nullptr, std::move(io), std::move(mounted), options, std::move(reader))));
+}
+
 std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &mode) {
     CheckFileName(state_->target.name, name);
     std::unique_ptr<WriteScope> writing;
@@ -282,7 +295,7 @@ VolumeInfo Volume::Info() const {
     info.warning = state_->warning;
     {
         std::lock_guard<std::mutex> access(state_->access_mutex);
-        info.writable = state_->lock->Current() == TargetLock::Mode::EXCLUSIVE;
+        info.writable = state_->IsWriter();
     }
     std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
     info.open_handles = state_->open_handles;
@@ -302,7 +315,7 @@ uint64_t Volume::Trim() {
 
 void Volume::RunWithoutWriters(const char *done, const std::function<void()> &work) const {
     std::lock_guard<std::mutex> access(state_->access_mutex);
-    if (state_->lock->Current() == TargetLock::Mode::EXCLUSIVE) {
+    if (state_->IsWriter()) {
         ThrowInUse(state_->target, done);
     }
     work();

@@ -17,6 +17,7 @@
 #include "volume/mount/options.hpp"
 #include "volume/mount/volume_info.hpp"
 #include "volume/names/file_name.hpp"
+#include "volume/readers/reader_image.hpp"
 
 #include <chrono>
 #include <functional>
@@ -63,6 +64,11 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! what is on it.
     static void FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size,
                              uint64_t capacity_bytes = 0);
+    //! What a reader beside the writer sees: the files of an image. `reader` keeps these as they are while the volume is
+    //! there. Reading is all that it allows.
+    static std::shared_ptr<Volume> MountReader(const Target &target, ReaderImage image,
+                                               std::shared_ptr<const void> reader,
+                                               const MountOptions &options, std::shared_ptr<IoStats> stats);
     ~Volume();
 
     std::unique_ptr<OpenFile> Open(const std::string &name, const OpenMode &mode);
@@ -85,6 +91,11 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! LOCKED while it is open.
     void DropSnapshot(const std::string &name);
     std::vector<SnapshotInfo> Snapshots() const;
+    //! Keeps a file, of a database its logs, too, as it is durable now, until nobody has the byte of that number locked
+    //! (ReaderLock), and says where it lies. As Snapshot.
+    ReaderImage BeginReader(const std::string &name, uint64_t number);
+    //! Where a file lies, of a database its logs, too. The caller sees to it that nobody writes to them.
+    ReaderImage ImageOf(const std::string &name) const;
     //! A directory exists when it was made, or when a file lies below it. "" is the root and always exists.
     bool DirectoryExists(const std::string &name) const;
     void MakeDirectory(const std::string &name);

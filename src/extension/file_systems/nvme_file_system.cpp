@@ -6,7 +6,7 @@
 #include "extension/file_systems/settings.hpp"
 #include "volume/names/path.hpp"
 
-#include "volume/registry.hpp"
+#include "volume/reader_mounts.hpp"
 
 #include "duckdb/function/scalar/string_common.hpp"
 
@@ -29,11 +29,18 @@ const std::string &Allowed(const std::string &path, NvmeFileSystem::Opener opene
     return path;
 }
 
+VolumePin PinFor(const VolumePath &path, NvmeFileSystem::Opener opener) {
+    const std::string database = DatabaseOfLatest(path.file);
+    // The instance opens a database before its log, and both have to be of one instant.
+    return database.empty() ? PinVolume(path.target, MountOptionsOf(opener))
+                            : PinReader(path.target, database, FileOpener::TryGetDatabase(opener).get(),
+                                        MountOptionsOf(opener));
+}
+
 //! A path and the volume that it leads to, which stays mounted meanwhile.
 struct Location {
     Location(const std::string &path, NvmeFileSystem::Opener opener, Wanted wanted = Wanted::FILE)
-        : path(SplitVolumePath(Allowed(path, opener, wanted))),
-          volume(PinVolume(this->path.target, MountOptionsOf(opener))) {}
+        : path(SplitVolumePath(Allowed(path, opener, wanted))), volume(PinFor(this->path, opener)) {}
 
     VolumePath path;
     VolumePin volume;

@@ -1,0 +1,195 @@
+#include "volume/reader_mounts.hpp"
+
+#include "common/error.hpp"
+#include "common/process/fork_generation.hpp"
+#include "target/lock/reader_lock.hpp"
+#include "volume/names/snapshot_name.hpp"
+#include "volume/readers/reader_channel.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+namespace rawduck {
+
+namespace {
+
+//! Between a writer's lock and its socket, and between the end of the one and of the other, nobody can be asked.
+constexpr std::chrono::milliseconds WRITER_TIME{2000}, WRITER_INTERVAL{5};
+
+using Key = std::tuple<const void *, std::string, std::string>; //!< owner, identity of the target, database
+
+struct ReaderMounts {
+    const uint64_t fork_generation = ForkGeneration();
+    std::mutex mutex; //!< guards what follows; no other lock is taken under it
+    std::map<Key, std::weak_ptr<Volume>> volumes;
+};
+
+//! Never destroyed, and begun anew in a forked child, as the registry of volumes is.
+ReaderMounts &GetReaderMounts() {
+    static std::atomic<ReaderMounts *> current{new ReaderMounts()};
+    ReaderMounts *mounts = current.load(std::memory_order_acquire);
+    if (mounts->fork_generation != ForkGeneration()) {
+        ReaderMounts *fresh = new ReaderMounts();
+        if (current.compare_exchange_strong(mounts, fresh)) {
+            return *fresh;
+        }
+        delete fresh;
+    }
+    return *mounts;
+}
+
+//! What a reader has been given, and what keeps it.
+struct View {
+    ReaderImage image;
+    std::shared_ptr<const void> keeps;
+};
+
+//! What keeps a snapshot: the lock, and where the writer has made it, the connection that tells it of the end.
+struct Kept {
+    ReaderConnection connection;
+    std::unique_ptr<ReaderLock>
+        lock; //!< goes first: when the connection ends, the writer looks whether it is gone
+};
+
+//! The files are open, locked against writers of this process, on a volume that is locked against others.
+View ViewOfLocked(const VolumePin &volume, const std::string &database) {
+    const auto files = std::make_shared<std::vector<std::unique_ptr<OpenFile>>>();
+    OpenMode mode;
+    mode.lock = OpenMode::Lock::SHARED;
+    files->push_back(OpenPinned(volume, database, mode));
+    for (const std::string &log : LogNamesOf(database)) {
+        if (volume->FileExists(log)) {
+            files->push_back(OpenPinned(volume, log, mode));
+        }
+    }
+    return {volume->ImageOf(database), files};
+}
+
+//! On a volume that this process has mounted.
+View ViewOfMounted(const VolumePin &volume, std::unique_ptr<ReaderLock> &lock, const std::string &database) {
+    try {
+        ReaderImage image = volume->BeginReader(database, lock->Number());
+        return {std::move(image), std::make_shared<Kept>(Kept{ReaderConnection(), std::move(lock)})};
+    } catch (const Error &error) {
+        const bool may_not_write = error.Code() == ErrorCode::LOCKED ||
+                                   error.Code() == ErrorCode::PERMISSION ||
+                                   error.Code() == ErrorCode::POISONED || error.Code() == ErrorCode::NO_SPACE;
+        if (!may_not_write) {
+            throw;
+        }
+        try {
+            return ViewOfLocked(volume, database);
+        } catch (const Error &locked) {
+            if (locked.Code() != ErrorCode::LOCKED) {
+                throw;
+            }
+        }
+        throw; // somebody is writing, so this is why there is no snapshot
+    }
+}
+
+std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLock> &lock,
+                                 const std::string &database) {
+    std::optional<ReaderGrant> grant;
+    try {
+        grant = AskWriter(target, *lock, database);
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::LOCKED) {
+            throw;
+        }
+    }
+    if (!grant) { // nobody is there, or has just ended, or may not write either
+        return std::nullopt;
+    }
+    ReaderImage image = DecodeReaderImage(grant->answer, target.name);
+    return View{std::move(image),
+                std::make_shared<Kept>(Kept{std::move(grant->connection), std::move(lock)})};
+}
+
+View FindView(const Target &target, const std::string &database, const MountOptions &options) {
+    auto lock = std::make_unique<ReaderLock>(target);
+    const auto end = std::chrono::steady_clock::now() + WRITER_TIME;
+    for (;;) {
+        if (const VolumePin mounted = MountedVolume(target.identity)) {
+            return ViewOfMounted(mounted, lock, database);
+        }
+        if (std::optional<View> view = ViewOfWriter(target, lock, database)) {
+            return std::move(*view);
+        }
+        try {
+            return ViewOfMounted(PinVolume(target.name, options), lock, database);
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::LOCKED) {
+                throw;
+            }
+            if (std::chrono::steady_clock::now() >= end) {
+                throw Error(ErrorCode::LOCKED,
+                            std::string(error.what()) +
+                                ". It could not be asked to keep what a reader beside it reads: that needs "
+                                "rawduck of the same version there, in the same network namespace");
+            }
+        }
+        std::this_thread::sleep_for(WRITER_INTERVAL);
+    }
+}
+
+//! Gives the files the names under which they are asked for.
+void Rename(ReaderImage &image, const std::string &database, const std::string &target_name) {
+    const std::string kept = image.files.empty() ? "" : image.files[0].name;
+    for (CatalogEntry &entry : image.files) {
+        if (entry.name.compare(0, kept.size(), kept) != 0) {
+            throw Error(ErrorCode::CORRUPT, target_name + ": the files of a reader have no name in common");
+        }
+        entry.name = SnapshotFileName(database, LATEST) + entry.name.substr(kept.size());
+        entry.snapshot = true;
+    }
+}
+
+VolumePin PinFound(ReaderMounts &mounts, const Key &key) {
+    std::lock_guard<std::mutex> guard(mounts.mutex);
+    const auto found = mounts.volumes.find(key);
+    return found == mounts.volumes.end() ? VolumePin() : VolumePin(found->second.lock());
+}
+
+//! Another thread may have been faster: then that one's is the one that counts.
+VolumePin Keep(ReaderMounts &mounts, const Key &key, const std::shared_ptr<Volume> &volume) {
+    std::lock_guard<std::mutex> guard(mounts.mutex);
+    for (auto entry = mounts.volumes.begin(); entry != mounts.volumes.end();) {
+        entry = entry->second.expired() ? mounts.volumes.erase(entry) : std::next(entry);
+    }
+    const auto entry = mounts.volumes.emplace(key, volume).first;
+    const std::shared_ptr<Volume> counts = entry->second.lock();
+    if (!counts) {
+        entry->second = volume;
+    }
+    return VolumePin(counts ? counts : volume);
+}
+
+} // namespace
+
+std::string DatabaseOfLatest(const std::string &file) {
+    const std::string database = DatabaseOfLog(file);
+    const SnapshotName parts = SplitSnapshotName(database.empty() ? file : database);
+    return parts.snapshot == LATEST ? parts.file : "";
+}
+
+VolumePin PinReader(const std::string &target_name, const std::string &database, const void *owner,
+                    const MountOptions &options) {
+    const Target target = ResolveTarget(target_name);
+    ReaderMounts &mounts = GetReaderMounts();
+    const Key key(owner, target.identity, database);
+    if (VolumePin found = PinFound(mounts, key)) {
+        return found;
+    }
+    View view = FindView(target, database, options);
+    Rename(view.image, database, target.name);
+    return Keep(mounts, key,
+                Volume::MountReader(target, std::move(view.image), std::move(view.keeps), options,
+                                    StatsFor(target.identity, target.name)));
+}
+
+} // namespace rawduck
