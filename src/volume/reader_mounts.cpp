@@ -20,7 +20,7 @@ namespace {
 //! Between a writer's lock and its socket, and between the end of the one and of the other, nobody can be asked.
 constexpr std::chrono::milliseconds WRITER_TIME{2000}, WRITER_INTERVAL{5};
 
-using Key = std::tuple<const void *, std::string, std::string>; //!< owner, identity of the target, database
+using Key = std::tuple<const void *, std::string, std::string>; //!< owner, identity of the target, file
 
 struct ReaderMounts {
     const uint64_t fork_generation = ForkGeneration();
@@ -56,23 +56,24 @@ struct Kept {
 };
 
 //! The files are open, locked against writers of this process, on a volume that is locked against others.
-View ViewOfLocked(const VolumePin &volume, const std::string &database) {
+View ViewOfLocked(const VolumePin &volume, const std::string &file) {
     const auto files = std::make_shared<std::vector<std::unique_ptr<OpenFile>>>();
     OpenMode mode;
     mode.lock = OpenMode::Lock::SHARED;
-    files->push_back(OpenPinned(volume, database, mode));
-    for (const std::string &log : LogNamesOf(database)) {
+    const std::string source = SourceOfReader(file);
+    files->push_back(OpenPinned(volume, source, mode));
+    for (const std::string &log : LogNamesOf(source)) {
         if (volume->FileExists(log)) {
             files->push_back(OpenPinned(volume, log, mode));
         }
     }
-    return {volume->ImageOf(database), files};
+    return {volume->ImageOf(source, file), files};
 }
 
 //! On a volume that this process has mounted.
-View ViewOfMounted(const VolumePin &volume, std::unique_ptr<ReaderLock> &lock, const std::string &database) {
+View ViewOfMounted(const VolumePin &volume, std::unique_ptr<ReaderLock> &lock, const std::string &file) {
     try {
-        ReaderImage image = volume->BeginReader(database, lock->Number());
+        ReaderImage image = volume->BeginReader(file, lock->Number());
         return {std::move(image), std::make_shared<Kept>(Kept{ReaderConnection(), std::move(lock)})};
     } catch (const Error &error) {
         const bool may_not_write = error.Code() == ErrorCode::LOCKED ||
@@ -82,7 +83,7 @@ View ViewOfMounted(const VolumePin &volume, std::unique_ptr<ReaderLock> &lock, c
             throw;
         }
         try {
-            return ViewOfLocked(volume, database);
+            return ViewOfLocked(volume, file);
         } catch (const Error &locked) {
             if (locked.Code() != ErrorCode::LOCKED) {
                 throw;
@@ -93,35 +94,35 @@ View ViewOfMounted(const VolumePin &volume, std::unique_ptr<ReaderLock> &lock, c
 }
 
 std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLock> &lock,
-                                 const std::string &database) {
-    std::optional<ReaderGrant> grant;
+                                 const std::string &file) {
+    std::optional<WriterAnswer> answer;
     try {
-        grant = AskWriter(target, *lock, database);
+        answer = AskWriter(target, lock->Descriptor(), {WriterRequest::Kind::READ, lock->Number(), file});
     } catch (const Error &error) {
         if (error.Code() != ErrorCode::LOCKED) {
             throw;
         }
     }
-    if (!grant) { // nobody is there, or has just ended, or may not write either
+    if (!answer) { // nobody is there, or has just ended, or may not write either
         return std::nullopt;
     }
-    ReaderImage image = DecodeReaderImage(grant->answer, target.name);
+    ReaderImage image = DecodeReaderImage(answer->text, target.name);
     return View{std::move(image),
-                std::make_shared<Kept>(Kept{std::move(grant->connection), std::move(lock)})};
+                std::make_shared<Kept>(Kept{std::move(answer->connection), std::move(lock)})};
 }
 
-View FindView(const Target &target, const std::string &database, const MountOptions &options) {
+View FindView(const Target &target, const std::string &file, const MountOptions &options) {
     auto lock = std::make_unique<ReaderLock>(target);
     const auto end = std::chrono::steady_clock::now() + WRITER_TIME;
     for (;;) {
         if (const VolumePin mounted = MountedVolume(target.identity)) {
-            return ViewOfMounted(mounted, lock, database);
+            return ViewOfMounted(mounted, lock, file);
         }
-        if (std::optional<View> view = ViewOfWriter(target, lock, database)) {
+        if (std::optional<View> view = ViewOfWriter(target, lock, file)) {
             return std::move(*view);
         }
         try {
-            return ViewOfMounted(PinVolume(target.name, options), lock, database);
+            return ViewOfMounted(PinVolume(target.name, options), lock, file);
         } catch (const Error &error) {
             if (error.Code() != ErrorCode::LOCKED) {
                 throw;
@@ -134,18 +135,6 @@ View FindView(const Target &target, const std::string &database, const MountOpti
             }
         }
         std::this_thread::sleep_for(WRITER_INTERVAL);
-    }
-}
-
-//! Gives the files the names under which they are asked for.
-void Rename(ReaderImage &image, const std::string &database, const std::string &target_name) {
-    const std::string kept = image.files.empty() ? "" : image.files[0].name;
-    for (CatalogEntry &entry : image.files) {
-        if (entry.name.compare(0, kept.size(), kept) != 0) {
-            throw Error(ErrorCode::CORRUPT, target_name + ": the files of a reader have no name in common");
-        }
-        entry.name = SnapshotFileName(database, LATEST) + entry.name.substr(kept.size());
-        entry.snapshot = true;
     }
 }
 
@@ -171,25 +160,42 @@ VolumePin Keep(ReaderMounts &mounts, const Key &key, const std::shared_ptr<Volum
 
 } // namespace
 
-std::string DatabaseOfLatest(const std::string &file) {
-    const std::string database = DatabaseOfLog(file);
-    const SnapshotName parts = SplitSnapshotName(database.empty() ? file : database);
-    return parts.snapshot == LATEST ? parts.file : "";
-}
-
-VolumePin PinReader(const std::string &target_name, const std::string &database, const void *owner,
-                    const MountOptions &options) {
+VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
+                 const MountOptions &options) {
+    const std::string database = DatabaseOfLog(path_file);
+    const std::string &file = database.empty() ? path_file : database;
+    if (SplitSnapshotName(file).snapshot.empty()) {
+        return PinVolume(target_name, options);
+    }
     const Target target = ResolveTarget(target_name);
     ReaderMounts &mounts = GetReaderMounts();
-    const Key key(owner, target.identity, database);
+    const Key key(owner, target.identity, file);
     if (VolumePin found = PinFound(mounts, key)) {
         return found;
     }
-    View view = FindView(target, database, options);
-    Rename(view.image, database, target.name);
+    if (SourceOfReader(file) == file) {
+        try {
+            return PinVolume(target_name, options);
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::LOCKED || !HasNode(target.kind)) {
+                throw;
+            }
+        }
+    }
+    View view = FindView(target, file, options);
     return Keep(mounts, key,
                 Volume::MountReader(target, std::move(view.image), std::move(view.keeps), options,
                                     StatsFor(target.identity, target.name)));
+}
+
+std::optional<std::string> AskAbout(const Target &target, const std::string &function) {
+    if (!HasNode(target.kind)) {
+        return std::nullopt;
+    }
+    const ReaderBytes bytes(target);
+    std::optional<WriterAnswer> answer =
+        AskWriter(target, bytes.Descriptor(), {WriterRequest::Kind::DESCRIBE, 0, function});
+    return answer ? std::optional<std::string>(std::move(answer->text)) : std::nullopt;
 }
 
 } // namespace rawduck

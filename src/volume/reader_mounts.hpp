@@ -8,16 +8,22 @@
 
 #include "volume/registry.hpp"
 
+#include <optional>
+#include <string>
+
 namespace rawduck {
 
-//! The database that "sales.duckdb@latest", or the name of a log of that, is about; empty for other names.
-std::string DatabaseOfLatest(const std::string &file);
+//! Where to find a file: on the volume, or beside whoever writes to it. `path_file`: of a path. <name>@latest, and its logs,
+//! are on a volume with nothing else, all as they were at one instant, which lasts as long as the pin or a file on it that is open.
+//! Those who pin it with the same `owner` meanwhile have the same instant; what is pinned anew is the last durable state. A snapshot
+//! is found in the same way where another process writes to the volume. Throws Error: LOCKED when whoever writes cannot be
+//! asked, NOT_FOUND, INVALID when nothing of the file is durable yet, UNSUPPORTED for @latest where no other process reaches
+//! the target, and as PinVolume.
+VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
+                 const MountOptions &options);
 
-//! A volume with nothing but <database>@latest and its logs, all as they were at one instant. It lasts as long as the
-//! pin or a file on it that is open. Those who pin it with the same `owner` meanwhile have the same instant; what is pinned anew is
-//! the last durable state. Throws Error: LOCKED when whoever writes cannot be asked, NOT_FOUND, INVALID when nothing of
-//! the database is durable yet, UNSUPPORTED where no other process reaches the target, and as PinVolume.
-VolumePin PinReader(const std::string &target_name, const std::string &database, const void *owner,
-                    const MountOptions &options);
+//! What an SQL function says of the volume in the process that has it open for writing; empty when none can be asked. Throws as
+//! AskWriter, and what that process is to say.
+std::optional<std::string> AskAbout(const Target &target, const std::string &function);
 
 } // namespace rawduck

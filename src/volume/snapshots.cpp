@@ -41,13 +41,13 @@ void Volume::DropSnapshot(const std::string &name) {
     state_->DropSnapshot(name);
 }
 
-ReaderImage Volume::BeginReader(const std::string &name, uint64_t number) {
-    CheckFileName(state_->target.name, name);
-    return state_->BeginReader(name, number);
+ReaderImage Volume::BeginReader(const std::string &file, uint64_t number) {
+    CheckFileName(state_->target.name, file);
+    return state_->BeginReader(file, number);
 }
 
-ReaderImage Volume::ImageOf(const std::string &name) const {
-    return state_->ImageOf(name);
+ReaderImage Volume::ImageOf(const std::string &source, const std::string &name) const {
+    return state_->ImageOf(source, name);
 }
 
 std::vector<SnapshotInfo> Volume::Snapshots() const {

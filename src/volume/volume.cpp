@@ -7,12 +7,15 @@
 #include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 
 namespace rawduck {
 
 namespace {
+
+std::atomic<Describer> g_describer{nullptr};
 
 [[noreturn]] void ThrowNotFound(const VolumeState &state, const std::string &name) {
     throw Error(ErrorCode::NOT_FOUND, state.target.name + ": no file \"" + name +
@@ -78,7 +81,21 @@ void RequireReplaceable(const VolumeState &state, const File &file, MoveMode mod
 
 } // namespace
 
-Volume::Volume(std::unique_ptr<VolumeState> state) : state_(std::move(state)) {}
+void SetDescriber(Describer describer) {
+    g_describer = describer;
+}
+
+Volume::Volume(std::unique_ptr<VolumeState> state) : state_(std::move(state)) {
+    state_->describe = [this](const std::string &function) {
+        const Describer describer = g_describer;
+        if (!describer) {
+            throw Error(ErrorCode::UNSUPPORTED,
+                        state_->target.name +
+                            ": the program that has the volume open for writing has no SQL");
+        }
+        return describer(*this, function);
+    };
+}
 Volume::~Volume() = default;
 
 DeviceOptions DeviceOptionsOf(const MountOptions &options) {
@@ -323,6 +340,10 @@ void Volume::RunWithoutWriters(const char *done, const std::function<void()> &wo
 
 const PlacementMap &Volume::Placement() const {
     return state_->io->Placement();
+}
+
+const IoStats &Volume::Stats() const {
+    return state_->io->Stats();
 }
 
 std::vector<FileInfo> Volume::Files() const {

@@ -43,6 +43,13 @@ enum class RemoveMode {
     OWN       //!< what the caller has locked exclusively
 };
 
+class Volume;
+//! Answers other processes that ask what an SQL function says of a volume that this process has open for writing. It is called
+//! by a thread of the volume, so it keeps no pin. Throws Error for a function that it does not know. One for all volumes, set
+//! before the first is mounted; without one they are told that.
+using Describer = std::string (*)(const Volume &volume, const std::string &function);
+void SetDescriber(Describer describer);
+
 //! Thread-safe.
 class Volume : public std::enable_shared_from_this<Volume> {
   public:
@@ -91,11 +98,13 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! LOCKED while it is open.
     void DropSnapshot(const std::string &name);
     std::vector<SnapshotInfo> Snapshots() const;
-    //! Keeps a file, of a database its logs, too, as it is durable now, until nobody has the byte of that number locked
-    //! (ReaderLock), and says where it lies. As Snapshot.
-    ReaderImage BeginReader(const std::string &name, uint64_t number);
-    //! Where a file lies, of a database its logs, too. The caller sees to it that nobody writes to them.
-    ReaderImage ImageOf(const std::string &name) const;
+    //! Keeps what a reader is to see as `file` until nobody has the byte of that number locked (ReaderLock), and says where
+    //! it lies: of <name>@latest what of <name> is durable now, of another file that, if it is a snapshot (LOCKED
+    //! otherwise); of a database the logs, too. As Snapshot.
+    ReaderImage BeginReader(const std::string &file, uint64_t number);
+    //! Where a file lies, of a database its logs, too, which are called `name` there. The caller sees to it that nobody
+    //! writes to them.
+    ReaderImage ImageOf(const std::string &source, const std::string &name) const;
     //! A directory exists when it was made, or when a file lies below it. "" is the root and always exists.
     bool DirectoryExists(const std::string &name) const;
     void MakeDirectory(const std::string &name);
@@ -115,6 +124,7 @@ class Volume : public std::enable_shared_from_this<Volume> {
     VolumeInfo Info() const;
     const PlacementMap &Placement() const;
     std::vector<FileInfo> Files() const;
+    const IoStats &Stats() const;
     //! True when nothing is open and no temporary file holds data: unmounting would lose nothing.
     bool Idle() const;
 

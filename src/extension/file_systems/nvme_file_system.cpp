@@ -29,18 +29,14 @@ const std::string &Allowed(const std::string &path, NvmeFileSystem::Opener opene
     return path;
 }
 
-VolumePin PinFor(const VolumePath &path, NvmeFileSystem::Opener opener) {
-    const std::string database = DatabaseOfLatest(path.file);
-    // The instance opens a database before its log, and both have to be of one instant.
-    return database.empty() ? PinVolume(path.target, MountOptionsOf(opener))
-                            : PinReader(path.target, database, FileOpener::TryGetDatabase(opener).get(),
-                                        MountOptionsOf(opener));
-}
-
 //! A path and the volume that it leads to, which stays mounted meanwhile.
 struct Location {
     Location(const std::string &path, NvmeFileSystem::Opener opener, Wanted wanted = Wanted::FILE)
-        : path(SplitVolumePath(Allowed(path, opener, wanted))), volume(PinFor(this->path, opener)) {}
+        : path(SplitVolumePath(Allowed(
+              path, opener,
+              wanted))), // The instance opens a database before its log, and both have to be of one instant.
+          volume(PinFor(this->path.target, this->path.file, FileOpener::TryGetDatabase(opener).get(),
+                        MountOptionsOf(opener))) {}
 
     VolumePath path;
     VolumePin volume;

@@ -3,34 +3,60 @@
 #include "volume/mount/volume_state.hpp"
 
 #include "common/error.hpp"
+#include "volume/names/file_name.hpp"
 #include "volume/names/snapshot_name.hpp"
 
 namespace rawduck {
 
-ReaderImage VolumeState::BeginReader(const std::string &name, uint64_t number) {
-    const std::string kept = SnapshotFileName(name, ReaderSnapshot(number));
-    MakeCopies(name, kept, CloneKind::SNAPSHOT);
-    return ImageOf(kept);
+ReaderImage VolumeState::BeginReader(const std::string &file, uint64_t number) {
+    const std::string source = SourceOfReader(file);
+    if (source == file) {
+        std::shared_lock<std::shared_mutex> guard(names_mutex);
+        const std::shared_ptr<File> found = Find(source);
+        if (found && !found->IsSnapshot()) {
+            throw Error(ErrorCode::LOCKED, target.name + ": \"" + file +
+                                               "\" is no snapshot, and the volume is open for "
+                                               "writing; attach \"" +
+                                               SnapshotFileName(file, LATEST) +
+                                               "\" to read it beside the writer");
+        }
+    }
+    const std::string kept = SnapshotFileName(source, ReaderSnapshot(number));
+    MakeCopies(source, kept, CloneKind::SNAPSHOT);
+    return ImageOf(kept, file);
 }
 
-ReaderImage VolumeState::ImageOf(const std::string &name) const {
+std::string VolumeState::Answer(const WriterRequest &request) {
+    switch (request.kind) {
+    case WriterRequest::Kind::READ:
+        CheckFileName(target.name, request.subject);
+        return EncodeReaderImage(BeginReader(request.subject, request.number));
+    case WriterRequest::Kind::DESCRIBE:
+        return describe(request.subject);
+    }
+    throw Error(ErrorCode::UNSUPPORTED, target.name +
+                                            ": the process that has the volume open for writing does not "
+                                            "know what it was asked; is it of the same version of rawduck?");
+}
+
+ReaderImage VolumeState::ImageOf(const std::string &source, const std::string &name) const {
     ReaderImage image;
     image.superblock = superblock;
-    std::vector<std::string> wanted = LogNamesOf(name);
-    wanted.insert(wanted.begin(), name);
+    std::vector<std::string> parts = LogNamesOf(source);
+    parts.insert(parts.begin(), source);
     std::shared_lock<std::shared_mutex> names_guard(names_mutex);
     std::shared_lock<std::shared_mutex> trees_guard(trees->store.Mutex());
-    for (const std::string &part : wanted) {
+    for (const std::string &part : parts) {
         const std::shared_ptr<File> file = Find(part);
         if (file && file->Published()) {
             RequireReadable(part);
             image.files.push_back(trees->catalog.Load(file->Id()));
+            image.files.back().name = name + part.substr(source.size());
+        } else if (part == source) {
+            throw Error(ErrorCode::NOT_FOUND, target.name + ": no file \"" + source +
+                                                  "\" on this volume; `rawduck ls " + target.name +
+                                                  "` lists them");
         }
-    }
-    if (image.files.empty() || image.files[0].name != name) {
-        throw Error(ErrorCode::NOT_FOUND, target.name + ": no file \"" + name +
-                                              "\" on this volume; `rawduck ls " + target.name +
-                                              "` lists them");
     }
     return image;
 }

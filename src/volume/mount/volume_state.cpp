@@ -68,14 +68,20 @@ VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> loc
         log.Poison("the metadata is damaged: " + mounted.damage);
     }
     if (!reader && HasNode(target.kind)) {
-        reader_bytes = std::make_unique<ReaderBytes>(target);
-        reader_service = std::make_unique<ReaderService>(
-            target,
-            ReaderService::Handlers{[this](const ReaderRequest &request) {
-                                        return EncodeReaderImage(BeginReader(request.file, request.number));
-                                    },
-                                    [this] { DropLeftReaders(); }});
+        ServeReaders();
     }
+}
+
+// Where the node that readers lock cannot be opened, nobody reads beside a writer; that is no reason not to mount.
+void VolumeState::ServeReaders() {
+    try {
+        reader_bytes = std::make_unique<ReaderBytes>(target);
+    } catch (const Error &) {
+        return;
+    }
+    const ReaderService::Handlers handlers{[this](const WriterRequest &request) { return Answer(request); },
+                                           [this] { DropLeftReaders(); }};
+    reader_service = std::make_unique<ReaderService>(target, handlers);
 }
 
 // The deallocator's thread may commit what the log holds, which may be written from the tails of files.

@@ -61,9 +61,12 @@ class VolumeState {
     void MakeCopies(const std::string &from, const std::string &to, CloneKind kind);
     void DropSnapshot(const std::string &name);
     //! As Volume::BeginReader.
-    ReaderImage BeginReader(const std::string &name, uint64_t number);
-    //! A file, of a database its logs, too, as they are durable. Nobody is writing to them.
-    ReaderImage ImageOf(const std::string &name) const;
+    ReaderImage BeginReader(const std::string &file, uint64_t number);
+    //! As Volume::ImageOf.
+    ReaderImage ImageOf(const std::string &source, const std::string &name) const;
+    void ServeReaders();
+    //! For the service of readers. Throws what the reader is to be told.
+    std::string Answer(const WriterRequest &request);
     //! Drops what was kept for readers that have ended, where this process is writing.
     void DropLeftReaders() noexcept;
     //! Makes all of them in one record; when it throws before its end, none. Returns the ticket to commit. Does I/O.
@@ -125,6 +128,8 @@ class VolumeState {
 
     //! Where readers of other processes find this one. Null when none can reach the target, and for a reader itself.
     std::unique_ptr<ReaderBytes> reader_bytes;
+    std::function<std::string(const std::string &)>
+        describe;                                  //!< set before the service starts: see SetDescriber
     std::unique_ptr<ReaderService> reader_service; //!< the last member: its thread uses the others
 };
 

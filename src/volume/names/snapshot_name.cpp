@@ -72,6 +72,11 @@ SnapshotName SplitSnapshotName(const std::string &name) {
                                    : SnapshotName{name.substr(0, at), name.substr(at + 1)};
 }
 
+std::string SourceOfReader(const std::string &file) {
+    const SnapshotName parts = SplitSnapshotName(file);
+    return parts.snapshot == LATEST ? parts.file : file;
+}
+
 std::vector<std::string> LogNamesOf(const std::string &database) {
     std::vector<std::string> names;
     for (const char *ending : LOG_ENDINGS) {

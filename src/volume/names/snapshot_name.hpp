@@ -31,6 +31,8 @@ struct SnapshotName {
     std::string file, snapshot;
 };
 SnapshotName SplitSnapshotName(const std::string &name);
+//! What a reader of this file reads: "sales.duckdb" for "sales.duckdb@latest", otherwise the file itself.
+std::string SourceOfReader(const std::string &file);
 
 //! The logs that a database may have.
 std::vector<std::string> LogNamesOf(const std::string &database);

@@ -20,6 +20,7 @@ constexpr timeval ANSWER_TIME{30, 0}, TAKING_TIME{5, 0};
 
 struct Header {
     char magic[8];
+    uint64_t kind;   //!< of a request; 0 in an answer
     uint64_t number; //!< of a request: the byte; of an answer: ANSWERED or the code of an error
     uint64_t bytes;  //!< that follow, of a request in this packet
 };
@@ -60,12 +61,14 @@ bool SendPacket(int connection, const void *data, size_t bytes) {
 }
 
 //! With a descriptor: whoever has the target open may read it.
-bool SendRequest(int connection, const ReaderLock &lock, const std::string &file) {
+bool SendRequest(int connection, int descriptor, const WriterRequest &request) {
     Header header{};
     memcpy(header.magic, MAGIC, sizeof(MAGIC));
-    header.number = lock.Number();
-    header.bytes = file.size();
-    iovec parts[2] = {{&header, sizeof(header)}, {const_cast<char *>(file.data()), file.size()}};
+    header.kind = static_cast<uint64_t>(request.kind);
+    header.number = request.number;
+    header.bytes = request.subject.size();
+    iovec parts[2] = {{&header, sizeof(header)},
+                      {const_cast<char *>(request.subject.data()), request.subject.size()}};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
     msghdr message{};
     message.msg_iov = parts;
@@ -76,13 +79,12 @@ bool SendRequest(int connection, const ReaderLock &lock, const std::string &file
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(sizeof(int));
-    const int descriptor = lock.Descriptor();
     memcpy(CMSG_DATA(rights), &descriptor, sizeof(descriptor));
     ssize_t sent;
     do {
         sent = sendmsg(connection, &message, MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
-    return sent == static_cast<ssize_t>(sizeof(header) + file.size());
+    return sent == static_cast<ssize_t>(sizeof(header) + request.subject.size());
 }
 
 //! A descriptor that was made with O_PATH says nothing of permissions.
@@ -120,15 +122,15 @@ bool SendReply(int connection, uint64_t number, const std::string &text) {
 
 } // namespace
 
-std::optional<ReaderGrant> AskWriter(const Target &target, const ReaderLock &lock, const std::string &file) {
-    ReaderGrant grant{MakeSocket(), ""};
+std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request) {
+    WriterAnswer answer{MakeSocket(), ""};
     const Address address(target);
-    const int connection = grant.connection.Get();
+    const int connection = answer.connection.Get();
     if (connection < 0 ||
         connect(connection, reinterpret_cast<const sockaddr *>(&address.value), address.length) != 0) {
         return std::nullopt;
     }
-    if (!IsTrusted(connection, lock.Descriptor())) {
+    if (!IsTrusted(connection, descriptor)) {
         throw Error(ErrorCode::PERMISSION, target.name +
                                                ": a process of another user, who is neither root nor "
                                                "the target's owner, answers readers; its answers "
@@ -136,25 +138,25 @@ std::optional<ReaderGrant> AskWriter(const Target &target, const ReaderLock &loc
     }
     setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &ANSWER_TIME, sizeof(ANSWER_TIME));
     Header header{};
-    if (!SendRequest(connection, lock, file) ||
+    if (!SendRequest(connection, descriptor, request) ||
         ReceivePacket(connection, &header, sizeof(header)) != static_cast<ssize_t>(sizeof(header)) ||
         memcmp(header.magic, MAGIC, sizeof(MAGIC)) != 0) {
         ThrowNoAnswer(target);
     }
     std::string piece(PIECE_BYTES, '\0');
-    while (grant.answer.size() < header.bytes) {
+    while (answer.text.size() < header.bytes) {
         const ssize_t received = ReceivePacket(connection, piece.data(), piece.size());
         if (received <= 0) {
             ThrowNoAnswer(target);
         }
-        grant.answer.append(piece, 0, static_cast<size_t>(received));
+        answer.text.append(piece, 0, static_cast<size_t>(received));
     }
     if (header.number != ANSWERED) {
         throw Error(
             static_cast<ErrorCode>(std::min(header.number, static_cast<uint64_t>(ErrorCode::INTERRUPTED))),
-            grant.answer);
+            answer.text);
     }
-    return grant;
+    return answer;
 }
 
 FileDescriptor ListenForReaders(const Target &target) {
@@ -167,7 +169,7 @@ FileDescriptor ListenForReaders(const Target &target) {
     return listens ? std::move(listener) : FileDescriptor();
 }
 
-std::optional<ReaderRequest> ReceiveRequest(int connection, const Target &target) {
+std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target) {
     char packet[REQUEST_BYTES_MAX];
     iovec part{packet, sizeof(packet)};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -195,7 +197,8 @@ std::optional<ReaderRequest> ReceiveRequest(int connection, const Target &target
         header.bytes != static_cast<uint64_t>(received) - sizeof(header)) {
         return std::nullopt;
     }
-    return ReaderRequest{header.number, std::string(packet + sizeof(header), header.bytes)};
+    return WriterRequest{static_cast<WriterRequest::Kind>(header.kind), header.number,
+                         std::string(packet + sizeof(header), header.bytes)};
 }
 
 bool SendAnswer(int connection, const std::string &answer) {

@@ -13,26 +13,33 @@
 
 namespace rawduck {
 
-struct ReaderRequest {
-    uint64_t number = 0; //!< of the byte that the reader has locked
-    std::string file;
+//! What a process asks the one that has the volume open for writing.
+struct WriterRequest {
+    enum class Kind : uint64_t {
+        READ = 1, //!< keep a file for a reader, and say where it lies
+        DESCRIBE  //!< say what SQL functions would say of the volume
+    };
+    Kind kind = Kind::READ;
+    uint64_t number = 0; //!< READ: of the byte that the reader has locked
+    std::string subject; //!< the file, or the function
 };
 
 //! As long as it is there the writer knows that the reader is. Closing it makes the writer look for the lock.
 using ReaderConnection = FileDescriptor;
 
-//! What the writer answers, and the connection; empty when nobody listens. Throws the Error with which the writer refuses,
-//! LOCKED when it does not answer in time, or PERMISSION when somebody else listens in its place.
-struct ReaderGrant {
+struct WriterAnswer {
     ReaderConnection connection;
-    std::string answer;
+    std::string text;
 };
-std::optional<ReaderGrant> AskWriter(const Target &target, const ReaderLock &lock, const std::string &file);
+//! What the writer answers, and the connection; empty when nobody listens. `descriptor`: of the target, open for reading. Throws
+//! the Error with which the writer refuses, LOCKED when it does not answer in time, or PERMISSION when somebody else
+//! listens in its place.
+std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request);
 
 //! The writer's side. A closed descriptor where the name is taken, or there is none to be had.
 FileDescriptor ListenForReaders(const Target &target);
 //! Of a packet that has arrived: empty unless it is a request of somebody who has the target open.
-std::optional<ReaderRequest> ReceiveRequest(int connection, const Target &target);
+std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target);
 //! Returns whether all was sent: a reader that does not take it is left behind.
 bool SendAnswer(int connection, const std::string &answer);
 bool SendRefusal(int connection, ErrorCode code, const std::string &message);

@@ -3,7 +3,7 @@
 #include "common/process/fork_generation.hpp"
 #include "target/system/locked_descriptors.hpp"
 
-#include <new>
+#include <algorithm>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -14,10 +14,14 @@ namespace rawduck {
 namespace {
 
 //! Readers whose writer has ended have no connection to the next one, which looks for them so often.
-constexpr int SWEEP_MS = 10000;
+constexpr int SWEEP_MS = 5000;
 //! The system closes what a killed reader had open one after the other: its connection perhaps before its lock.
 constexpr int LEAVING_MS = 100;
-constexpr size_t CONNECTIONS_MAX = 1000;
+//! Each takes a descriptor of the process.
+constexpr size_t READERS_MAX = 500;
+//! Whoever has not asked yet may never do so, and anybody can connect.
+constexpr size_t SILENT_MAX = 16;
+constexpr std::chrono::seconds SILENT_TIME{5};
 
 //! A forked child closes it: otherwise readers would take the child for the writer.
 void CloseInChildren(const FileDescriptor &descriptor) {
@@ -87,30 +91,13 @@ void ReaderService::Stop() {
 
 void ReaderService::Run() {
     handlers_.sweep();
-    bool left = false;
-    for (;;) {
-        std::vector<pollfd> polled{{wake_.Get(), POLLIN, 0}, {listener_.Get(), POLLIN, 0}};
-        for (const Connection &connection : connections_) {
-            polled.push_back({connection.socket.Get(), POLLIN, 0});
-        }
-        const int ready = poll(polled.data(), polled.size(), left ? LEAVING_MS : SWEEP_MS);
-        if (polled[0].revents != 0) {
-            break;
-        }
-        left = false;
-        for (size_t i = connections_.size(); i > 0; i--) {
-            Connection &connection = connections_[i - 1];
-            if (polled[i + 1].revents != 0 && !Serve(connection)) {
-                Close(connection.socket);
-                connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(i - 1));
-                left = true;
-            }
-        }
-        if (polled[1].revents != 0) {
-            Accept();
-        }
-        if (left || ready == 0) {
-            handlers_.sweep();
+    bool left = false, wanted = true;
+    while (wanted) {
+        try {
+            wanted = Wait(left);
+        } catch (const std::exception
+                     &) { // of memory, or fork handlers: whoever asked is told nothing, and asks again
+            left = true;
         }
     }
     for (Connection &connection : connections_) {
@@ -119,12 +106,56 @@ void ReaderService::Run() {
     connections_.clear();
 }
 
+bool ReaderService::Wait(bool &left) {
+    std::vector<pollfd> polled{{wake_.Get(), POLLIN, 0}, {listener_.Get(), POLLIN, 0}};
+    for (const Connection &connection : connections_) {
+        polled.push_back({connection.socket.Get(), POLLIN, 0});
+    }
+    const int ready = poll(polled.data(), polled.size(), left ? LEAVING_MS : SWEEP_MS);
+    if (polled[0].revents != 0) {
+        return false;
+    }
+    left = false;
+    const auto now = std::chrono::steady_clock::now();
+    for (size_t i = connections_.size(); i > 0; i--) {
+        Connection &connection = connections_[i - 1];
+        const bool silent = !connection.answered && now - connection.since > SILENT_TIME;
+        if (silent || (polled[i + 1].revents != 0 && !Serve(connection))) {
+            left = left || connection.reads;
+            Drop(i - 1);
+        }
+    }
+    if (polled[1].revents != 0) {
+        Accept();
+    }
+    if (left || ready == 0) {
+        handlers_.sweep();
+    }
+    return true;
+}
+
+void ReaderService::Drop(size_t connection) {
+    Close(connections_[connection].socket);
+    connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(connection));
+}
+
 void ReaderService::Accept() {
     FileDescriptor socket(accept4(listener_.Get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (socket.IsOpen() && connections_.size() < CONNECTIONS_MAX) {
-        connections_.push_back(Connection{std::move(socket), false});
-        CloseInChildren(connections_.back().socket);
+    if (!socket.IsOpen()) {
+        return;
     }
+    const auto is_silent = [](const Connection &connection) { return !connection.answered; };
+    const auto silent =
+        static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), is_silent));
+    if (silent >= SILENT_MAX) {
+        const auto oldest = std::find_if(connections_.begin(), connections_.end(), is_silent);
+        Drop(static_cast<size_t>(oldest - connections_.begin()));
+    } else if (connections_.size() - silent >= READERS_MAX) {
+        return;
+    }
+    connections_.push_back(Connection{FileDescriptor(), false, false, std::chrono::steady_clock::now()});
+    CloseInChildren(socket);
+    connections_.back().socket = std::move(socket);
 }
 
 // Once it has its answer a reader sends nothing more: the next event is its end.
@@ -132,18 +163,20 @@ bool ReaderService::Serve(Connection &connection) {
     if (connection.answered) {
         return false;
     }
-    const std::optional<ReaderRequest> request = ReceiveRequest(connection.socket.Get(), target_);
+    const std::optional<WriterRequest> request = ReceiveRequest(connection.socket.Get(), target_);
     if (!request) {
         return false;
     }
     connection.answered = true;
+    connection.reads = request->kind == WriterRequest::Kind::READ;
     try {
         return SendAnswer(connection.socket.Get(), handlers_.answer(*request));
     } catch (const Error &error) {
         SendRefusal(connection.socket.Get(), error.Code(), error.what());
-    } catch (const std::bad_alloc &) {
-        SendRefusal(connection.socket.Get(), ErrorCode::NO_SPACE,
-                    target_.name + ": the process that has the volume open for writing is out of memory");
+    } catch (const std::exception &error) {
+        SendRefusal(connection.socket.Get(), ErrorCode::IO,
+                    target_.name +
+                        ": the process that has the volume open for writing cannot answer: " + error.what());
     }
     return false;
 }

@@ -4,6 +4,7 @@
 #include "target/target.hpp"
 #include "volume/readers/reader_channel.hpp"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,7 +20,7 @@ class ReaderService {
     //! Both are called by the thread. `answer` throws what the reader is to be told; `sweep` does not throw: it gives up
     //! what no reader needs any more.
     struct Handlers {
-        std::function<std::string(const ReaderRequest &)> answer;
+        std::function<std::string(const WriterRequest &)> answer;
         std::function<void()> sweep;
     };
     ReaderService(Target target, Handlers handlers);
@@ -34,9 +35,13 @@ class ReaderService {
   private:
     struct Connection {
         FileDescriptor socket;
-        bool answered = false;
+        bool answered = false, reads = false;
+        std::chrono::steady_clock::time_point since; //!< when it was accepted
     };
     void Run();
+    //! For one event; false at the end. `left`: whether a reader has left with the last one.
+    bool Wait(bool &left);
+    void Drop(size_t connection);
     //! False when it is to be closed.
     bool Serve(Connection &connection);
     void Accept();
