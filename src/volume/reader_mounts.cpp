@@ -48,11 +48,20 @@ struct View {
     std::shared_ptr<const void> keeps;
 };
 
-//! What keeps a snapshot: the lock, and where the writer has made it, the connection that tells it of the end.
+//! What keeps a snapshot. The writer looks whether the lock is gone when the connection ends, or, in this process, is
+//! asked to.
 struct Kept {
+    Kept(ReaderConnection connection_p, std::unique_ptr<ReaderLock> lock_p, std::string identity_p)
+        : connection(std::move(connection_p)), lock(std::move(lock_p)), identity(std::move(identity_p)) {}
+    ~Kept() {
+        lock.reset();
+        if (const VolumePin here = MountedVolume(identity)) {
+            here->DropLeftReaders();
+        }
+    }
     ReaderConnection connection;
-    std::unique_ptr<ReaderLock>
-        lock; //!< goes first: when the connection ends, the writer looks whether it is gone
+    std::unique_ptr<ReaderLock> lock;
+    const std::string identity; //!< of the target
 };
 
 //! The files are open, locked against writers of this process, on a volume that is locked against others.
@@ -71,10 +80,12 @@ View ViewOfLocked(const VolumePin &volume, const std::string &file) {
 }
 
 //! On a volume that this process has mounted.
-View ViewOfMounted(const VolumePin &volume, std::unique_ptr<ReaderLock> &lock, const std::string &file) {
+View ViewOfMounted(const Target &target, const VolumePin &volume, std::unique_ptr<ReaderLock> &lock,
+                   const std::string &file) {
     try {
         ReaderImage image = volume->BeginReader(file, lock->Number());
-        return {std::move(image), std::make_shared<Kept>(Kept{ReaderConnection(), std::move(lock)})};
+        return {std::move(image),
+                std::make_shared<Kept>(ReaderConnection(), std::move(lock), target.identity)};
     } catch (const Error &error) {
         const bool may_not_write = error.Code() == ErrorCode::LOCKED ||
                                    error.Code() == ErrorCode::PERMISSION ||
@@ -108,7 +119,7 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
     }
     ReaderImage image = DecodeReaderImage(answer->text, target.name);
     return View{std::move(image),
-                std::make_shared<Kept>(Kept{std::move(answer->connection), std::move(lock)})};
+                std::make_shared<Kept>(std::move(answer->connection), std::move(lock), target.identity)};
 }
 
 View FindView(const Target &target, const std::string &file, const MountOptions &options) {
@@ -116,13 +127,13 @@ View FindView(const Target &target, const std::string &file, const MountOptions 
     const auto end = std::chrono::steady_clock::now() + WRITER_TIME;
     for (;;) {
         if (const VolumePin mounted = MountedVolume(target.identity)) {
-            return ViewOfMounted(mounted, lock, file);
+            return ViewOfMounted(target, mounted, lock, file);
         }
         if (std::optional<View> view = ViewOfWriter(target, lock, file)) {
             return std::move(*view);
         }
         try {
-            return ViewOfMounted(PinVolume(target.name, options), lock, file);
+            return ViewOfMounted(target, PinVolume(target.name, options), lock, file);
         } catch (const Error &error) {
             if (error.Code() != ErrorCode::LOCKED) {
                 throw;

@@ -46,6 +46,10 @@ ReaderImage Volume::BeginReader(const std::string &file, uint64_t number) {
     return state_->BeginReader(file, number);
 }
 
+void Volume::DropLeftReaders() noexcept {
+    state_->DropLeftReaders();
+}
+
 ReaderImage Volume::ImageOf(const std::string &source, const std::string &name) const {
     return state_->ImageOf(source, name);
 }

@@ -102,6 +102,8 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! it lies: of <name>@latest what of <name> is durable now, of another file that, if it is a snapshot (LOCKED
     //! otherwise); of a database the logs, too. As Snapshot.
     ReaderImage BeginReader(const std::string &file, uint64_t number);
+    //! Drops what was kept for readers that have ended, if somebody in this process is writing.
+    void DropLeftReaders() noexcept;
     //! Where a file lies, of a database its logs, too, which are called `name` there. The caller sees to it that nobody
     //! writes to them.
     ReaderImage ImageOf(const std::string &source, const std::string &name) const;

@@ -63,6 +63,9 @@ ReaderImage VolumeState::ImageOf(const std::string &source, const std::string &n
 
 // What cannot be dropped now is tried again with the next event, and by the next mount that writes.
 void VolumeState::DropLeftReaders() noexcept {
+    if (!reader_bytes) {
+        return;
+    }
     try {
         std::vector<std::string> left;
         {

@@ -4,6 +4,7 @@
 #include "support/test_support.hpp"
 #include "support/volume_fixture.hpp"
 #include "target/lock/reader_lock.hpp"
+#include "target/lock/target_lock.hpp"
 #include "volume/names/snapshot_name.hpp"
 #include "volume/reader_mounts.hpp"
 #include "volume/readers/reader_channel.hpp"
@@ -85,7 +86,7 @@ TEST_F(ReaderTest, CannotBeWrittenTo) {
     EXPECT_EQ(FailureOf([&] { reader->Open("x@latest", WriteMode()); }, &text), ErrorCode::READ_ONLY);
     EXPECT_NE(text.find("READ_ONLY"), std::string::npos) << text;
     EXPECT_EQ(FailureOf([&] { reader->Open("y", WriteMode()); }), ErrorCode::READ_ONLY);
-    EXPECT_EQ(FailureOf([&] { reader->Snapshot("x@latest", "y"); }), ErrorCode::READ_ONLY);
+    EXPECT_EQ(FailureOf([&] { reader->Clone("x@latest", "y"); }), ErrorCode::READ_ONLY);
     EXPECT_EQ(FailureOf([&] { reader->Trim(); }), ErrorCode::READ_ONLY);
     EXPECT_FALSE(reader->Info().writable);
 }
