@@ -10,6 +10,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <tuple>
 
@@ -20,12 +21,24 @@ namespace {
 //! Between a writer's lock and its socket, and between the end of the one and of the other, nobody can be asked.
 constexpr std::chrono::milliseconds WRITER_TIME{2000}, WRITER_INTERVAL{5};
 
+//! DuckDB 2.0.0 opens a database twice to attach it: first without a lock, to look what it is, and then it uses the headers that it
+//! has read there. Both have to be of one instant, so what was looked at stays until it is opened with a lock; for so long at
+//! most.
+constexpr std::chrono::seconds LINGERING_TIME{10};
+
+using Clock = std::chrono::steady_clock;
 using Key = std::tuple<const void *, std::string, std::string>; //!< owner, identity of the target, file
 
 struct ReaderMounts {
+    struct Entry {
+        std::weak_ptr<Volume> volume;
+        std::shared_ptr<Volume> lingers; //!< the same, or null
+        Clock::time_point until;         //!< when that ends
+    };
     const uint64_t fork_generation = ForkGeneration();
     std::mutex mutex; //!< guards what follows; no other lock is taken under it
-    std::map<Key, std::weak_ptr<Volume>> volumes;
+    std::map<Key, Entry> entries;
+    bool ends_lingering = false; //!< there is a thread that does
 };
 
 //! Never destroyed, and begun anew in a forked child, as the registry of volumes is.
@@ -149,30 +162,72 @@ View FindView(const Target &target, const std::string &file, const MountOptions 
     }
 }
 
-VolumePin PinFound(ReaderMounts &mounts, const Key &key) {
-    std::lock_guard<std::mutex> guard(mounts.mutex);
-    const auto found = mounts.volumes.find(key);
-    return found == mounts.volumes.end() ? VolumePin() : VolumePin(found->second.lock());
+//! Lets go of what has lingered long enough, until nothing lingers.
+void EndLingering(ReaderMounts &mounts) {
+    for (bool lingers = true; lingers;) {
+        std::shared_ptr<Volume> ended; // given up without the mutex
+        {
+            std::lock_guard<std::mutex> guard(mounts.mutex);
+            lingers = false;
+            for (auto &[key, entry] : mounts.entries) {
+                if (entry.lingers && entry.until <= Clock::now() && !ended) {
+                    ended = std::move(entry.lingers);
+                }
+                lingers = lingers || entry.lingers || ended;
+            }
+            mounts.ends_lingering = lingers;
+        }
+        if (!ended && lingers) {
+            std::this_thread::sleep_for(LINGERING_TIME / 20);
+        }
+    }
 }
 
-//! Another thread may have been faster: then that one's is the one that counts.
-VolumePin Keep(ReaderMounts &mounts, const Key &key, const std::shared_ptr<Volume> &volume) {
+//! Under the mutex. Where no thread can be had nothing lingers.
+void Linger(ReaderMounts &mounts, ReaderMounts::Entry &entry, const std::shared_ptr<Volume> &volume) {
+    if (!mounts.ends_lingering) {
+        try {
+            std::thread([&mounts] { EndLingering(mounts); }).detach();
+        } catch (const std::system_error &) {
+            return;
+        }
+        mounts.ends_lingering = true;
+    }
+    entry.lingers = volume;
+    entry.until = Clock::now() + LINGERING_TIME;
+}
+
+bool IsDatabase(const Volume &volume, const std::string &file) {
+    FileInfo info;
+    return volume.Stat(file, info) && info.kind == FileKind::DATABASE;
+}
+
+//! The volume of this key, if there is one; otherwise `made`, if that is not null, which has the key then.
+VolumePin PinKnown(ReaderMounts &mounts, const Key &key, PinUse use, const std::shared_ptr<Volume> &made) {
+    const bool lingers = made && use == PinUse::LOOK && IsDatabase(*made, std::get<2>(key));
+    std::shared_ptr<Volume> lingered; // given up without the mutex
     std::lock_guard<std::mutex> guard(mounts.mutex);
-    for (auto entry = mounts.volumes.begin(); entry != mounts.volumes.end();) {
-        entry = entry->second.expired() ? mounts.volumes.erase(entry) : std::next(entry);
+    for (auto entry = mounts.entries.begin(); entry != mounts.entries.end();) {
+        entry = entry->second.volume.expired() ? mounts.entries.erase(entry) : std::next(entry);
     }
-    const auto entry = mounts.volumes.emplace(key, volume).first;
-    const std::shared_ptr<Volume> counts = entry->second.lock();
-    if (!counts) {
-        entry->second = volume;
+    auto found = mounts.entries.find(key);
+    if (found == mounts.entries.end() && made) {
+        found = mounts.entries.emplace(key, ReaderMounts::Entry{made, nullptr, {}}).first;
     }
-    return VolumePin(counts ? counts : volume);
+    const std::shared_ptr<Volume> volume =
+        found == mounts.entries.end() ? nullptr : found->second.volume.lock();
+    if (volume && use == PinUse::OPEN) {
+        lingered = std::move(found->second.lingers);
+    } else if (volume == made && lingers) {
+        Linger(mounts, found->second, volume);
+    }
+    return VolumePin(volume);
 }
 
 } // namespace
 
 VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
-                 const MountOptions &options) {
+                 const MountOptions &options, PinUse use) {
     const std::string database = DatabaseOfLog(path_file);
     const std::string &file = database.empty() ? path_file : database;
     if (SplitSnapshotName(file).snapshot.empty()) {
@@ -181,7 +236,7 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
     const Target target = ResolveTarget(target_name);
     ReaderMounts &mounts = GetReaderMounts();
     const Key key(owner, target.identity, file);
-    if (VolumePin found = PinFound(mounts, key)) {
+    if (VolumePin found = PinKnown(mounts, key, use, nullptr)) {
         return found;
     }
     if (SourceOfReader(file) == file) {
@@ -194,9 +249,9 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
         }
     }
     View view = FindView(target, file, options);
-    return Keep(mounts, key,
-                Volume::MountReader(target, std::move(view.image), std::move(view.keeps), options,
-                                    StatsFor(target.identity, target.name)));
+    const auto made = Volume::MountReader(target, std::move(view.image), std::move(view.keeps), options,
+                                          StatsFor(target.identity, target.name));
+    return PinKnown(mounts, key, use, made);
 }
 
 std::optional<std::string> AskAbout(const Target &target, const std::string &function) {

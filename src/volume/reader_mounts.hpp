@@ -19,8 +19,10 @@ namespace rawduck {
 //! is found in the same way where another process writes to the volume. Throws Error: LOCKED when whoever writes cannot be
 //! asked, NOT_FOUND, INVALID when nothing of the file is durable yet, UNSUPPORTED for @latest where no other process reaches
 //! the target, and as PinVolume.
+//! LOOK: what is found of a database stays for some seconds, until it is pinned to be opened with a lock (OPEN).
+enum class PinUse { LOOK, OPEN };
 VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
-                 const MountOptions &options);
+                 const MountOptions &options, PinUse use = PinUse::LOOK);
 
 //! What an SQL function says of the volume in the process that has it open for writing; empty when none can be asked. Throws as
 //! AskWriter, and what that process is to say.

@@ -122,6 +122,26 @@ def test_what_is_read_late_is_still_there(volume):
         assert state(reader) == 5
 
 
+def test_attached_again_and_again_while_the_writer_commits_and_checkpoints(volume):
+    """DuckDB opens a database twice to attach it, and its log after that: all of one instant."""
+    with workers(2) as (writer, reader):
+        attach(writer, volume)
+        work = [statement for n in range(1, 120) for statement in (transaction(n), "FORCE CHECKPOINT x")]
+        writer.send("run", statements=work)
+        seen, attached = 0, 0
+        while not writer.answered():
+            attach_latest(reader, volume)
+            now = state(reader)
+            assert now >= seen
+            seen = now
+            reader.run("DETACH latest")
+            attached += 1
+        assert writer.receive().ok
+        assert attached > 10
+        attach_latest(reader, volume)
+        assert state(reader) == 119
+
+
 def test_a_reader_without_a_writer_lets_one_begin(volume):
     with workers(2) as (writer, reader):
         attach_latest(reader, volume)
