@@ -100,6 +100,11 @@ def print_json(value: Any) -> None:
     print_line(json.dumps(value, indent=2, default=_plain))
 
 
+def print_json_line(value: Any) -> None:
+    """One of several, each on a line of its own."""
+    print_line(json.dumps(value, default=_plain))
+
+
 def print_line(text: str) -> None:
     try:
         print(text, flush=True)

@@ -316,7 +316,7 @@ uint64_t BlockIo::BounceBytes() const {
     return state_->queues->Supply().BounceBytes();
 }
 
-IoStats &BlockIo::Stats() {
+IoStats &BlockIo::Stats() const {
     return *state_->stats;
 }
 

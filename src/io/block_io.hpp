@@ -92,7 +92,7 @@ class BlockIo {
     RereadCounters Rereads() const;
     //! Drops the range from the reread buffer: it was changed by other means than Write and Deallocate.
     void InvalidateRereads(uint64_t device_offset, uint64_t length);
-    IoStats &Stats();
+    IoStats &Stats() const;
 
   private:
     struct State;

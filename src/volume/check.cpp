@@ -6,6 +6,7 @@
 #include "volume/damage/load_volume.hpp"
 #include "volume/damage/renew_metadata.hpp"
 #include "volume/format/salvage_read.hpp"
+#include "volume/mount/in_use.hpp"
 #include "volume/registry.hpp"
 
 #include <algorithm>
@@ -163,6 +164,7 @@ std::vector<std::string> RepairVolume(const std::string &target_name) {
     const Target target = ResolveTarget(target_name);
     const TargetReservation reservation(target, "repaired");
     TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
+    RequireNoReaders(target, "repaired");
     DeviceOptions options;
     options.lock = &lock;
     BlockIo io(OpenDevice(target, options), BlockIoOptions(), target.name, std::make_shared<IoStats>());

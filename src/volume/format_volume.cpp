@@ -10,6 +10,7 @@
 #include "target/occupants/contents.hpp"
 #include "target/occupants/occupants.hpp"
 #include "volume/empty_volume.hpp"
+#include "volume/mount/in_use.hpp"
 #include "volume/registry.hpp"
 #include "volume/volume.hpp"
 
@@ -278,6 +279,7 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
     if (file) {
         file->Locked(lock.DescriptorOf(target));
     }
+    RequireNoReaders(target, "formatted");
     RefuseOccupied(target, FindOccupants(target, ClaimCheck::SKIP), options.force); // we have the claim
     const uint64_t size_bytes = AlignDown(options.size_bytes, ALLOCATION_UNIT_BYTES);
     if (is_file && size_bytes != 0) {

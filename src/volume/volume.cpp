@@ -7,12 +7,15 @@
 #include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 
 namespace rawduck {
 
 namespace {
+
+std::atomic<Describer> g_describer{nullptr};
 
 [[noreturn]] void ThrowNotFound(const VolumeState &state, const std::string &name) {
     throw Error(ErrorCode::NOT_FOUND, state.target.name + ": no file \"" + name +
@@ -78,7 +81,21 @@ void RequireReplaceable(const VolumeState &state, const File &file, MoveMode mod
 
 } // namespace
 
-Volume::Volume(std::unique_ptr<VolumeState> state) : state_(std::move(state)) {}
+void SetDescriber(Describer describer) {
+    g_describer = describer;
+}
+
+Volume::Volume(std::unique_ptr<VolumeState> state) : state_(std::move(state)) {
+    state_->describe = [this](const std::string &function) {
+        const Describer describer = g_describer;
+        if (!describer) {
+            throw Error(ErrorCode::UNSUPPORTED,
+                        state_->target.name +
+                            ": the program that has the volume open for writing has no SQL");
+        }
+        return describer(*this, function);
+    };
+}
 Volume::~Volume() = default;
 
 DeviceOptions DeviceOptionsOf(const MountOptions &options) {
@@ -119,6 +136,19 @@ std::shared_ptr<Volume> Volume::MountLocked(const Target &target, std::unique_pt
     state->mount_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     return std::shared_ptr<Volume>(new Volume(std::move(state)));
+}
+
+std::shared_ptr<Volume> Volume::MountReader(const Target &target, ReaderImage image,
+                                            std::shared_ptr<const void> reader, const MountOptions &options,
+                                            std::shared_ptr<IoStats> stats) {
+    RAWDUCK_INVARIANT(reader, "something keeps what a reader reads");
+    DeviceOptions device = DeviceOptionsOf(options);
+    device.read_only = true;
+    auto io =
+        std::make_unique<BlockIo>(OpenDevice(target, device), options.io, target.name, std::move(stats));
+    MountedMetadata mounted = MountImage(*io, std::move(image));
+    return std::shared_ptr<Volume>(new Volume(std::make_unique<VolumeState>(
+        target, nullptr, std::move(io), std::move(mounted), options, std::move(reader))));
 }
 
 std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &mode) {
@@ -282,7 +312,7 @@ VolumeInfo Volume::Info() const {
     info.warning = state_->warning;
     {
         std::lock_guard<std::mutex> access(state_->access_mutex);
-        info.writable = state_->lock->Current() == TargetLock::Mode::EXCLUSIVE;
+        info.writable = state_->IsWriter();
     }
     std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
     info.open_handles = state_->open_handles;
@@ -302,7 +332,7 @@ uint64_t Volume::Trim() {
 
 void Volume::RunWithoutWriters(const char *done, const std::function<void()> &work) const {
     std::lock_guard<std::mutex> access(state_->access_mutex);
-    if (state_->lock->Current() == TargetLock::Mode::EXCLUSIVE) {
+    if (state_->IsWriter()) {
         ThrowInUse(state_->target, done);
     }
     work();
@@ -310,6 +340,10 @@ void Volume::RunWithoutWriters(const char *done, const std::function<void()> &wo
 
 const PlacementMap &Volume::Placement() const {
     return state_->io->Placement();
+}
+
+const IoStats &Volume::Stats() const {
+    return state_->io->Stats();
 }
 
 std::vector<FileInfo> Volume::Files() const {

@@ -17,6 +17,7 @@
 #include "volume/mount/options.hpp"
 #include "volume/mount/volume_info.hpp"
 #include "volume/names/file_name.hpp"
+#include "volume/readers/reader_image.hpp"
 
 #include <chrono>
 #include <functional>
@@ -42,6 +43,13 @@ enum class RemoveMode {
     OWN       //!< what the caller has locked exclusively
 };
 
+class Volume;
+//! Answers other processes that ask what an SQL function says of a volume that this process has open for writing. It is called
+//! by a thread of the volume, so it keeps no pin. Throws Error for a function that it does not know. One for all volumes, set
+//! before the first is mounted; without one they are told that.
+using Describer = std::string (*)(const Volume &volume, const std::string &function);
+void SetDescriber(Describer describer);
+
 //! Thread-safe.
 class Volume : public std::enable_shared_from_this<Volume> {
   public:
@@ -63,6 +71,11 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! what is on it.
     static void FormatDevice(BlockIo &io, const FormatOptions &options, uint32_t lba_size,
                              uint64_t capacity_bytes = 0);
+    //! What a reader beside the writer sees: the files of an image. `reader` keeps these as they are while the volume is
+    //! there. Reading is all that it allows.
+    static std::shared_ptr<Volume> MountReader(const Target &target, ReaderImage image,
+                                               std::shared_ptr<const void> reader,
+                                               const MountOptions &options, std::shared_ptr<IoStats> stats);
     ~Volume();
 
     std::unique_ptr<OpenFile> Open(const std::string &name, const OpenMode &mode);
@@ -85,6 +98,15 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! LOCKED while it is open.
     void DropSnapshot(const std::string &name);
     std::vector<SnapshotInfo> Snapshots() const;
+    //! Keeps what a reader is to see as `file` until nobody has the byte of that number locked (ReaderLock), and says where
+    //! it lies: of <name>@latest what of <name> is durable now, of another file that, if it is a snapshot (LOCKED
+    //! otherwise); of a database the logs, too. As Snapshot.
+    ReaderImage BeginReader(const std::string &file, uint64_t number);
+    //! Drops what was kept for readers that have ended, if somebody in this process is writing.
+    void DropLeftReaders() noexcept;
+    //! Where a file lies, of a database its logs, too, which are called `name` there. The caller sees to it that nobody
+    //! writes to them.
+    ReaderImage ImageOf(const std::string &source, const std::string &name) const;
     //! A directory exists when it was made, or when a file lies below it. "" is the root and always exists.
     bool DirectoryExists(const std::string &name) const;
     void MakeDirectory(const std::string &name);
@@ -104,6 +126,7 @@ class Volume : public std::enable_shared_from_this<Volume> {
     VolumeInfo Info() const;
     const PlacementMap &Placement() const;
     std::vector<FileInfo> Files() const;
+    const IoStats &Stats() const;
     //! True when nothing is open and no temporary file holds data: unmounting would lose nothing.
     bool Idle() const;
 

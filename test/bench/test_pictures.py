@@ -9,6 +9,8 @@ from rawduck.bench.core.case import WALL, Case, Kind, Measurement, Mode
 from rawduck.bench.core.experiment import Experiment
 from rawduck.bench.core.options import Options
 from rawduck.bench.core.results import Results
+from rawduck.bench.experiments.ceph import skyhook
+from rawduck.bench.experiments.ceph.skyhook import SkyhookModel
 
 MODES = [
     Mode("volume", "rawduck, volume", Kind.OURS),
@@ -113,3 +115,25 @@ def test_nothing_to_compare(measured, tmp_path):
     experiment, results = measured
     results.cases[:] = []
     assert "there is nothing" in report.finding(experiment, results, quick=False)
+
+
+def test_a_report_of_repeated_queries_in_some_modes(tmp_path):
+    """--modes left one of those out that a repeated query is compared in."""
+    experiment = SkyhookModel(bench=None)
+    site = experiment.sites[0].name
+    cases = [
+        Case(f"{site}-q01", "Query 1", {}, list(skyhook.MODES), lambda mode: None),
+        Case(f"repeated_{site}-q01", "Query 1 again", {}, list(skyhook.REPEATED_MODES), lambda mode: None),
+    ]
+    results = Results(tmp_path, experiment.name, {"host": "here"}, experiment.metrics, cases)
+    results.open(resume=False, overwrite=True)
+    seconds = {skyhook.OURS: 1.0, skyhook.RANGES: 2.0}
+    for case in cases:
+        for mode in case.modes:
+            if mode.name in seconds:
+                measured = {metric.name: seconds[mode.name] for metric in experiment.metrics}
+                results.add(case, mode, 0, Measurement(measured))
+    notes = "\n".join(experiment.notes(results))
+    assert "a query that ran just before" in notes
+    assert "ranged reads: always" not in notes
+    assert notes.count("2.00") >= 2

@@ -30,6 +30,7 @@ LAYERS = [
     "volume/catalog",
     "volume/space",
     "volume/journal",
+    "volume/readers",
     "volume/damage",
     "volume/log",
     "volume/spill",

@@ -6,7 +6,7 @@
 #include "extension/file_systems/settings.hpp"
 #include "volume/names/path.hpp"
 
-#include "volume/registry.hpp"
+#include "volume/reader_mounts.hpp"
 
 #include "duckdb/function/scalar/string_common.hpp"
 
@@ -31,9 +31,12 @@ const std::string &Allowed(const std::string &path, NvmeFileSystem::Opener opene
 
 //! A path and the volume that it leads to, which stays mounted meanwhile.
 struct Location {
-    Location(const std::string &path, NvmeFileSystem::Opener opener, Wanted wanted = Wanted::FILE)
+    //! One instance of DuckDB opens a database, and then its log: both have to be of one instant.
+    Location(const std::string &path, NvmeFileSystem::Opener opener, Wanted wanted = Wanted::FILE,
+             PinUse use = PinUse::LOOK)
         : path(SplitVolumePath(Allowed(path, opener, wanted))),
-          volume(PinVolume(this->path.target, MountOptionsOf(opener))) {}
+          volume(PinFor(this->path.target, this->path.file, FileOpener::TryGetDatabase(opener).get(),
+                        MountOptionsOf(opener), use)) {}
 
     VolumePath path;
     VolumePin volume;
@@ -71,7 +74,8 @@ std::string NvmeFileSystem::CanonicalizePath(const std::string &path, Opener) {
 duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::string &path, FileOpenFlags flags,
                                                                 Opener opener) {
     auto file = Translated([&] {
-        Location location(path, opener);
+        const bool locks = flags.Lock() != duckdb::FileLockType::NO_LOCK;
+        Location location(path, opener, Wanted::FILE, locks ? PinUse::OPEN : PinUse::LOOK);
         const OpenMode mode = OpenModeOf(flags, location.path.file);
         return OpenOrNull(flags,
                           [&] { return OpenPinned(std::move(location.volume), location.path.file, mode); });

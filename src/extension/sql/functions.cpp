@@ -1,5 +1,7 @@
 #include "extension/sql/functions.hpp"
 
+#include "extension/sql/volume_rows.hpp"
+
 #include <cstdlib>
 #include <string>
 
@@ -19,6 +21,7 @@ bool TestFunctionsAreWanted() {
 } // namespace
 
 void RegisterFunctions(duckdb::ExtensionLoader &loader) {
+    AnswerAboutVolumes();
     RegisterVolumeFunctions(loader);
     RegisterFileFunctions(loader);
     RegisterSnapshotFunctions(loader);

@@ -1,7 +1,7 @@
 //! nvme_stats() and nvme_reset_stats(): what was asked of the devices and how long it took.
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/sql/functions.hpp"
-#include "extension/sql/row_function.hpp"
+#include "extension/sql/volume_rows.hpp"
 #include "volume/names/path.hpp"
 
 #include "io/request/io_stats.hpp"
@@ -31,23 +31,31 @@ std::vector<TargetStats> VisibleStats(duckdb::ClientContext &context) {
     return visible;
 }
 
-Rows StatsRows(duckdb::ClientContext &context, const Arguments &) {
+void AddStats(const std::string &target, const IoStats &stats, Rows &rows) {
+    for (int i = 0; i < IO_OPERATION_COUNT; i++) {
+        const auto operation = static_cast<IoOperation>(i);
+        const IoCounters counters = stats.Snapshot(operation);
+        const double depth_mean = counters.commands == 0 ? 0
+                                                         : static_cast<double>(counters.depth_sum) /
+                                                               static_cast<double>(counters.commands);
+        rows.push_back({Value(target), Value(IoOperationName(operation)), Value::UBIGINT(counters.requests),
+                        Value::UBIGINT(counters.errors), Value::UBIGINT(counters.commands),
+                        Value::UBIGINT(counters.fua_commands), Value::UBIGINT(counters.bytes),
+                        Value::UBIGINT(counters.bounce_bytes), Value::DOUBLE(depth_mean),
+                        Value::UBIGINT(counters.depth_max), Microseconds(counters.latency_p50_ns),
+                        Microseconds(counters.latency_p99_ns), Microseconds(counters.latency_max_ns)});
+    }
+}
+
+Rows StatsRows(duckdb::ClientContext &context, const Arguments &arguments) {
+    const std::string target = arguments.NamedText("target", "");
+    if (!target.empty()) {
+        Sandbox(context).RequireVolume(target);
+        return RowsOfVolume(context, target, "nvme_stats");
+    }
     Rows rows;
-    for (auto &target : VisibleStats(context)) {
-        for (int i = 0; i < IO_OPERATION_COUNT; i++) {
-            const auto operation = static_cast<IoOperation>(i);
-            const IoCounters counters = target.stats->Snapshot(operation);
-            const double depth_mean = counters.commands == 0 ? 0
-                                                             : static_cast<double>(counters.depth_sum) /
-                                                                   static_cast<double>(counters.commands);
-            rows.push_back({Value(target.target), Value(IoOperationName(operation)),
-                            Value::UBIGINT(counters.requests), Value::UBIGINT(counters.errors),
-                            Value::UBIGINT(counters.commands), Value::UBIGINT(counters.fua_commands),
-                            Value::UBIGINT(counters.bytes), Value::UBIGINT(counters.bounce_bytes),
-                            Value::DOUBLE(depth_mean), Value::UBIGINT(counters.depth_max),
-                            Microseconds(counters.latency_p50_ns), Microseconds(counters.latency_p99_ns),
-                            Microseconds(counters.latency_max_ns)});
-        }
+    for (auto &visible : VisibleStats(context)) {
+        AddStats(visible.target, *visible.stats, rows);
     }
     return rows;
 }
@@ -61,13 +69,23 @@ Rows ResetRow(duckdb::ClientContext &context, const Arguments &) {
 
 } // namespace
 
+Rows StatsOf(const Volume &volume) {
+    Rows rows;
+    AddStats(volume.Info().target, volume.Stats(), rows);
+    return rows;
+}
+
 void RegisterStatsFunctions(duckdb::ExtensionLoader &loader) {
+    duckdb::FunctionSignature signature;
+    signature.AddKeywordOnly("target", LogicalType::VARCHAR, Value(LogicalType::VARCHAR));
     RegisterRowFunction(
         loader,
         {"nvme_stats",
-         "Requests, commands, bytes and latencies of every target this process has used",
+         "Requests, commands, bytes and latencies of every target this process has used. target: of one "
+         "volume; where "
+         "another process has it open for writing, that one's",
          "SELECT * FROM nvme_stats() WHERE operation = 'read'",
-         duckdb::FunctionSignature(),
+         signature,
          {{"target", LogicalType::VARCHAR, "The target"},
           {"operation", LogicalType::VARCHAR, "read, write, flush or deallocate"},
           {"requests", LogicalType::UBIGINT, "Calls from above"},

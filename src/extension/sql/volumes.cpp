@@ -1,13 +1,12 @@
 //! nvme_volumes() and nvme_info(target): one row per volume.
 #include "extension/file_systems/sandbox.hpp"
-#include "extension/file_systems/settings.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/target_argument.hpp"
+#include "extension/sql/volume_rows.hpp"
 
 #include "volume/registry.hpp"
 
 #include "duckdb/main/client_context.hpp"
-#include "duckdb/main/client_data.hpp"
 
 namespace rawduck {
 namespace {
@@ -111,12 +110,14 @@ Rows MountedRows(duckdb::ClientContext &context, const Arguments &) {
 }
 
 Rows InfoRow(duckdb::ClientContext &context, const Arguments &arguments) {
-    auto opener = duckdb::ClientData::Get(context).file_opener.get();
-    auto volume = PinVolume(AllowedTarget(context, arguments), MountOptionsOf(opener));
-    return {VolumeRow(volume->Info())};
+    return RowsOfVolume(context, AllowedTarget(context, arguments), "nvme_info");
 }
 
 } // namespace
+
+Rows InfoOf(const Volume &volume) {
+    return {VolumeRow(volume.Info())};
+}
 
 void RegisterVolumeFunctions(duckdb::ExtensionLoader &loader) {
     RegisterRowFunction(loader, {"nvme_volumes", "The volumes that this process has mounted",

@@ -31,12 +31,23 @@ std::string LockedInode(int fd) {
     return fstat(fd, &status) == 0 ? LockedInode(status.st_dev, status.st_ino) : "";
 }
 
+//! Of a lock: "4096 EOF", or "0 511", with its last byte.
+ByteRange LockedRange(std::istream &fields) {
+    uint64_t first = 0;
+    std::string last;
+    fields >> first >> last;
+    return {first, last == "EOF" ? 0 : std::strtoull(last.c_str(), nullptr, 10) - first + 1};
+}
+
 //! Whether a line of fdinfo describes a held lock on the inode that conflicts with the one asked for.
-bool Conflicts(const std::string &line, const std::string &inode, bool shared) {
-    if (line.compare(0, 5, "lock:") != 0 || line.find(" " + inode + " ") == std::string::npos) {
+//! "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:1234 0 EOF"
+bool Conflicts(const std::string &line, const std::string &inode, bool shared, const ByteRange &range) {
+    const size_t at = line.find(" " + inode + " ");
+    if (line.compare(0, 5, "lock:") != 0 || at == std::string::npos) {
         return false;
     }
-    return !shared || line.find(" WRITE ") != std::string::npos;
+    std::istringstream fields(line.substr(at + inode.size() + 2));
+    return (!shared || line.find(" WRITE ") != std::string::npos) && Overlap(range, LockedRange(fields));
 }
 
 constexpr uint64_t EXITING = 4; // PF_EXITING of the kernel
@@ -134,7 +145,7 @@ LockHolder FindLockHolder(int fd, bool shared, ByteRange range) {
     lock.l_type = shared ? F_RDLCK : F_WRLCK;
     lock.l_whence = SEEK_SET;
     lock.l_start = static_cast<off_t>(range.start);
-    lock.l_len = static_cast<off_t>(range.length);
+    lock.l_len = static_cast<off_t>(LockEnd(range) - range.start);
     if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0) {
         return {lock.l_pid, true};
     }
@@ -145,7 +156,7 @@ LockHolder FindLockHolder(int fd, bool shared, ByteRange range) {
         for (const auto &descriptor : ListDirectory(thread + "/fdinfo")) {
             std::ifstream stream(thread + "/fdinfo/" + descriptor);
             for (std::string line; !IsOwn(process, descriptor, fd) && std::getline(stream, line);) {
-                if (Conflicts(line, inode, shared)) {
+                if (Conflicts(line, inode, shared, range)) {
                     return true;
                 }
             }
@@ -159,14 +170,11 @@ bool IsLocked(dev_t file_system, ino_t inode, ByteRange range, bool shared) {
     std::ifstream locks("/proc/locks");
     for (std::string line; std::getline(locks, line);) {
         std::istringstream fields(line);
-        std::string number, kind, advisory, mode, holder, file, last;
-        uint64_t first = 0;
-        fields >> number >> kind >> advisory >> mode >> holder >> file >> first >> last;
+        std::string number, kind, advisory, mode, holder, file;
+        fields >> number >> kind >> advisory >> mode >> holder >> file;
         const bool conflicts =
             kind != "->" && file == LockedInode(file_system, inode) && (!shared || mode == "WRITE");
-        const ByteRange locked = {first,
-                                  last == "EOF" ? 0 : std::strtoull(last.c_str(), nullptr, 10) - first + 1};
-        if (conflicts && Overlap(range, locked)) {
+        if (conflicts && Overlap(range, LockedRange(fields))) {
             return true;
         }
     }
@@ -174,10 +182,7 @@ bool IsLocked(dev_t file_system, ino_t inode, ByteRange range, bool shared) {
 }
 
 bool Overlap(const ByteRange &left, const ByteRange &right) {
-    const auto end = [](const ByteRange &range) {
-        return range.length == 0 ? UINT64_MAX : range.start + range.length;
-    };
-    return left.start < end(right) && right.start < end(left);
+    return left.start < LockEnd(right) && right.start < LockEnd(left);
 }
 
 LockHolder FindDeviceWriter(dev_t device, int except_fd) {

@@ -8,10 +8,18 @@
 
 namespace rawduck {
 
-//! Of a file, as fcntl(2) locks it. Length 0: to its end, however long it is.
+//! Of a file, as fcntl(2) locks it. Length 0: all of it that may hold data.
 struct ByteRange {
     uint64_t start = 0, length = 0;
 };
+
+//! No file is so long: from here on a locked byte says that a reader is there (ReaderLock).
+constexpr uint64_t READERS_BEGIN = uint64_t(1) << 62;
+
+//! The end of what is locked for that range.
+inline uint64_t LockEnd(const ByteRange &range) {
+    return range.length == 0 ? READERS_BEGIN : range.start + range.length;
+}
 
 bool Overlap(const ByteRange &left, const ByteRange &right);
 

@@ -58,7 +58,7 @@ int TryLock(int fd, short type, ByteRange range) {
     lock.l_type = type;
     lock.l_whence = SEEK_SET;
     lock.l_start = static_cast<off_t>(range.start);
-    lock.l_len = static_cast<off_t>(range.length);
+    lock.l_len = static_cast<off_t>(LockEnd(range) - range.start);
     int result;
     do {
         result = fcntl(fd, F_OFD_SETLK, &lock);

@@ -2,6 +2,8 @@
 
 #include "common/error.hpp"
 
+#include <cstring>
+
 namespace rawduck {
 
 namespace {
@@ -47,10 +49,7 @@ void ClaimSpace(MountedMetadata &mounted) {
     }
 }
 
-} // namespace
-
-MountedMetadata MountMetadata(BlockIo &io) {
-    LoadedVolume found = LoadVolume(io, CACHE_BYTES);
+MountedMetadata Claimed(LoadedVolume found) {
     const TreeSuperblock &sb = found.metadata.image.superblock;
     MountedMetadata mounted{{},
                             Allocator(AllocationUnit{sb.data_start}, AllocationUnit{sb.data_end}),
@@ -59,8 +58,34 @@ MountedMetadata MountMetadata(BlockIo &io) {
                             found.metadata.image.damage};
     mounted.found = std::move(found);
     ClaimSpace(mounted);
+    return mounted;
+}
+
+} // namespace
+
+MountedMetadata MountMetadata(BlockIo &io) {
+    MountedMetadata mounted = Claimed(LoadVolume(io, CACHE_BYTES));
     mounted.candidates.Exclude(mounted.found.metadata.freed);
     return mounted;
+}
+
+// The trees are empty: their pages, and the map of these, change while the reader is there.
+MountedMetadata MountImage(BlockIo &io, ReaderImage image) {
+    LoadedVolume found;
+    TreeSuperblock &superblock = found.metadata.image.superblock;
+    superblock = image.superblock;
+    superblock.roots = {};
+    superblock.map_bytes = superblock.map_crc = 0;
+    memset(superblock.map_units, 0, sizeof(superblock.map_units));
+    superblock.incompat |= INCOMPAT_SHARED;
+    found.metadata.image.log.push_back(LogPart());
+    found.metadata.trees =
+        std::make_unique<MetadataTrees>(io, superblock, superblock.generation + 1, CACHE_BYTES);
+    uint64_t id = 0;
+    for (CatalogEntry &entry : image.files) {
+        found.files.entries[++id] = std::move(entry);
+    }
+    return Claimed(std::move(found));
 }
 
 } // namespace rawduck

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "volume/damage/load_volume.hpp"
+#include "volume/readers/reader_image.hpp"
 #include "volume/space/space.hpp"
 
 namespace rawduck {
@@ -17,5 +18,7 @@ struct MountedMetadata {
 
 //! Throws as LoadVolume does.
 MountedMetadata MountMetadata(BlockIo &io);
+//! What a reader beside the writer has: the files of the image, and nothing that could be written. Reads nothing.
+MountedMetadata MountImage(BlockIo &io, ReaderImage image);
 
 } // namespace rawduck

@@ -34,8 +34,9 @@ SpillLimits SpillLimitsOf(const MountOptions &options) {
 } // namespace
 
 VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> lock_p,
-                         std::unique_ptr<BlockIo> io_p, MountedMetadata mounted, const MountOptions &options)
-    : target(target_p), lock(std::move(lock_p)), io(std::move(io_p)),
+                         std::unique_ptr<BlockIo> io_p, MountedMetadata mounted, const MountOptions &options,
+                         std::shared_ptr<const void> reader_p)
+    : reader(std::move(reader_p)), target(target_p), lock(std::move(lock_p)), io(std::move(io_p)),
       superblock(mounted.found.metadata.image.superblock), trees(std::move(mounted.found.metadata.trees)),
       warning(mounted.found.warning), overwritten(std::move(mounted.found.overwritten)),
       space(std::move(mounted.allocator), std::move(mounted.candidates), std::move(mounted.shared)),
@@ -66,14 +67,38 @@ VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> loc
     if (!mounted.damage.empty()) {
         log.Poison("the metadata is damaged: " + mounted.damage);
     }
+    if (!reader && HasNode(target.kind)) {
+        ServeReaders();
+    }
+}
+
+// Where the node that readers lock cannot be opened, nobody reads beside a writer; that is no reason not to mount.
+void VolumeState::ServeReaders() {
+    try {
+        reader_bytes = std::make_unique<ReaderBytes>(target);
+    } catch (const Error &) {
+        return;
+    }
+    const ReaderService::Handlers handlers{[this](const WriterRequest &request) { return Answer(request); },
+                                           [this] { DropLeftReaders(); }};
+    reader_service = std::make_unique<ReaderService>(target, handlers);
 }
 
 // The deallocator's thread may commit what the log holds, which may be written from the tails of files.
 VolumeState::~VolumeState() {
+    if (reader_service) {
+        reader_service->Stop();
+    }
     deallocator.Stop();
 }
 
 void VolumeState::BeginWrite() {
+    if (reader) {
+        throw Error(ErrorCode::READ_ONLY, target.name +
+                                              ": what is attached as \"@latest\" is read beside whoever "
+                                              "writes to it, and is not written to: attach it with "
+                                              "READ_ONLY, or the database itself to write");
+    }
     std::lock_guard<std::mutex> access(access_mutex);
     const std::string poisoned = log.Poisoned();
     if (!poisoned.empty()) {
@@ -91,10 +116,17 @@ void VolumeState::BeginWrite() {
                                                 ": the volume uses features that this rawduck can only read; "
                                                 "attach with READ_ONLY, or use a newer rawduck");
     }
-    if (lock->Current() != TargetLock::Mode::EXCLUSIVE) {
+    if (!IsWriter()) {
         BecomeWriter();
     }
     writers++;
+}
+
+bool VolumeState::BeginWriteBesideOthers() {
+    std::lock_guard<std::mutex> access(access_mutex);
+    const bool begins = IsWriter() && log.Poisoned().empty();
+    writers += begins ? 1 : 0;
+    return begins;
 }
 
 // A reader's lock excludes writers that use the same node of a block device or see the same /sys. A writer in
@@ -114,6 +146,9 @@ void VolumeState::BecomeWriter() {
     } catch (...) {
         lock->Change(TargetLock::Mode::SHARED);
         throw;
+    }
+    if (reader_service) {
+        reader_service->Start();
     }
 }
 

@@ -6,6 +6,8 @@
 #include "volume/file/file.hpp"
 #include "volume/mount/mounted_metadata.hpp"
 #include "volume/mount/options.hpp"
+#include "volume/readers/reader_image.hpp"
+#include "volume/readers/reader_service.hpp"
 
 #include <map>
 #include <set>
@@ -15,13 +17,20 @@ namespace rawduck {
 
 class VolumeState {
   public:
+    //! `lock`: null when the files are those of a reader beside the writer, of which `reader` then keeps what it reads.
     VolumeState(const Target &target, std::unique_ptr<TargetLock> lock, std::unique_ptr<BlockIo> io,
-                MountedMetadata mounted, const MountOptions &options);
+                MountedMetadata mounted, const MountOptions &options,
+                std::shared_ptr<const void> reader = nullptr);
     ~VolumeState();
 
     //! Takes the exclusive lock for a writer; every call is paired with EndWrite. Throws Error LOCKED,
-    //! PERMISSION or POISONED.
+    //! PERMISSION, READ_ONLY or POISONED.
     void BeginWrite();
+    //! The same, without waiting, where the lock is exclusive already. False when it is not, or nothing can be written.
+    bool BeginWriteBesideOthers();
+    bool IsWriter() const {
+        return lock && lock->Current() == TargetLock::Mode::EXCLUSIVE;
+    } //!< under access_mutex
     //! Makes the shared lock exclusive. Throws LOCKED when the state in memory is outdated.
     void BecomeWriter();
     //! When the last writer ends, commits everything that is queued and makes the lock shared, so that other
@@ -48,6 +57,18 @@ class VolumeState {
         std::shared_ptr<File> source;
         std::string name;
     };
+    // Without a lock, durable on return, as Volume::Snapshot, Clone and DropSnapshot.
+    void MakeCopies(const std::string &from, const std::string &to, CloneKind kind);
+    void DropSnapshot(const std::string &name);
+    //! As Volume::BeginReader.
+    ReaderImage BeginReader(const std::string &file, uint64_t number);
+    //! As Volume::ImageOf.
+    ReaderImage ImageOf(const std::string &source, const std::string &name) const;
+    void ServeReaders();
+    //! For the service of readers. Throws what the reader is to be told.
+    std::string Answer(const WriterRequest &request);
+    //! Drops what was kept for readers that have ended, where this process is writing.
+    void DropLeftReaders() noexcept;
     //! Makes all of them in one record; when it throws before its end, none. Returns the ticket to commit. Does I/O.
     uint64_t QueueClones(const std::vector<Copy> &copies, CloneKind kind);
     //! Removes all of them, which nobody has open, in one record; returns the ticket to commit.
@@ -70,6 +91,7 @@ class VolumeState {
     //! Gives a published file another name, replacing the file that has it; returns the ticket to commit.
     uint64_t QueueMove(const std::shared_ptr<File> &file, const std::string &from, const std::string &to);
 
+    const std::shared_ptr<const void> reader; //!< the first member: it goes when nothing is read any more
     const Target target;
     std::unique_ptr<TargetLock> lock;
     std::unique_ptr<BlockIo> io;
@@ -103,12 +125,21 @@ class VolumeState {
     //! be taken under it. Held during I/O: BecomeWriter reads the log, EndWrite commits.
     mutable std::mutex access_mutex;
     uint64_t writers = 0;
+
+    //! Where readers of other processes find this one. Null when none can reach the target, and for a reader itself.
+    std::unique_ptr<ReaderBytes> reader_bytes;
+    std::function<std::string(const std::string &)>
+        describe;                                  //!< set before the service starts: see SetDescriber
+    std::unique_ptr<ReaderService> reader_service; //!< the last member: its thread uses the others
 };
 
 //! Pairs BeginWrite with EndWrite. EndWrite can fail (it commits); a scope that ends normally calls Finish.
 class WriteScope {
   public:
     explicit WriteScope(VolumeState &state) : state_(state) { state_.BeginWrite(); }
+    //! Of a write that has begun.
+    enum class Begun { YES };
+    WriteScope(VolumeState &state, Begun) : state_(state) {}
     ~WriteScope() {
         if (!finished_) {
             try {

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <cstdio>
 
 namespace rawduck {
 
 namespace {
+
+constexpr char READER_PREFIX[] = "latest-";
 
 //! The longest first: each ends with the one before it.
 constexpr const char *LOG_ENDINGS[] = {".wal.checkpoint", ".wal.recovery", ".wal"};
@@ -33,9 +37,29 @@ void CheckSnapshotName(const std::string &name) {
     if (!DatabaseOfLog("x" + name).empty()) {
         refuse("it ends as the name of a log does");
     }
-    if (name == "latest") {
+    if (name == LATEST) {
         refuse("\"latest\" stands for the last durable state of a file");
     }
+    if (name.compare(0, sizeof(READER_PREFIX) - 1, READER_PREFIX) == 0) {
+        refuse("rawduck keeps snapshots for readers under names that begin with \"latest-\"");
+    }
+}
+
+std::string ReaderSnapshot(uint64_t number) {
+    char digits[17];
+    snprintf(digits, sizeof(digits), "%012llx",
+             static_cast<unsigned long long>(number)); // ReaderBytes::COUNT is 2^48
+    return std::string(READER_PREFIX) + digits;
+}
+
+std::optional<uint64_t> ReaderOf(const std::string &snapshot) {
+    uint64_t number = 0;
+    const char *const begin = snapshot.data() + std::min(snapshot.size(), sizeof(READER_PREFIX) - 1);
+    const char *const end = snapshot.data() + snapshot.size();
+    const auto parsed = std::from_chars(begin, end, number, 16);
+    const bool is_reader =
+        parsed.ec == std::errc() && parsed.ptr == end && snapshot == ReaderSnapshot(number);
+    return is_reader ? std::optional<uint64_t>(number) : std::nullopt;
 }
 
 std::string SnapshotFileName(const std::string &file, const std::string &snapshot) {
@@ -46,6 +70,11 @@ SnapshotName SplitSnapshotName(const std::string &name) {
     const size_t at = name.rfind('@');
     return at == std::string::npos ? SnapshotName{name, ""}
                                    : SnapshotName{name.substr(0, at), name.substr(at + 1)};
+}
+
+std::string SourceOfReader(const std::string &file) {
+    const SnapshotName parts = SplitSnapshotName(file);
+    return parts.snapshot == LATEST ? parts.file : file;
 }
 
 std::vector<std::string> LogNamesOf(const std::string &database) {

@@ -2,6 +2,8 @@
 //! logs beside it, where DuckDB looks for them.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,9 +11,17 @@ namespace rawduck {
 
 constexpr size_t SNAPSHOT_NAME_BYTES_MAX = 64;
 
-//! A valid name has 1 to 64 letters, digits, '-', '_', '.' and ':', and does not end as a log's. "latest" is no name: it
-//! stands for the last durable state. Throws Error INVALID naming what is wrong.
+//! What stands for the last durable state of a file, beside whoever writes to it.
+constexpr const char *LATEST = "latest";
+
+//! A valid name has 1 to 64 letters, digits, '-', '_', '.' and ':', and does not end as a log's. "latest" is no name, and
+//! none begins with "latest-". Throws Error INVALID naming what is wrong.
 void CheckSnapshotName(const std::string &name);
+
+//! The snapshot that is kept for the reader with this number (ReaderLock): "latest-00000000002a".
+std::string ReaderSnapshot(uint64_t number);
+//! The number in such a name.
+std::optional<uint64_t> ReaderOf(const std::string &snapshot);
 
 //! The file of a snapshot.
 std::string SnapshotFileName(const std::string &file, const std::string &snapshot);
@@ -21,6 +31,8 @@ struct SnapshotName {
     std::string file, snapshot;
 };
 SnapshotName SplitSnapshotName(const std::string &name);
+//! What a reader of this file reads: "sales.duckdb" for "sales.duckdb@latest", otherwise the file itself.
+std::string SourceOfReader(const std::string &file);
 
 //! The logs that a database may have.
 std::vector<std::string> LogNamesOf(const std::string &database);

@@ -192,8 +192,13 @@ def test_errors_are_one_line(tmp_path, file_target):
 
 
 def test_volume_in_use_by_a_writer(file_target):
-    with rawduck.connect(file_target.path("x.duckdb")):
-        assert "writ" in failed("ls", file_target.name)
+    """It says what is on the volume. What needs the volume for itself is refused."""
+    with rawduck.connect(file_target.path("x.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS v")
+        listed = json.loads(run_cli("ls", "--json", file_target.name).stdout)
+        assert "x.duckdb" in [file["name"] for file in listed]
+        assert run_cli("info", file_target.name).returncode == 0
+        assert "holds a lock" in failed("check", file_target.name)
 
 
 def test_unknown_command_and_missing_argument():

@@ -1,15 +1,13 @@
 //! nvme_files(target) and nvme_remove(path).
-#include "extension/file_systems/settings.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/target_argument.hpp"
+#include "extension/sql/volume_rows.hpp"
 #include "volume/names/path.hpp"
 
 #include "common/error.hpp"
-#include "volume/registry.hpp"
 
 #include "duckdb/common/file_system.hpp"
 #include "duckdb/main/client_context.hpp"
-#include "duckdb/main/client_data.hpp"
 
 namespace rawduck {
 namespace {
@@ -34,18 +32,7 @@ Value ExtentList(const FileInfo &file, uint64_t lba_size) {
 }
 
 Rows FileRows(duckdb::ClientContext &context, const Arguments &arguments) {
-    auto opener = duckdb::ClientData::Get(context).file_opener.get();
-    auto volume = PinVolume(AllowedTarget(context, arguments), MountOptionsOf(opener));
-    const uint64_t lba_size = volume->Info().lba_size;
-    Rows rows;
-    for (auto &file : volume->Files()) {
-        rows.push_back(
-            {Value(file.name), Value(FileKindName(file.kind)), Value::UBIGINT(file.size),
-             Value::UBIGINT(file.allocated), Value::TIMESTAMP(duckdb::timestamp_t(file.modified_us)),
-             Value::BOOLEAN(file.snapshot), Value::INTEGER(static_cast<int32_t>(file.extents.size())),
-             ExtentList(file, lba_size)});
-    }
-    return rows;
+    return RowsOfVolume(context, AllowedTarget(context, arguments), "nvme_files");
 }
 
 Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
@@ -64,6 +51,19 @@ Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
 }
 
 } // namespace
+
+Rows FilesOf(const Volume &volume) {
+    const uint64_t lba_size = volume.Info().lba_size;
+    Rows rows;
+    for (auto &file : volume.Files()) {
+        rows.push_back(
+            {Value(file.name), Value(FileKindName(file.kind)), Value::UBIGINT(file.size),
+             Value::UBIGINT(file.allocated), Value::TIMESTAMP(duckdb::timestamp_t(file.modified_us)),
+             Value::BOOLEAN(file.snapshot), Value::INTEGER(static_cast<int32_t>(file.extents.size())),
+             ExtentList(file, lba_size)});
+    }
+    return rows;
+}
 
 void RegisterFileFunctions(duckdb::ExtensionLoader &loader) {
     RegisterRowFunction(

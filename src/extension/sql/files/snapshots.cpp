@@ -3,6 +3,7 @@
 #include "extension/file_systems/settings.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/target_argument.hpp"
+#include "extension/sql/volume_rows.hpp"
 
 #include "common/error.hpp"
 #include "volume/names/path.hpp"
@@ -63,11 +64,15 @@ Rows DropRow(ClientContext &context, const Arguments &arguments) {
 }
 
 Rows SnapshotRows(ClientContext &context, const Arguments &arguments) {
-    auto opener = duckdb::ClientData::Get(context).file_opener.get();
-    auto volume = PinVolume(AllowedTarget(context, arguments), MountOptionsOf(opener));
-    const std::string target = volume->Info().target;
+    return RowsOfVolume(context, AllowedTarget(context, arguments), "nvme_snapshots");
+}
+
+} // namespace
+
+Rows SnapshotsOf(const Volume &volume) {
+    const std::string target = volume.Info().target;
     Rows rows;
-    for (const SnapshotInfo &snapshot : volume->Snapshots()) {
+    for (const SnapshotInfo &snapshot : volume.Snapshots()) {
         const std::string file = SnapshotFileName(snapshot.file, snapshot.snapshot);
         rows.push_back({Value(snapshot.file), Value(snapshot.snapshot),
                         Value(VolumePath{target, file}.ToString()), Value(FileKindName(snapshot.kind)),
@@ -76,8 +81,6 @@ Rows SnapshotRows(ClientContext &context, const Arguments &arguments) {
     }
     return rows;
 }
-
-} // namespace
 
 void RegisterSnapshotFunctions(duckdb::ExtensionLoader &loader) {
     duckdb::FunctionSignature snapshot, clone, drop;

@@ -186,7 +186,7 @@ class _TpchOnCeph(Experiment):
             }
             if repeated[OURS]:
                 titles = {mode.name: f"ranged reads: {mode.title}" for mode in REPEATED_MODES}
-                columns = {titles[mode]: ratios for mode, ratios in repeated.items()}
+                columns = {titles[mode]: ratios for mode, ratios in repeated.items() if ratios}
                 notes += [f"## {site.title}: a query that ran just before", _speeds(columns)]
         return notes
 

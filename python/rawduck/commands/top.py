@@ -1,0 +1,120 @@
+"""`rawduck top`: what a volume is doing, in whatever process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+import duckdb
+import typer
+from rich.live import Live
+from rich.table import Table
+
+import rawduck
+from rawduck import paths, render, volumes
+from rawduck.commands.options import Json, Target
+
+OPERATIONS = ("read", "write", "flush", "deallocate")
+_MICROSECONDS = "µs"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("top", epilog="Example: rawduck top /dev/nvme1n1 --interval 0.5")(top)
+
+
+def top(
+    target: Target,
+    interval: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 1.0,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=0, help="How often to look; 0: until Ctrl-C.")
+    ] = 0,
+    json: Json = False,
+) -> None:
+    """Show what a volume is doing: commands, bytes, depth and latency, in the process that writes to it.
+
+    Rates are those since the look before; latencies those since that process began, or reset its counters.
+    With --json, or where output is no terminal, each look is printed below the one before.
+    """
+    target = paths.absolute_target(target)
+    with rawduck.connect() as connection:
+        looks = _looks(connection, target, interval, count)
+        if json:
+            for look in looks:
+                render.print_json_line(look)
+        elif render.console.is_terminal:
+            with Live(console=render.console, auto_refresh=False) as live:
+                for look in looks:
+                    live.update(_table(look), refresh=True)
+        else:
+            for look in looks:
+                render.console.print(_table(look))
+
+
+def _looks(
+    connection: duckdb.DuckDBPyConnection, target: str, interval: float, count: int
+) -> Iterator[render.Row]:
+    """What has happened in each interval. The volume is not kept mounted between two looks."""
+    before, then = _counters(connection, target), time.monotonic()
+    done = 0
+    while count == 0 or done < count:
+        time.sleep(interval)
+        now = _counters(connection, target)
+        elapsed, then = time.monotonic() - then, time.monotonic()
+        space = volumes.volume_info(connection, target)
+        yield {
+            "target": target,
+            "seconds": round(elapsed, 3),
+            "used": space["used"],
+            "free": space["free"],
+            "files": space["files"],
+            "open_handles": space["open_handles"],
+            "operations": [
+                {"operation": name, **rates(before[name], now[name], elapsed)} for name in OPERATIONS
+            ],
+        }
+        before = now
+        done += 1
+
+
+def _counters(connection: duckdb.DuckDBPyConnection, target: str) -> dict[str, render.Row]:
+    found = render.rows(connection, "SELECT * FROM nvme_stats(target := ?)", [target])
+    return {row["operation"]: row for row in found}
+
+
+def rates(before: render.Row, now: render.Row, seconds: float) -> render.Row:
+    """Per second of what was counted between two looks; everything, when the counters have begun anew."""
+    if now["commands"] < before["commands"]:
+        before = {**before, "commands": 0, "bytes": 0, "errors": 0, "depth_mean": 0.0}
+    commands = now["commands"] - before["commands"]
+    depth = now["depth_mean"] * now["commands"] - before["depth_mean"] * before["commands"]
+    return {
+        "commands_per_s": commands / seconds,
+        "bytes_per_s": (now["bytes"] - before["bytes"]) / seconds,
+        "errors": now["errors"] - before["errors"],
+        "depth": depth / commands if commands else 0.0,
+        "latency_p50_us": now["latency_p50_us"],
+        "latency_p99_us": now["latency_p99_us"],
+    }
+
+
+def _table(look: render.Row) -> Table:
+    title = (
+        f"{render.text(look['target'])}: {render.size(look['used'])} used, {render.size(look['free'])} free, "
+        f"{look['files']} files, {look['open_handles']} open"
+    )
+    table = render.table(
+        "", ">commands/s", ">bytes/s", ">depth", f">p50 {_MICROSECONDS}", f">p99 {_MICROSECONDS}", ">errors",
+        title=title,
+    )  # fmt: skip
+    for row in look["operations"]:
+        table.add_row(
+            row["operation"],
+            f"{row['commands_per_s']:,.0f}",
+            render.size(row["bytes_per_s"]),
+            f"{row['depth']:.1f}",
+            f"{row['latency_p50_us']:,.0f}",
+            f"{row['latency_p99_us']:,.0f}",
+            str(row["errors"]),
+        )
+    return table

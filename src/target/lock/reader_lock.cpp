@@ -1,0 +1,93 @@
+#include "target/lock/reader_lock.hpp"
+
+#include "common/error.hpp"
+#include "common/process/fork_generation.hpp"
+#include "target/open_target.hpp"
+#include "target/system/locked_descriptors.hpp"
+#include "target/system/sysfs.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <random>
+#include <sys/stat.h>
+
+namespace rawduck {
+
+ReaderBytes::ReaderBytes(const Target &target) {
+    if (!HasNode(target.kind)) {
+        throw Error(ErrorCode::UNSUPPORTED,
+                    target.name + ": no other process can reach it, so there are no readers beside a writer; "
+                                  "attach the database itself, or a snapshot of it (nvme_snapshot)");
+    }
+    FileDescriptor node = OpenTarget(BlockDeviceOf(target), O_RDONLY);
+    struct stat status;
+    const bool is_device = fstat(node.Get(), &status) == 0 && S_ISBLK(status.st_mode);
+    nodes_.push_back(FileDescriptor(node.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS));
+    const std::string directory = is_device ? SysfsDirectory(status.st_rdev) : "";
+    if (!directory.empty()) {
+        FileDescriptor attribute(OpenAboveStreams((directory + "/dev").c_str(), O_RDONLY));
+        if (attribute.IsOpen()) {
+            nodes_.push_back(std::move(attribute));
+        }
+    }
+}
+
+bool ReaderBytes::IsLocked(uint64_t first, uint64_t count) const {
+    for (const FileDescriptor &node : nodes_) {
+        struct flock lock = {};
+        lock.l_type = F_WRLCK;
+        lock.l_whence = SEEK_SET;
+        lock.l_start = static_cast<off_t>(READERS_BEGIN + first);
+        lock.l_len = static_cast<off_t>(count);
+        if (fcntl(node.Get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ReaderBytes::IsLocked(uint64_t number) const {
+    return IsLocked(number, 1);
+}
+
+bool ReaderBytes::AnyLocked() const {
+    return IsLocked(0, COUNT);
+}
+
+// Two that choose the same number at the same moment would both have it; one in 2^48 does.
+ReaderLock::ReaderLock(const Target &target) : bytes_(target), fork_generation_(ForkGeneration()) {
+    std::random_device random;
+    std::uniform_int_distribution<uint64_t> numbers(0, ReaderBytes::COUNT - 1);
+    do {
+        number_ = numbers(random);
+    } while (bytes_.IsLocked(number_));
+    for (const FileDescriptor &node : bytes_.nodes_) {
+        RegisterLocked(node.Get());
+        if (const int failed = TryLock(node.Get(), F_RDLCK, {READERS_BEGIN + number_, 1})) {
+            Release();
+            throw Error(ErrorCode::IO,
+                        target.name + ": cannot lock a byte for a reader: " + ErrnoText(failed));
+        }
+    }
+}
+
+ReaderLock::~ReaderLock() {
+    if (fork_generation_ == ForkGeneration()) {
+        Release();
+    } else {
+        for (FileDescriptor &node :
+             bytes_.nodes_) { // closed already, and the numbers may be something else's
+            static_cast<void>(node.Release());
+        }
+    }
+}
+
+// By name: a descriptor that was sent elsewhere would keep the lock after it is closed here.
+void ReaderLock::Release() noexcept {
+    for (const FileDescriptor &node : bytes_.nodes_) {
+        UnregisterLocked(node.Get());
+        TryLock(node.Get(), F_UNLCK, {READERS_BEGIN + number_, 1});
+    }
+}
+
+} // namespace rawduck

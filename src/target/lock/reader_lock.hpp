@@ -1,0 +1,57 @@
+//! Readers beside the writer: each locks a byte of its own, far behind all data, for as long as it may read. Whoever writes
+//! keeps for it what it reads, and gives that up when nobody has the byte any more.
+//!
+//! As those of TargetLock these are locks of open file descriptions: a process that is killed keeps its lock until its last
+//! request is done. Of a block device the byte is locked in its attribute in /sys, too, which all of its nodes share.
+#pragma once
+
+#include "target/system/file_descriptor.hpp"
+#include "target/target.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace rawduck {
+
+//! Where the bytes of a target's readers are locked. Thread-safe.
+class ReaderBytes {
+  public:
+    //! Throws Error UNSUPPORTED where a target has no node, so no other process reaches it, or as OpenTarget.
+    explicit ReaderBytes(const Target &target);
+
+    //! Whether somebody has it, or that cannot be found out.
+    bool IsLocked(uint64_t number) const;
+    bool AnyLocked() const;
+    //! Of the target itself, open for reading.
+    int Descriptor() const { return nodes_.front().Get(); }
+
+    static constexpr uint64_t COUNT = uint64_t(1) << 48;
+
+  private:
+    friend class ReaderLock;
+    bool IsLocked(uint64_t first, uint64_t count) const;
+
+    std::vector<FileDescriptor> nodes_; //!< the first is the target's block device, or the file
+};
+
+//! Thread-safe. A forked child does not have it.
+class ReaderLock {
+  public:
+    //! Locks a byte that nobody has. Throws as ReaderBytes, or Error IO.
+    explicit ReaderLock(const Target &target);
+    ~ReaderLock();
+    ReaderLock(const ReaderLock &) = delete;
+    ReaderLock &operator=(const ReaderLock &) = delete;
+
+    uint64_t Number() const { return number_; }
+    int Descriptor() const { return bytes_.Descriptor(); }
+
+  private:
+    void Release() noexcept;
+
+    ReaderBytes bytes_;
+    uint64_t number_ = 0;
+    const uint64_t fork_generation_;
+};
+
+} // namespace rawduck

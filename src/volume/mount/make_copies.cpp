@@ -1,0 +1,102 @@
+//! Snapshots and clones of a database with its logs, made and given up together.
+
+#include "volume/mount/volume_state.hpp"
+
+#include "common/error.hpp"
+#include "volume/names/file_name.hpp"
+#include "volume/names/snapshot_name.hpp"
+
+namespace rawduck {
+
+namespace {
+
+//! The file of that name and its logs, with the names that they are to have beside `to`. A log of which nothing is durable
+//! yet is not there after a crash either.
+std::vector<VolumeState::Copy> CopiesOf(const VolumeState &state, const std::string &from,
+                                        const std::string &to) {
+    const std::shared_ptr<File> file = state.Find(from);
+    if (!file) {
+        throw Error(ErrorCode::NOT_FOUND, state.target.name + ": no file \"" + from +
+                                              "\" on this volume; `rawduck ls " + state.target.name +
+                                              "` lists them");
+    }
+    if (file->Kind() == FileKind::DIRECTORY || file->IsTemp() || !DatabaseOfLog(from).empty()) {
+        throw Error(ErrorCode::INVALID,
+                    state.target.name + ": \"" + from + "\" is a " +
+                        (file->Kind() == FileKind::DIRECTORY ? "directory"
+                         : file->IsTemp()                    ? "temporary file"
+                                                             : "log: name the database that it belongs to") +
+                        (DatabaseOfLog(from).empty() ? ", which has no snapshots or clones" : ""));
+    }
+    if (!file->Published()) {
+        throw Error(ErrorCode::INVALID,
+                    state.target.name + ": nothing of \"" + from + "\" is durable yet; try again then");
+    }
+    std::vector<VolumeState::Copy> copies{{file, to}};
+    for (const std::string &log : LogNamesOf(from)) {
+        const std::shared_ptr<File> found = state.Find(log);
+        if (found && found->Published()) {
+            copies.push_back({found, to + log.substr(from.size())});
+        }
+    }
+    return copies;
+}
+
+//! Neither the name nor that of a log of it is taken.
+void RequireFreeName(const VolumeState &state, const std::string &name) {
+    CheckFileName(state.target.name, name);
+    std::vector<std::string> names = LogNamesOf(name);
+    names.push_back(name);
+    for (const std::string &taken : names) {
+        CheckFileName(state.target.name, taken);
+        if (state.Find(taken)) {
+            throw Error(ErrorCode::EXISTS, state.target.name + ": \"" + taken + "\" exists already");
+        }
+    }
+}
+
+} // namespace
+
+void VolumeState::MakeCopies(const std::string &from, const std::string &to, CloneKind kind) {
+    WriteScope writing(*this);
+    uint64_t ticket = 0;
+    WithRoom([&] {
+        std::unique_lock<std::shared_mutex> guard(names_mutex);
+        RequireFreeName(*this, to);
+        ticket = QueueClones(CopiesOf(*this, from, to), kind);
+    });
+    log.Commit(ticket);
+    writing.Finish();
+}
+
+void VolumeState::DropSnapshot(const std::string &name) {
+    WriteScope writing(*this);
+    uint64_t ticket = 0;
+    {
+        std::unique_lock<std::shared_mutex> guard(names_mutex);
+        const std::shared_ptr<File> snapshot = Find(name);
+        if (!snapshot || !snapshot->IsSnapshot() || !DatabaseOfLog(name).empty()) {
+            throw Error(ErrorCode::NOT_FOUND, target.name + ": no snapshot \"" + name +
+                                                  "\" on this volume; nvme_snapshots('" + target.name +
+                                                  "') lists them");
+        }
+        std::vector<std::shared_ptr<File>> files{snapshot};
+        for (const std::string &log_name : LogNamesOf(name)) {
+            const std::shared_ptr<File> found = Find(log_name);
+            if (found) {
+                files.push_back(found);
+            }
+        }
+        for (const std::shared_ptr<File> &file : files) {
+            if (file->handles > 0) {
+                throw Error(ErrorCode::LOCKED, target.name + ": cannot drop \"" + name +
+                                                   "\": it is open in this process; DETACH it there first");
+            }
+        }
+        ticket = QueueRemoveTogether(files);
+    }
+    log.Commit(ticket);
+    writing.Finish();
+}
+
+} // namespace rawduck

@@ -1,0 +1,92 @@
+//! What a volume does for readers beside its writer.
+
+#include "volume/mount/volume_state.hpp"
+
+#include "common/error.hpp"
+#include "volume/names/file_name.hpp"
+#include "volume/names/snapshot_name.hpp"
+
+namespace rawduck {
+
+ReaderImage VolumeState::BeginReader(const std::string &file, uint64_t number) {
+    const std::string source = SourceOfReader(file);
+    if (source == file) {
+        std::shared_lock<std::shared_mutex> guard(names_mutex);
+        const std::shared_ptr<File> found = Find(source);
+        if (found && !found->IsSnapshot()) {
+            throw Error(ErrorCode::LOCKED, target.name + ": \"" + file +
+                                               "\" is no snapshot, and the volume is open for "
+                                               "writing; attach \"" +
+                                               SnapshotFileName(file, LATEST) +
+                                               "\" to read it beside the writer");
+        }
+    }
+    const std::string kept = SnapshotFileName(source, ReaderSnapshot(number));
+    MakeCopies(source, kept, CloneKind::SNAPSHOT);
+    return ImageOf(kept, file);
+}
+
+std::string VolumeState::Answer(const WriterRequest &request) {
+    switch (request.kind) {
+    case WriterRequest::Kind::READ:
+        CheckFileName(target.name, request.subject);
+        return EncodeReaderImage(BeginReader(request.subject, request.number));
+    case WriterRequest::Kind::DESCRIBE:
+        return describe(request.subject);
+    }
+    throw Error(ErrorCode::UNSUPPORTED, target.name +
+                                            ": the process that has the volume open for writing does not "
+                                            "know what it was asked; is it of the same version of rawduck?");
+}
+
+ReaderImage VolumeState::ImageOf(const std::string &source, const std::string &name) const {
+    ReaderImage image;
+    image.superblock = superblock;
+    std::vector<std::string> parts = LogNamesOf(source);
+    parts.insert(parts.begin(), source);
+    std::shared_lock<std::shared_mutex> names_guard(names_mutex);
+    std::shared_lock<std::shared_mutex> trees_guard(trees->store.Mutex());
+    for (const std::string &part : parts) {
+        const std::shared_ptr<File> file = Find(part);
+        if (file && file->Published()) {
+            RequireReadable(part);
+            image.files.push_back(trees->catalog.Load(file->Id()));
+            image.files.back().name = name + part.substr(source.size());
+        } else if (part == source) {
+            throw Error(ErrorCode::NOT_FOUND, target.name + ": no file \"" + source +
+                                                  "\" on this volume; `rawduck ls " + target.name +
+                                                  "` lists them");
+        }
+    }
+    return image;
+}
+
+// What cannot be dropped now is tried again with the next event, and by the next mount that writes.
+void VolumeState::DropLeftReaders() noexcept {
+    if (!reader_bytes) {
+        return;
+    }
+    try {
+        std::vector<std::string> left;
+        {
+            std::shared_lock<std::shared_mutex> guard(names_mutex);
+            for (const auto &[name, file] : names) {
+                const std::optional<uint64_t> number = ReaderOf(SplitSnapshotName(name).snapshot);
+                if (file->IsSnapshot() && number && !reader_bytes->IsLocked(*number)) {
+                    left.push_back(name);
+                }
+            }
+        }
+        if (left.empty() || !BeginWriteBesideOthers()) {
+            return;
+        }
+        WriteScope writing(*this, WriteScope::Begun::YES);
+        for (const std::string &name : left) {
+            DropSnapshot(name);
+        }
+        writing.Finish();
+    } catch (const std::exception &) {
+    }
+}
+
+} // namespace rawduck

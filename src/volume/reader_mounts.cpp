@@ -1,0 +1,267 @@
+#include "volume/reader_mounts.hpp"
+
+#include "common/error.hpp"
+#include "common/process/fork_generation.hpp"
+#include "target/lock/reader_lock.hpp"
+#include "volume/names/snapshot_name.hpp"
+#include "volume/readers/reader_channel.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <tuple>
+
+namespace rawduck {
+
+namespace {
+
+//! Between a writer's lock and its socket, and between the end of the one and of the other, nobody can be asked.
+constexpr std::chrono::milliseconds WRITER_TIME{2000}, WRITER_INTERVAL{5};
+
+//! DuckDB 2.0.0 opens a database twice to attach it: first without a lock, to look what it is, and then it uses the headers that it
+//! has read there. Both have to be of one instant, so what was looked at stays until it is opened with a lock; for so long at
+//! most.
+constexpr std::chrono::seconds LINGERING_TIME{10};
+
+using Clock = std::chrono::steady_clock;
+using Key = std::tuple<const void *, std::string, std::string>; //!< owner, identity of the target, file
+
+struct ReaderMounts {
+    struct Entry {
+        std::weak_ptr<Volume> volume;
+        std::shared_ptr<Volume> lingers; //!< the same, or null
+        Clock::time_point until;         //!< when that ends
+    };
+    const uint64_t fork_generation = ForkGeneration();
+    std::mutex mutex; //!< guards what follows; no other lock is taken under it
+    std::map<Key, Entry> entries;
+    bool ends_lingering = false; //!< there is a thread that does
+};
+
+//! Never destroyed, and begun anew in a forked child, as the registry of volumes is.
+ReaderMounts &GetReaderMounts() {
+    static std::atomic<ReaderMounts *> current{new ReaderMounts()};
+    ReaderMounts *mounts = current.load(std::memory_order_acquire);
+    if (mounts->fork_generation != ForkGeneration()) {
+        ReaderMounts *fresh = new ReaderMounts();
+        if (current.compare_exchange_strong(mounts, fresh)) {
+            return *fresh;
+        }
+        delete fresh;
+    }
+    return *mounts;
+}
+
+//! What a reader has been given, and what keeps it.
+struct View {
+    ReaderImage image;
+    std::shared_ptr<const void> keeps;
+};
+
+//! What keeps a snapshot. The writer looks whether the lock is gone when the connection ends, or, in this process, is
+//! asked to.
+struct Kept {
+    Kept(ReaderConnection connection_p, std::unique_ptr<ReaderLock> lock_p, std::string identity_p)
+        : connection(std::move(connection_p)), lock(std::move(lock_p)), identity(std::move(identity_p)) {}
+    ~Kept() {
+        lock.reset();
+        if (const VolumePin here = MountedVolume(identity)) {
+            here->DropLeftReaders();
+        }
+    }
+    ReaderConnection connection;
+    std::unique_ptr<ReaderLock> lock;
+    const std::string identity; //!< of the target
+};
+
+//! The files are open, locked against writers of this process, on a volume that is locked against others.
+View ViewOfLocked(const VolumePin &volume, const std::string &file) {
+    const auto files = std::make_shared<std::vector<std::unique_ptr<OpenFile>>>();
+    OpenMode mode;
+    mode.lock = OpenMode::Lock::SHARED;
+    const std::string source = SourceOfReader(file);
+    files->push_back(OpenPinned(volume, source, mode));
+    for (const std::string &log : LogNamesOf(source)) {
+        if (volume->FileExists(log)) {
+            files->push_back(OpenPinned(volume, log, mode));
+        }
+    }
+    return {volume->ImageOf(source, file), files};
+}
+
+//! On a volume that this process has mounted.
+View ViewOfMounted(const Target &target, const VolumePin &volume, std::unique_ptr<ReaderLock> &lock,
+                   const std::string &file) {
+    try {
+        ReaderImage image = volume->BeginReader(file, lock->Number());
+        return {std::move(image),
+                std::make_shared<Kept>(ReaderConnection(), std::move(lock), target.identity)};
+    } catch (const Error &error) {
+        const bool may_not_write = error.Code() == ErrorCode::LOCKED ||
+                                   error.Code() == ErrorCode::PERMISSION ||
+                                   error.Code() == ErrorCode::POISONED || error.Code() == ErrorCode::NO_SPACE;
+        if (!may_not_write) {
+            throw;
+        }
+        try {
+            return ViewOfLocked(volume, file);
+        } catch (const Error &locked) {
+            if (locked.Code() != ErrorCode::LOCKED) {
+                throw;
+            }
+        }
+        throw; // somebody is writing, so this is why there is no snapshot
+    }
+}
+
+std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLock> &lock,
+                                 const std::string &file) {
+    std::optional<WriterAnswer> answer;
+    try {
+        answer = AskWriter(target, lock->Descriptor(), {WriterRequest::Kind::READ, lock->Number(), file});
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::LOCKED) {
+            throw;
+        }
+    }
+    if (!answer) { // nobody is there, or has just ended, or may not write either
+        return std::nullopt;
+    }
+    ReaderImage image = DecodeReaderImage(answer->text, target.name);
+    return View{std::move(image),
+                std::make_shared<Kept>(std::move(answer->connection), std::move(lock), target.identity)};
+}
+
+View FindView(const Target &target, const std::string &file, const MountOptions &options) {
+    auto lock = std::make_unique<ReaderLock>(target);
+    const auto end = std::chrono::steady_clock::now() + WRITER_TIME;
+    for (;;) {
+        if (const VolumePin mounted = MountedVolume(target.identity)) {
+            return ViewOfMounted(target, mounted, lock, file);
+        }
+        if (std::optional<View> view = ViewOfWriter(target, lock, file)) {
+            return std::move(*view);
+        }
+        try {
+            return ViewOfMounted(target, PinVolume(target.name, options), lock, file);
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::LOCKED) {
+                throw;
+            }
+            if (std::chrono::steady_clock::now() >= end) {
+                throw Error(ErrorCode::LOCKED,
+                            std::string(error.what()) +
+                                ". It could not be asked to keep what a reader beside it reads: that needs "
+                                "rawduck of the same version there, in the same network namespace");
+            }
+        }
+        std::this_thread::sleep_for(WRITER_INTERVAL);
+    }
+}
+
+//! Lets go of what has lingered long enough, until nothing lingers.
+void EndLingering(ReaderMounts &mounts) {
+    for (bool lingers = true; lingers;) {
+        std::shared_ptr<Volume> ended; // given up without the mutex
+        {
+            std::lock_guard<std::mutex> guard(mounts.mutex);
+            lingers = false;
+            for (auto &[key, entry] : mounts.entries) {
+                if (entry.lingers && entry.until <= Clock::now() && !ended) {
+                    ended = std::move(entry.lingers);
+                }
+                lingers = lingers || entry.lingers || ended;
+            }
+            mounts.ends_lingering = lingers;
+        }
+        if (!ended && lingers) {
+            std::this_thread::sleep_for(LINGERING_TIME / 20);
+        }
+    }
+}
+
+//! Under the mutex. Where no thread can be had nothing lingers.
+void Linger(ReaderMounts &mounts, ReaderMounts::Entry &entry, const std::shared_ptr<Volume> &volume) {
+    if (!mounts.ends_lingering) {
+        try {
+            std::thread([&mounts] { EndLingering(mounts); }).detach();
+        } catch (const std::system_error &) {
+            return;
+        }
+        mounts.ends_lingering = true;
+    }
+    entry.lingers = volume;
+    entry.until = Clock::now() + LINGERING_TIME;
+}
+
+bool IsDatabase(const Volume &volume, const std::string &file) {
+    FileInfo info;
+    return volume.Stat(file, info) && info.kind == FileKind::DATABASE;
+}
+
+//! The volume of this key, if there is one; otherwise `made`, if that is not null, which has the key then.
+VolumePin PinKnown(ReaderMounts &mounts, const Key &key, PinUse use, const std::shared_ptr<Volume> &made) {
+    const bool lingers = made && use == PinUse::LOOK && IsDatabase(*made, std::get<2>(key));
+    std::shared_ptr<Volume> lingered; // given up without the mutex
+    std::lock_guard<std::mutex> guard(mounts.mutex);
+    for (auto entry = mounts.entries.begin(); entry != mounts.entries.end();) {
+        entry = entry->second.volume.expired() ? mounts.entries.erase(entry) : std::next(entry);
+    }
+    auto found = mounts.entries.find(key);
+    if (found == mounts.entries.end() && made) {
+        found = mounts.entries.emplace(key, ReaderMounts::Entry{made, nullptr, {}}).first;
+    }
+    const std::shared_ptr<Volume> volume =
+        found == mounts.entries.end() ? nullptr : found->second.volume.lock();
+    if (volume && use == PinUse::OPEN) {
+        lingered = std::move(found->second.lingers);
+    } else if (volume == made && lingers) {
+        Linger(mounts, found->second, volume);
+    }
+    return VolumePin(volume);
+}
+
+} // namespace
+
+VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
+                 const MountOptions &options, PinUse use) {
+    const std::string database = DatabaseOfLog(path_file);
+    const std::string &file = database.empty() ? path_file : database;
+    if (SplitSnapshotName(file).snapshot.empty()) {
+        return PinVolume(target_name, options);
+    }
+    const Target target = ResolveTarget(target_name);
+    ReaderMounts &mounts = GetReaderMounts();
+    const Key key(owner, target.identity, file);
+    if (VolumePin found = PinKnown(mounts, key, use, nullptr)) {
+        return found;
+    }
+    if (SourceOfReader(file) == file) {
+        try {
+            return PinVolume(target_name, options);
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::LOCKED || !HasNode(target.kind)) {
+                throw;
+            }
+        }
+    }
+    View view = FindView(target, file, options);
+    const auto made = Volume::MountReader(target, std::move(view.image), std::move(view.keeps), options,
+                                          StatsFor(target.identity, target.name));
+    return PinKnown(mounts, key, use, made);
+}
+
+std::optional<std::string> AskAbout(const Target &target, const std::string &function) {
+    if (!HasNode(target.kind)) {
+        return std::nullopt;
+    }
+    const ReaderBytes bytes(target);
+    std::optional<WriterAnswer> answer =
+        AskWriter(target, bytes.Descriptor(), {WriterRequest::Kind::DESCRIBE, 0, function});
+    return answer ? std::optional<std::string>(std::move(answer->text)) : std::nullopt;
+}
+
+} // namespace rawduck

@@ -1,0 +1,212 @@
+#include "volume/readers/reader_channel.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+namespace rawduck {
+
+namespace {
+
+constexpr char MAGIC[8] = {'r', 'd', 'r', 'e', 'a', 'd', '0', '1'};
+constexpr size_t REQUEST_BYTES_MAX = 1024; //!< a name has 255
+constexpr size_t PIECE_BYTES = 32 * 1024;  //!< of an answer, in one packet
+constexpr timeval ANSWER_TIME{30, 0}, TAKING_TIME{5, 0};
+
+struct Header {
+    char magic[8];
+    uint64_t kind;   //!< of a request; 0 in an answer
+    uint64_t number; //!< of a request: the byte; of an answer: ANSWERED or the code of an error
+    uint64_t bytes;  //!< that follow, of a request in this packet
+};
+constexpr uint64_t ANSWERED = UINT64_MAX;
+
+struct Address {
+    explicit Address(const Target &target) {
+        const std::string name = "rawduck/" + target.identity;
+        value.sun_family = AF_UNIX;
+        const size_t bytes = std::min(name.size(), sizeof(value.sun_path) - 1);
+        memcpy(value.sun_path + 1, name.data(), bytes); // the first byte is 0: no file is made
+        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
+    }
+    sockaddr_un value{};
+    socklen_t length;
+};
+
+FileDescriptor MakeSocket() {
+    return FileDescriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+}
+
+//! Whoever answers decides what is read. So it must be somebody who may: root, this user, or the target's owner.
+bool IsTrusted(int connection, int target) {
+    ucred peer{};
+    socklen_t length = sizeof(peer);
+    struct stat status;
+    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+           (peer.uid == 0 || peer.uid == geteuid() ||
+            (fstat(target, &status) == 0 && peer.uid == status.st_uid));
+}
+
+bool SendPacket(int connection, const void *data, size_t bytes) {
+    ssize_t sent;
+    do {
+        sent = send(connection, data, bytes, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    return sent == static_cast<ssize_t>(bytes);
+}
+
+//! With a descriptor: whoever has the target open may read it.
+bool SendRequest(int connection, int descriptor, const WriterRequest &request) {
+    Header header{};
+    memcpy(header.magic, MAGIC, sizeof(MAGIC));
+    header.kind = static_cast<uint64_t>(request.kind);
+    header.number = request.number;
+    header.bytes = request.subject.size();
+    iovec parts[2] = {{&header, sizeof(header)},
+                      {const_cast<char *>(request.subject.data()), request.subject.size()}};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr *const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(rights), &descriptor, sizeof(descriptor));
+    ssize_t sent;
+    do {
+        sent = sendmsg(connection, &message, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    return sent == static_cast<ssize_t>(sizeof(header) + request.subject.size());
+}
+
+//! A descriptor that was made with O_PATH says nothing of permissions.
+bool IsOpenForReading(int fd) {
+    const int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_WRONLY;
+}
+
+ssize_t ReceivePacket(int connection, void *data, size_t bytes) {
+    ssize_t received;
+    do {
+        received = recv(connection, data, bytes, 0);
+    } while (received < 0 && errno == EINTR);
+    return received;
+}
+
+bool SendReply(int connection, uint64_t number, const std::string &text) {
+    Header header{};
+    memcpy(header.magic, MAGIC, sizeof(MAGIC));
+    header.number = number;
+    header.bytes = text.size();
+    setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &TAKING_TIME, sizeof(TAKING_TIME));
+    bool sent = SendPacket(connection, &header, sizeof(header));
+    for (size_t at = 0; sent && at < text.size(); at += PIECE_BYTES) {
+        sent = SendPacket(connection, text.data() + at, std::min(PIECE_BYTES, text.size() - at));
+    }
+    return sent;
+}
+
+[[noreturn]] void ThrowNoAnswer(const Target &target) {
+    throw Error(ErrorCode::LOCKED, target.name +
+                                       ": the process that has the volume open for writing ended, or "
+                                       "did not answer, while a reader asked it; try again");
+}
+
+} // namespace
+
+std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request) {
+    WriterAnswer answer{MakeSocket(), ""};
+    const Address address(target);
+    const int connection = answer.connection.Get();
+    if (connection < 0 ||
+        connect(connection, reinterpret_cast<const sockaddr *>(&address.value), address.length) != 0) {
+        return std::nullopt;
+    }
+    if (!IsTrusted(connection, descriptor)) {
+        throw Error(ErrorCode::PERMISSION, target.name +
+                                               ": a process of another user, who is neither root nor "
+                                               "the target's owner, answers readers; its answers "
+                                               "are not used");
+    }
+    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &ANSWER_TIME, sizeof(ANSWER_TIME));
+    Header header{};
+    if (!SendRequest(connection, descriptor, request) ||
+        ReceivePacket(connection, &header, sizeof(header)) != static_cast<ssize_t>(sizeof(header)) ||
+        memcmp(header.magic, MAGIC, sizeof(MAGIC)) != 0) {
+        ThrowNoAnswer(target);
+    }
+    std::string piece(PIECE_BYTES, '\0');
+    while (answer.text.size() < header.bytes) {
+        const ssize_t received = ReceivePacket(connection, piece.data(), piece.size());
+        if (received <= 0) {
+            ThrowNoAnswer(target);
+        }
+        answer.text.append(piece, 0, static_cast<size_t>(received));
+    }
+    if (header.number != ANSWERED) {
+        throw Error(
+            static_cast<ErrorCode>(std::min(header.number, static_cast<uint64_t>(ErrorCode::INTERRUPTED))),
+            answer.text);
+    }
+    return answer;
+}
+
+FileDescriptor ListenForReaders(const Target &target) {
+    FileDescriptor listener = MakeSocket();
+    const Address address(target);
+    const bool listens =
+        listener.IsOpen() &&
+        bind(listener.Get(), reinterpret_cast<const sockaddr *>(&address.value), address.length) == 0 &&
+        listen(listener.Get(), SOMAXCONN) == 0;
+    return listens ? std::move(listener) : FileDescriptor();
+}
+
+std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target) {
+    char packet[REQUEST_BYTES_MAX];
+    iovec part{packet, sizeof(packet)};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    const ssize_t received = recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    FileDescriptor sent;
+    const cmsghdr *const rights = received > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+    if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
+        int descriptor = -1;
+        memcpy(&descriptor, CMSG_DATA(rights), sizeof(descriptor));
+        sent = FileDescriptor(descriptor, FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
+    }
+    struct stat status;
+    Header header{};
+    if (received < static_cast<ssize_t>(sizeof(header)) || !sent.IsOpen() || !IsOpenForReading(sent.Get()) ||
+        fstat(sent.Get(), &status) != 0 || IdentityOf(status) != target.identity) {
+        return std::nullopt;
+    }
+    memcpy(&header, packet, sizeof(header));
+    if (memcmp(header.magic, MAGIC, sizeof(MAGIC)) != 0 || header.number >= ReaderBytes::COUNT ||
+        header.bytes != static_cast<uint64_t>(received) - sizeof(header)) {
+        return std::nullopt;
+    }
+    return WriterRequest{static_cast<WriterRequest::Kind>(header.kind), header.number,
+                         std::string(packet + sizeof(header), header.bytes)};
+}
+
+bool SendAnswer(int connection, const std::string &answer) {
+    return SendReply(connection, ANSWERED, answer);
+}
+
+bool SendRefusal(int connection, ErrorCode code, const std::string &message) {
+    return SendReply(connection, static_cast<uint64_t>(code), message);
+}
+
+} // namespace rawduck

@@ -1,0 +1,47 @@
+//! Between a reader and the process that has the volume open for writing: packets through a socket that is named by the
+//! target. Processes in another network namespace do not find it.
+#pragma once
+
+#include "common/error.hpp"
+#include "target/lock/reader_lock.hpp"
+#include "target/system/file_descriptor.hpp"
+#include "target/target.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace rawduck {
+
+//! What a process asks the one that has the volume open for writing.
+struct WriterRequest {
+    enum class Kind : uint64_t {
+        READ = 1, //!< keep a file for a reader, and say where it lies
+        DESCRIBE  //!< say what SQL functions would say of the volume
+    };
+    Kind kind = Kind::READ;
+    uint64_t number = 0; //!< READ: of the byte that the reader has locked
+    std::string subject; //!< the file, or the function
+};
+
+//! As long as it is there the writer knows that the reader is. Closing it makes the writer look for the lock.
+using ReaderConnection = FileDescriptor;
+
+struct WriterAnswer {
+    ReaderConnection connection;
+    std::string text;
+};
+//! What the writer answers, and the connection; empty when nobody listens. `descriptor`: of the target, open for reading. Throws
+//! the Error with which the writer refuses, LOCKED when it does not answer in time, or PERMISSION when somebody else
+//! listens in its place.
+std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request);
+
+//! The writer's side. A closed descriptor where the name is taken, or there is none to be had.
+FileDescriptor ListenForReaders(const Target &target);
+//! Of a packet that has arrived: empty unless it is a request of somebody who has the target open.
+std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target);
+//! Returns whether all was sent: a reader that does not take it is left behind.
+bool SendAnswer(int connection, const std::string &answer);
+bool SendRefusal(int connection, ErrorCode code, const std::string &message);
+
+} // namespace rawduck

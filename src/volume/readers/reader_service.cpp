@@ -1,0 +1,184 @@
+#include "volume/readers/reader_service.hpp"
+
+#include "common/process/fork_generation.hpp"
+#include "target/system/locked_descriptors.hpp"
+
+#include <algorithm>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <system_error>
+
+namespace rawduck {
+
+namespace {
+
+//! Readers whose writer has ended have no connection to the next one, which looks for them so often.
+constexpr int SWEEP_MS = 5000;
+//! The system closes what a killed reader had open one after the other: its connection perhaps before its lock.
+constexpr int LEAVING_MS = 100;
+//! Each takes a descriptor of the process.
+constexpr size_t READERS_MAX = 500;
+//! Whoever has not asked yet may never do so, and anybody can connect.
+constexpr size_t SILENT_MAX = 16;
+constexpr std::chrono::seconds SILENT_TIME{5};
+
+//! A forked child closes it: otherwise readers would take the child for the writer.
+void CloseInChildren(const FileDescriptor &descriptor) {
+    RegisterLocked(descriptor.Get());
+}
+
+void Close(FileDescriptor &descriptor) {
+    if (descriptor.IsOpen()) {
+        UnregisterLocked(descriptor.Get());
+        descriptor = FileDescriptor();
+    }
+}
+
+} // namespace
+
+ReaderService::ReaderService(Target target, Handlers handlers)
+    : target_(std::move(target)), handlers_(std::move(handlers)), fork_generation_(ForkGeneration()) {}
+
+ReaderService::~ReaderService() {
+    Stop();
+}
+
+void ReaderService::Start() noexcept {
+    if (fork_generation_ != ForkGeneration()) {
+        return;
+    }
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (thread_ || stopped_) {
+        return;
+    }
+    try {
+        wake_ = FileDescriptor(eventfd(0, EFD_CLOEXEC));
+        listener_ = ListenForReaders(target_);
+        if (!wake_.IsOpen() || !listener_.IsOpen()) {
+            Close(listener_);
+            return;
+        }
+        CloseInChildren(listener_);
+        CloseInChildren(wake_);
+        thread_ = std::make_unique<std::thread>([this] { Run(); });
+    } catch (const std::exception &) { // of memory, threads or fork handlers: tried again by the next writer
+        Close(listener_);
+        Close(wake_);
+    }
+}
+
+void ReaderService::Stop() {
+    if (fork_generation_ != ForkGeneration()) {
+        static_cast<void>(thread_.release()); // it runs in the parent, and its descriptors are closed here
+        static_cast<void>(listener_.Release());
+        static_cast<void>(wake_.Release());
+        return;
+    }
+    std::unique_ptr<std::thread> thread;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        stopped_ = true;
+        thread.swap(thread_);
+    }
+    if (thread) {
+        eventfd_write(wake_.Get(), 1);
+        thread->join();
+    }
+    Close(listener_);
+    Close(wake_);
+}
+
+void ReaderService::Run() {
+    handlers_.sweep();
+    bool left = false, wanted = true;
+    while (wanted) {
+        try {
+            wanted = Wait(left);
+        } catch (const std::exception
+                     &) { // of memory, or fork handlers: whoever asked is told nothing, and asks again
+            left = true;
+        }
+    }
+    for (Connection &connection : connections_) {
+        Close(connection.socket);
+    }
+    connections_.clear();
+}
+
+bool ReaderService::Wait(bool &left) {
+    std::vector<pollfd> polled{{wake_.Get(), POLLIN, 0}, {listener_.Get(), POLLIN, 0}};
+    for (const Connection &connection : connections_) {
+        polled.push_back({connection.socket.Get(), POLLIN, 0});
+    }
+    const int ready = poll(polled.data(), polled.size(), left ? LEAVING_MS : SWEEP_MS);
+    if (polled[0].revents != 0) {
+        return false;
+    }
+    left = false;
+    const auto now = std::chrono::steady_clock::now();
+    for (size_t i = connections_.size(); i > 0; i--) {
+        Connection &connection = connections_[i - 1];
+        const bool silent = !connection.answered && now - connection.since > SILENT_TIME;
+        if (silent || (polled[i + 1].revents != 0 && !Serve(connection))) {
+            left = left || connection.reads;
+            Drop(i - 1);
+        }
+    }
+    if (polled[1].revents != 0) {
+        Accept();
+    }
+    if (left || ready == 0) {
+        handlers_.sweep();
+    }
+    return true;
+}
+
+void ReaderService::Drop(size_t connection) {
+    Close(connections_[connection].socket);
+    connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(connection));
+}
+
+void ReaderService::Accept() {
+    FileDescriptor socket(accept4(listener_.Get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket.IsOpen()) {
+        return;
+    }
+    const auto is_silent = [](const Connection &connection) { return !connection.answered; };
+    const auto silent =
+        static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), is_silent));
+    if (silent >= SILENT_MAX) {
+        const auto oldest = std::find_if(connections_.begin(), connections_.end(), is_silent);
+        Drop(static_cast<size_t>(oldest - connections_.begin()));
+    } else if (connections_.size() - silent >= READERS_MAX) {
+        return;
+    }
+    connections_.push_back(Connection{FileDescriptor(), false, false, std::chrono::steady_clock::now()});
+    CloseInChildren(socket);
+    connections_.back().socket = std::move(socket);
+}
+
+// Once it has its answer a reader sends nothing more: the next event is its end.
+bool ReaderService::Serve(Connection &connection) {
+    if (connection.answered) {
+        return false;
+    }
+    const std::optional<WriterRequest> request = ReceiveRequest(connection.socket.Get(), target_);
+    if (!request) {
+        return false;
+    }
+    connection.answered = true;
+    connection.reads = request->kind == WriterRequest::Kind::READ;
+    try {
+        return SendAnswer(connection.socket.Get(), handlers_.answer(*request));
+    } catch (const Error &error) {
+        SendRefusal(connection.socket.Get(), error.Code(), error.what());
+    } catch (const std::exception &error) {
+        SendRefusal(connection.socket.Get(), ErrorCode::IO,
+                    target_.name +
+                        ": the process that has the volume open for writing cannot answer: " + error.what());
+    }
+    return false;
+}
+
+} // namespace rawduck
