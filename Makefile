@@ -79,6 +79,11 @@ test-sanitize: ## Unit tests under ASan+UBSan and under TSan
 	@scripts/bootstrap.sh test
 	@$(PYTHON) scripts/run_tests.py asan tsan
 
+.PHONY: test-aarch64
+test-aarch64: ## Unit tests of a build for aarch64 and its wheel, under QEMU's emulation of programs (takes long)
+	@scripts/bootstrap.sh test
+	@$(PYTHON) scripts/run_tests.py aarch64
+
 .PHONY: test-odr
 test-odr: build ## Links everything with -flto: no two types of one name (-Wodr)
 	@scripts/bootstrap.sh test
@@ -200,4 +205,4 @@ lint: test-style ## The same as test-style
 
 .PHONY: clean
 clean: ## Remove builds, and keep DuckDB's source, the static build and .venv
-	@rm -rf build/wheel build/core build/host build/asan build/tsan build/odr build/fuzz build/demo build/bench build/reports
+	@rm -rf build/wheel build/core build/host build/asan build/tsan build/odr build/aarch64 build/fuzz build/demo build/bench build/reports

@@ -1,5 +1,10 @@
 # Unit tests of the core: one GoogleTest binary, run by ctest.
-find_package(GTest REQUIRED)
+set(RAWDUCK_GTEST_SOURCE "" CACHE PATH "GoogleTest's source, for another architecture; empty: the system's library")
+if(RAWDUCK_GTEST_SOURCE)
+  add_subdirectory(${RAWDUCK_GTEST_SOURCE} googletest EXCLUDE_FROM_ALL)
+else()
+  find_package(GTest REQUIRED)
+endif()
 enable_testing()
 file(GLOB_RECURSE RAWDUCK_UNIT_SOURCES CONFIGURE_DEPENDS test/unit/*.cpp)
 list(FILTER RAWDUCK_UNIT_SOURCES EXCLUDE REGEX "xnvme_other_version.cpp$")

@@ -2,6 +2,7 @@
 # Installs what is missing, and nothing else, for one purpose:
 #   scripts/bootstrap.sh build   compiler, headers, and the Python environment .venv (the default)
 #   scripts/bootstrap.sh test    the same, and what the unit, fuzz and SQL tests need
+#   scripts/bootstrap.sh aarch64 the same, and what unit tests of a build for aarch64 need
 # Safe to run before every build: it tries what is needed, and returns within a second when all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,9 +11,9 @@ give_up_status=1
 
 purpose=${1:-build}
 case "$purpose" in
-build | test) ;;
+build | test | aarch64) ;;
 *)
-    echo "bootstrap: unknown purpose '$purpose'; use 'build' or 'test'" >&2
+    echo "bootstrap: unknown purpose '$purpose'; use 'build', 'test' or 'aarch64'" >&2
     exit 2
     ;;
 esac
@@ -49,6 +50,13 @@ needs_of_test() {
     need mount program losetup mount umount
     need util-linux program mkswap setarch unshare
     need fdisk program sfdisk
+}
+
+# Its C library and libstdc++ are those of wheels (scripts/make_sysroot.sh).
+needs_of_aarch64() {
+    needs_of_test
+    need qemu-user program qemu-aarch64
+    need googletest test -e /usr/src/googletest/CMakeLists.txt
 }
 
 check_python() {

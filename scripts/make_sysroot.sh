@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Makes what wheels are compiled against (cmake/sysroot.cmake), in build/sysroot/<architecture>:
+# Makes what wheels are compiled against (cmake/sysroot.cmake), in build/sysroot/<architecture>, and a system with Python
+# for tests of the wheel for aarch64, whose programs run under QEMU, in build/sysroot/aarch64-python:
 #   scripts/make_sysroot.sh x86_64
 #   scripts/make_sysroot.sh aarch64
-# The C library and libstdc++ of Debian 11 (glibc 2.31, GCC 10); the kernel's headers and liburing of Debian 12; and
+#   scripts/make_sysroot.sh aarch64-python
+# The first two have the C library and libstdc++ of Debian 11 (glibc 2.31, GCC 10); the kernel's headers and liburing of Debian 12; and
 # libblkid, compiled from Debian 12's source because its archive is not relocatable. Debian's key verifies all of it.
-# Nothing is installed into the system but the tools below, and of what is unpacked nothing is run.
+# Nothing is installed into the system but the tools below, and of what is unpacked nothing is run here.
 #   DEBIAN_MIRROR=URI     where the packages come from; by default where this system's do, if that is Debian 12
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,25 +53,31 @@ get_old_libraries() {
         give_up "not all of ${names[*]} of Debian 11 could be downloaded; name a mirror that has it with DEBIAN_MIRROR=URI"
 }
 
+debian_12() {
+    printf '%s [signed-by=%s] %s bookworm main\n' deb "$debian_key" "$debian" deb-src "$debian_key" "$debian"
+}
+
 get_debian() {
     local folder=$work/debian
     mkdir -p "$folder"
-    printf '%s [signed-by=%s] %s bookworm main\n' deb "$debian_key" "$debian" deb-src "$debian_key" "$debian" \
-        >"$folder/sources.list"
+    debian_12 >"$folder/sources.list"
     with_apt "$folder" "$debian_architecture" update
     with_apt "$folder" "$debian_architecture" download linux-libc-dev liburing-dev
     with_apt "$folder" "$debian_architecture" source --download-only util-linux
 }
 
+# unpack FILE...: a link to a place in the system becomes one to the same place in here.
 unpack() {
     local file
-    for file in "$work"/{old,debian}/files/*.deb; do
+    for file in "$@"; do
         dpkg-deb --extract "$file" "$root"
     done
-    # A link to a place in the system is one to the same place in here.
     find "$root" -type l -lname '/*' | while read -r file; do
         ln --symbolic --force --relative "$root$(readlink "$file")" "$file"
     done
+}
+
+arrange() {
     # The cross compiler's packages have a folder of their own; its place in a system is where compilers look.
     if [ -d "$root/usr/$triple" ]; then
         cp -a "$root/usr/$triple/include/." "$root/usr/include/"
@@ -103,14 +111,34 @@ build_libblkid() {
     }
 }
 
-architecture=${1:-x86_64}
-case "$architecture" in
-x86_64) debian_architecture=amd64 ;;
-aarch64) debian_architecture=arm64 ;;
-*) give_up "unknown architecture '$architecture'; use x86_64 or aarch64" ;;
+make_libraries() {
+    get_old_libraries
+    get_debian
+    unpack "$work"/{old,debian}/files/*.deb
+    arrange
+    build_libblkid
+}
+
+# With all that these two packages depend on.
+make_python() {
+    local folder=$work/python
+    mkdir -p "$folder"
+    debian_12 >"$folder/sources.list"
+    with_apt "$folder" "$debian_architecture" update
+    with_apt "$folder" "$debian_architecture" --yes --no-install-recommends --download-only install python3 libstdc++6
+    unpack "$folder"/archives/*.deb
+}
+
+wanted=${1:-x86_64}
+case "$wanted" in
+x86_64) make=make_libraries debian_architecture=amd64 ;;
+aarch64) make=make_libraries debian_architecture=arm64 ;;
+aarch64-python) make=make_python debian_architecture=arm64 ;;
+*) give_up "unknown system '$wanted'; use x86_64, aarch64 or aarch64-python" ;;
 esac
+architecture=${wanted%-python}
 triple=$architecture-linux-gnu
-final=$PWD/build/sysroot/$architecture
+final=$PWD/build/sysroot/$wanted
 debian_key=/usr/share/keyrings/debian-archive-keyring.gpg
 
 install_missing needs_of_sysroot
@@ -123,9 +151,6 @@ work=$(mktemp -d "$PWD/build/sysroot/work-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir "$root"
-get_old_libraries
-get_debian
-unpack
-build_libblkid
+"$make"
 # Moved into place when complete. Nothing in it knows its own path.
 mv "$root" "$final"

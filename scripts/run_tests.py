@@ -11,7 +11,6 @@ Exits with 0 when nothing failed. Needs nothing but Python: the stages bring the
 from __future__ import annotations
 
 import functools
-import json
 import os
 import platform
 import re
@@ -34,8 +33,9 @@ CEPH_TESTS = "rawduck_ceph_tests"
 SKIPPED = 77  # exit status of a script that lacks something
 # Whether a stage of which nothing can be run, because its tools cannot be installed, is a failure.
 EVERY_STAGE = os.environ.get("RAWDUCK_EVERY_STAGE", "") not in ("", "0")
-# Left out of "all": the sanitizers' stages run the same unit tests, and nothing that odr links is run.
-LONG_STAGES = ("unit", "odr")
+# Left out of "all": the sanitizers' stages run the same unit tests, an emulator runs them slowly, and nothing
+# that odr links is run.
+LONG_STAGES = ("unit", "odr", "aarch64")
 # Where the plain build of core and tests lies. Stages share it, so that it is made once.
 HOST_BUILD = ("host", "RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", f"Python_EXECUTABLE={sys.executable}")
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
@@ -101,9 +101,9 @@ def run_shard(
     environment: dict[str, str],
     shard: int,
 ) -> Counts:
-    report = REPORTS / f"{name}-{shard}.json"
+    report = REPORTS / f"{name}-{shard}.xml"
     report.unlink(missing_ok=True)
-    options = ["--gtest_brief=1", f"--gtest_output=json:{report}", f"--gtest_filter=-{leave_out}"]
+    options = ["--gtest_brief=1", f"--gtest_output=xml:{report}", f"--gtest_filter=-{leave_out}"]
     share = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
     command = [*wrapper, str(BUILD / name / target), *options]
     status = run(command, env={**environment, **os.environ, **share, "UBSAN_OPTIONS": "print_stacktrace=1"})
@@ -111,18 +111,24 @@ def run_shard(
 
 
 def read_gtest(report: Path) -> Counts:
-    if not report.exists():
-        return Counts()
+    """Counts, and says which tests were skipped and why."""
     counts = Counts()
-    for suite in json.loads(report.read_text())["testsuites"]:
-        for test in suite["testsuite"]:
-            if test.get("failures"):
-                counts.failed += 1
-            elif test["result"] == "SKIPPED" or test["status"] == "NOTRUN":
-                counts.skipped += 1
-            else:
-                counts.passed += 1
+    for test in ElementTree.parse(report).iter("testcase") if report.exists() else ():
+        if test.find("failure") is not None:
+            counts.failed += 1
+        elif test.get("result") != "completed":
+            counts.skipped += 1
+            print(f"skipped: {test.get('classname')}.{test.get('name')}: {reason_of_gtest(test)}", flush=True)
+        else:
+            counts.passed += 1
     return counts
+
+
+def reason_of_gtest(test: ElementTree.Element) -> str:
+    """The first line of the message is the place in the source."""
+    skipped = test.find("skipped")
+    lines = skipped.get("message", "").splitlines() if skipped is not None else []
+    return " ".join(lines[1:]) or "disabled"
 
 
 def pytest(folder: str, arguments: list[str]) -> Counts:
@@ -177,6 +183,33 @@ def odr() -> Counts:
     return Counts(failed=1) if configure_and_build("odr", programs, *definitions) else Counts(passed=1)
 
 
+def aarch64() -> Counts:
+    """Unit tests and the wheel under QEMU, which emulates programs. Their system calls are this kernel's."""
+    if run(["scripts/bootstrap.sh", "aarch64"]) or run(["scripts/make_sysroot.sh", "aarch64"]):
+        return Counts(failed=1)
+    return aarch64_unit_tests() + aarch64_wheel()
+
+
+def aarch64_unit_tests() -> Counts:
+    """Cross-compiled as wheels are."""
+    sysroot = BUILD / "sysroot" / "aarch64"
+    definitions = [
+        "RAWDUCK_TESTS=ON",
+        "CMAKE_BUILD_TYPE=Release",
+        f"CMAKE_TOOLCHAIN_FILE={ROOT / 'cmake' / 'sysroot.cmake'}",
+        f"RAWDUCK_SYSROOT={sysroot}",
+        "RAWDUCK_ARCHITECTURE=aarch64",
+        "RAWDUCK_GTEST_SOURCE=/usr/src/googletest",
+    ]
+    return unit_tests("aarch64", *definitions, wrapper=("qemu-aarch64", "-L", str(sysroot)))
+
+
+def aarch64_wheel() -> Counts:
+    if run(["scripts/build_wheel.sh", "aarch64"]) or run(["scripts/make_sysroot.sh", "aarch64-python"]):
+        return Counts(failed=1)
+    return pytest("test/aarch64", [])
+
+
 def nvme() -> Counts:
     """In a guest with emulated NVMe devices. The last line of its output sums it up."""
     process = subprocess.Popen(
@@ -225,6 +258,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         # DuckDB comes from the Python package of the environment that runs this.
         "ceph-unit": lambda: unit_tests(*HOST_BUILD, target=CEPH_TESTS),
         "odr": odr,
+        "aarch64": aarch64,
         "fuzz": fuzz,
         "sql": lambda: sql(arguments),
         # Not in parallel: the disk below one test is stopped, and waits are bounded.

@@ -83,7 +83,7 @@ def generate(directory: Path, scale: float, tables: tuple[str, ...] = TABLES) ->
         return
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    command = [_generator(), "parquet", "--quiet", "--output-dir", str(directory)]
+    command = [generator(), "parquet", "--quiet", "--output-dir", str(directory)]
     command += ["--scale-factor", f"{scale:g}", "--tables", ",".join(tables)]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if result.returncode != 0:
@@ -95,12 +95,15 @@ def _description(scale: float, tables: tuple[str, ...]) -> str:
     return f"{scale:g} " + " ".join(sorted(tables))
 
 
-def _generator() -> str:
+def generator() -> str:
     """The tpchgen-cli of this environment, whether or not the environment is activated."""
     beside = Path(sys.executable).with_name("tpchgen-cli")
     found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
     if not found:
-        raise RawduckError("tpchgen-cli is not installed; run: pip install 'rawduck[demo]'")
+        raise RawduckError(
+            "tpchgen-cli is not installed; run: pip install 'rawduck[demo]', or 'rawduck[bench]', which "
+            "draws plots as well"
+        )
     return found
 
 

@@ -3,8 +3,9 @@
 #include <array>
 #include <cstring>
 
-#if defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
-#include <arm_acle.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace rawduck {
@@ -42,22 +43,26 @@ __attribute__((target("sse4.2"))) uint32_t Crc32cHardware(uint32_t crc, const vo
 bool HaveHardware() {
     return __builtin_cpu_supports("sse4.2");
 }
-#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+#elif defined(__aarch64__)
+// In words of the assembler: compilers have the instruction under names of their own, and not in builds for every
+// processor of the architecture.
 uint32_t Crc32cHardware(uint32_t crc, const void *data, size_t length) {
     auto bytes = static_cast<const uint8_t *>(data);
     uint32_t value = ~crc;
     for (; length >= 8; length -= 8, bytes += 8) {
         uint64_t word;
         memcpy(&word, bytes, sizeof(word));
-        value = __crc32cd(value, word);
+        asm(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(value) : "r"(word));
     }
     for (; length > 0; length--, bytes++) {
-        value = __crc32cb(value, *bytes);
+        asm(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1"
+            : "+r"(value)
+            : "r"(static_cast<uint32_t>(*bytes)));
     }
     return ~value;
 }
 bool HaveHardware() {
-    return true;
+    return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
 }
 #else
 uint32_t Crc32cHardware(uint32_t crc, const void *data, size_t length) {
@@ -80,9 +85,13 @@ uint32_t Crc32cPortable(uint32_t crc, const void *data, size_t length) {
     return ~value;
 }
 
-uint32_t Crc32c(uint32_t crc, const void *data, size_t length) {
+bool Crc32cUsesInstruction() {
     static const bool hardware = HaveHardware();
-    return hardware ? Crc32cHardware(crc, data, length) : Crc32cPortable(crc, data, length);
+    return hardware;
+}
+
+uint32_t Crc32c(uint32_t crc, const void *data, size_t length) {
+    return Crc32cUsesInstruction() ? Crc32cHardware(crc, data, length) : Crc32cPortable(crc, data, length);
 }
 
 } // namespace rawduck

@@ -22,12 +22,14 @@ namespace {
 //! struct statx as of Linux 6.1. Defined here because the C library's may be older than the kernel.
 struct StatxBuffer {
     uint32_t mask;
-    uint8_t other_fields[148];
+    uint8_t other_fields[140];
+    uint64_t mount;
     uint32_t direct_memory_alignment;
     uint32_t direct_offset_alignment;
     uint8_t reserved[96];
 };
 static_assert(sizeof(StatxBuffer) == 256, "the kernel writes 256 bytes");
+constexpr uint32_t STATX_MOUNT = 0x1000;               // STATX_MNT_ID, of Linux 5.8
 constexpr uint32_t STATX_DIRECT_IO_ALIGNMENT = 0x2000; // STATX_DIOALIGN
 constexpr uint64_t NVME_MAX_LBAS = 65536;              // of one command: NLB has 16 bits and counts from 0
 
@@ -41,9 +43,12 @@ struct DirectAlignment {
 
 DirectAlignment AskAlignment(const Target &target, int fd) {
     StatxBuffer buffer = {};
-    if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIRECT_IO_ALIGNMENT, &buffer) != 0 ||
+    if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_MOUNT | STATX_DIRECT_IO_ALIGNMENT, &buffer) != 0 ||
         (buffer.mask & STATX_DIRECT_IO_ALIGNMENT) == 0) {
         return {}; // older than Linux 6.1, or a file system that does not report it
+    }
+    if ((buffer.mask & STATX_MOUNT) != 0 && buffer.mount == 0) {
+        return {}; // QEMU's emulation of programs hands over the kernel's mask, but no field that is newer than it
     }
     if (buffer.direct_memory_alignment == 0 || buffer.direct_offset_alignment == 0) {
         throw Error(ErrorCode::UNSUPPORTED,

@@ -38,9 +38,11 @@ class PreparedFile {
     explicit PreparedFile(const std::string &path) : path_(path) {
         const FileDescriptor made(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
         created_ = made.IsOpen();
-        if (!created_ && errno != EEXIST) {
+        const int error_number = errno;
+        if (!created_ && error_number != EEXIST) {
             throw Error(ErrorCode::PERMISSION,
-                        path + ": cannot create the file for the volume: " + ErrnoText(errno));
+                        path + ": cannot create the file for the volume: " + ErrnoText(error_number) +
+                            (error_number == ENOENT ? "; make its folder first" : ""));
         }
     }
     //! Without the lock nothing is undone: another process may have made the new file its own.

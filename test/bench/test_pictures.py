@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from matplotlib import pyplot
 from rawduck.bench.core import plots, report
@@ -73,6 +75,22 @@ def test_lines_are_told_apart_without_colours(measured, drawn, tmp_path):
     assert not covers_data(drawn[0])
     assert "Cold scan: wall s by threads" in picture.text
     assert "Threads: 8: from 0.505 (fio)" in picture.text
+
+
+@pytest.mark.parametrize("times", [1.1, 1.5, 8, 30, 1000, 100000])
+def test_ticks_can_be_read(drawn, tmp_path, times):
+    case = Case("threads-1", "Threads: 1", {}, MODES[:2], lambda mode: None)
+    results = Results(tmp_path, "scaling", {"host": "here"}, (WALL,), [case])
+    results.open(resume=False, overwrite=True)
+    for mode, seconds in zip(case.modes, (0.22, 0.22 * times), strict=True):
+        results.add(case, mode, 0, Measurement({WALL.name: seconds}))
+    plots.lines(results, tmp_path / "lines.png", WALL, {case.name: 1.0}, "threads", "Cold scan")
+    panel = drawn[0].axes[0]
+    least, most = panel.get_ylim()
+    ticks = zip(panel.get_yticks(), panel.get_yticklabels(), strict=True)
+    boxes = [label.get_window_extent() for value, label in ticks if least <= value <= most]
+    assert 2 <= len(boxes) <= 20
+    assert not any(below.overlaps(above) for below, above in itertools.pairwise(boxes))
 
 
 def test_groups_have_values_and_hatches(drawn, tmp_path):

@@ -20,7 +20,7 @@ namespace {
     if (socket != WORKER_SOCKET) {
         dup2(socket, WORKER_SOCKET);
     }
-    syscall(SYS_close_range, WORKER_SOCKET + 1, ~0u, 0);
+    syscall(__NR_close_range, WORKER_SOCKET + 1, ~0u, 0); // which older C libraries have no SYS_ name for
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() == parent) { // else it has ended before the line above
         main(WORKER_SOCKET);

@@ -46,6 +46,7 @@ def run_demo(
 
     The exit code is 0 when every answer is right, 1 when one is wrong, 2 when the demo could not run.
     """
+    tpch.generator()  # where it is missing, this is said before anything is downloaded or formatted
     work_dir = work_dir.absolute()
     settings = demo_comparison.Settings(
         target=paths.absolute_target(target or str(work_dir / "demo.rawduck")),

@@ -23,14 +23,24 @@ class PosixDevice final : public FileDevice {
     std::unique_ptr<Queue> CreateQueue(uint32_t, QueueUse) override { return MakePosixQueue(fd_.Get()); }
 };
 
+ssize_t Write(int fd, const Command &command) {
+    const auto offset = static_cast<off_t>(command.device_offset);
+    const iovec memory = {command.data, command.length};
+    const ssize_t written = pwritev2(fd, &memory, 1, offset, command.fua ? RWF_DSYNC : 0);
+    if (written >= 0 || errno != EOPNOTSUPP || !command.fua) {
+        return written;
+    }
+    // There is no such call: QEMU's emulation of programs has none.
+    const ssize_t plainly = pwrite(fd, command.data, command.length, offset);
+    return plainly >= 0 && fdatasync(fd) != 0 ? -1 : plainly;
+}
+
 } // namespace
 
 int64_t TransferNow(int fd, const Command &command) {
-    const auto offset = static_cast<off_t>(command.device_offset);
-    const iovec memory = {command.data, command.length};
-    const ssize_t result = command.opcode == Opcode::READ
-                               ? pread(fd, command.data, command.length, offset)
-                               : pwritev2(fd, &memory, 1, offset, command.fua ? RWF_DSYNC : 0);
+    const ssize_t result = command.opcode == Opcode::READ ? pread(fd, command.data, command.length,
+                                                                  static_cast<off_t>(command.device_offset))
+                                                          : Write(fd, command);
     return result < 0 ? -errno : result;
 }
 

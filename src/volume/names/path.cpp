@@ -76,7 +76,22 @@ bool ReadLink(const std::string &path, std::string &link) {
                                         absolute + ", or by memory:<name>");
 }
 
-[[noreturn]] void ThrowNoTarget(const std::string &path, const std::string &candidate, int error_number) {
+//! What of a path is meant to be the volume's file, of which the component `first` is missing, maybe as a folder: the
+//! next name that looks like a file's, or all but the last.
+std::string MeantTarget(const std::vector<std::string> &components, size_t first) {
+    const size_t last = components.size() - 1;
+    size_t meant = first;
+    while (meant < last && components[meant].find('.') == std::string::npos) {
+        meant++;
+    }
+    if (meant == last && first < last) {
+        meant = last - 1;
+    }
+    return "/" + JoinComponents(components, 0, meant + 1);
+}
+
+[[noreturn]] void ThrowNoTarget(const std::string &path, const std::string &candidate,
+                                const std::string &meant, int error_number) {
     if (error_number == EACCES) {
         throw Error(ErrorCode::PERMISSION, path + ": cannot look at " + candidate + ": " +
                                                ErrnoText(error_number) +
@@ -85,11 +100,15 @@ bool ReadLink(const std::string &path, std::string &link) {
     if (error_number != ENOENT && error_number != ENOTDIR) {
         throw Error(ErrorCode::IO, path + ": cannot look at " + candidate + ": " + ErrnoText(error_number));
     }
-    throw Error(ErrorCode::NOT_FOUND, path + ": no volume here: " + candidate +
-                                          " does not exist. A path is nvme://<file or device>/<name>; "
-                                          "`rawduck format " +
-                                          candidate + " --size 8G` or CALL nvme_format('" + candidate +
-                                          "', size := '8G') makes a volume in a file.");
+    const std::string missing = path + ": no volume here: " + candidate + " does not exist";
+    if (StartsWith(path, std::string(VOLUME_SCHEME) + "/dev/")) {
+        throw Error(ErrorCode::NOT_FOUND, missing + "; `rawduck devices` lists the devices of this machine");
+    }
+    throw Error(ErrorCode::NOT_FOUND, missing +
+                                          ". A path is nvme://<file or device>/<name>; `rawduck format " +
+                                          meant + " --size 8G` or CALL nvme_format('" + meant +
+                                          "', size := '8G') makes a volume in a file" +
+                                          (meant == candidate ? "." : ", whose folder has to be there."));
 }
 
 } // namespace
@@ -145,7 +164,8 @@ VolumePath SplitVolumePath(const std::string &path) {
     for (size_t i = 0; i < components.size(); i++) {
         candidate += "/" + components[i];
         if (stat(candidate.c_str(), &status) != 0) {
-            ThrowNoTarget(path, candidate, errno);
+            const int error_number = errno;
+            ThrowNoTarget(path, candidate, MeantTarget(components, i), error_number);
         }
         if (!S_ISDIR(status.st_mode)) {
             return {candidate, JoinComponents(components, i + 1)};

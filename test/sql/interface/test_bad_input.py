@@ -69,6 +69,11 @@ def test_targets(con, path, said):
     assert said in message
 
 
+def test_a_file_in_a_folder_that_is_missing(con, tmp_path):
+    with pytest.raises(duckdb.Error, match="make its folder first"):
+        con.execute("CALL nvme_format(?, size := '64M')", [str(tmp_path / "none/disk.rawduck")])
+
+
 def test_target_that_is_no_volume(con, tmp_path):
     plain = tmp_path / "plain.bin"
     plain.write_bytes(b"text" * 10_000_000)

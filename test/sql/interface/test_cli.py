@@ -11,6 +11,8 @@ from pathlib import Path
 import duckdb
 import pytest
 import rawduck
+from rawduck import tpch
+from rawduck.commands import demo
 from support import Image, failed, make_target, one, run_cli, succeeded
 
 COMMANDS = (
@@ -206,3 +208,16 @@ def test_unknown_command_and_missing_argument():
         result = run_cli(*arguments)
         assert result.returncode == 2
         assert "Traceback" not in result.stderr
+
+
+def test_the_demo_asks_for_its_tools_first(monkeypatch, tmp_path):
+    """Before it downloads or formats anything."""
+
+    def missing():
+        raise rawduck.RawduckError("tpchgen-cli is not installed")
+
+    monkeypatch.setattr(tpch, "generator", missing)
+    monkeypatch.setattr(tpch, "fetched_source", lambda: pytest.fail("it is downloaded"))
+    with pytest.raises(rawduck.RawduckError, match="tpchgen-cli"):
+        demo.run_demo(work_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []

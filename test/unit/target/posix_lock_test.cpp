@@ -1,5 +1,6 @@
 //! The locks that stock DuckDB has in this process, in
 //! surroundings where the system shows more or less of them.
+#include "support/emulation.hpp"
 #include "support/out_of_memory.hpp"
 #include "support/test_support.hpp"
 #include "target/system/file_descriptor.hpp"
@@ -173,6 +174,9 @@ TEST(PosixLock, IsNotLostAmidAClose) {
 
 // A fork amid a close of another thread: the child must not wait for a mutex that nobody gives back.
 TEST(PosixLock, AChildOfAForkMayClose) {
+    if (ForksWithItsLocks()) {
+        GTEST_SKIP() << "a child waits for a lock of the emulator";
+    }
     const TemporaryFile file(4096);
     std::atomic<bool> stop{false};
     std::thread closing([&] {

@@ -28,6 +28,10 @@ _DPI = 90
 _MOST_PANELS = 6
 # Above this many, the values over bars are written upwards.
 _MOST_LEVEL_VALUES = 10
+# The most of a logarithmic axis by its least: below, there are ticks at round distances, or at every multiple
+# of a power of ten.
+_NARROW_RANGE = 3
+_DENSE_RANGE = 20
 
 
 def bars_per_case(results: Results, folder: Path, metric: Metric) -> list[Picture]:
@@ -99,9 +103,7 @@ def lines(
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     _plain_ticks(panel.xaxis, sorted(set(x.values())))
-    panel.yaxis.set_major_formatter(_plain)
-    panel.yaxis.set_minor_formatter(_plain)
-    panel.tick_params(axis="y", which="minor", labelsize=7)
+    _plain_logarithmic_ticks(panel.yaxis)
     panel.set_xlabel(x_title)
     panel.set_ylabel(metric.title)
     panel.set_title(title, fontsize=10, loc="left")
@@ -156,6 +158,18 @@ def _plain(value: float, _: object = None) -> str:
 
 def _plain_ticks(axis, values: list[float]) -> None:
     axis.set_major_locator(ticker.FixedLocator(values))
+    axis.set_major_formatter(_plain)
+    axis.set_minor_locator(ticker.NullLocator())
+
+
+def _plain_logarithmic_ticks(axis) -> None:
+    """Several within one power of ten, and few enough to be read over many."""
+    least, most = axis.get_view_interval()
+    if most < _NARROW_RANGE * least:
+        locator = ticker.MaxNLocator(6)
+    else:
+        locator = ticker.LogLocator(subs=range(1, 10) if most < _DENSE_RANGE * least else (1, 2, 5))
+    axis.set_major_locator(locator)
     axis.set_major_formatter(_plain)
     axis.set_minor_locator(ticker.NullLocator())
 

@@ -1,5 +1,6 @@
 //! Memory that DuckDB reads into: who has what, what stays in memory, and what is given back.
 #include "common/memory/buffers/buffer_memory.hpp"
+#include "support/emulation.hpp"
 
 #include <cstring>
 #include <gtest/gtest.h>
@@ -65,6 +66,9 @@ TEST_F(BlockArenaTest, EveryBlockIsItsOwnersAlone) {
 }
 
 TEST_F(BlockArenaTest, CountsAreWhatIsInMemory) {
+    if (AdviceIsIgnored()) {
+        GTEST_SKIP() << "an emulator ignores madvise()";
+    }
     std::vector<char *> blocks = AllocateAll(3);
     EXPECT_EQ(arena_.Count().used_bytes, 3 * BLOCK);
     EXPECT_EQ(arena_.Count().kept_bytes, CHUNK - 3 * BLOCK);
@@ -214,6 +218,9 @@ TEST_F(StagingArenaTest, IsFullAtSomeTime) {
 }
 
 TEST_F(StagingArenaTest, KeepsNoMoreThanItsBound) {
+    if (AdviceIsIgnored()) {
+        GTEST_SKIP() << "an emulator ignores madvise()";
+    }
     std::vector<char *> places;
     for (int i = 0; i < 4; i++) {
         places.push_back(arena_.Allocate(StagingArena::LENGTH_MAX));
@@ -227,6 +234,9 @@ TEST_F(StagingArenaTest, KeepsNoMoreThanItsBound) {
 }
 
 TEST_F(StagingArenaTest, GivesBackWhatNobodyUsedSinceTheLastTime) {
+    if (AdviceIsIgnored()) {
+        GTEST_SKIP() << "an emulator ignores madvise()";
+    }
     char *const first = arena_.Allocate(2 * CHUNK);
     char *const second = arena_.Allocate(CHUNK);
     arena_.Free(second);
@@ -270,6 +280,9 @@ template <class WORK> int InChild(const WORK &work) {
 }
 
 TEST(BufferMemoryTest, LeavesLimitedAddressesToTheProgram) {
+    if (AddressLimitIsIgnored()) {
+        GTEST_SKIP() << "an emulator ignores RLIMIT_AS";
+    }
     const uint64_t memory_bytes =
         static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     const auto reserves_within = [](uint64_t bytes) {

@@ -1,6 +1,7 @@
 //! Lifetimes of thread-owned queues: threads that end before or after the device, many of them, and fork.
 #include "io/block_io.hpp"
 #include "io/queue/bounce_pool.hpp"
+#include "support/emulation.hpp"
 #include "support/fake_device.hpp"
 #include "support/test_support.hpp"
 
@@ -112,6 +113,9 @@ TEST(ThreadQueues, AThreadThatIsEndingStillReads) {
 }
 
 TEST(ThreadQueuesDeathTest, AnExitHandlerStillReads) {
+    if (!CanStartItself()) {
+        GTEST_SKIP() << "an emulator does not start other programs of this architecture";
+    }
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(ReadInAnExitHandler(), testing::ExitedWithCode(0), "read 7 with 2 queues");
 }
@@ -300,6 +304,9 @@ std::string MappingFlags(const char *address) {
 }
 
 TEST(HugeMemory, IsAlignedAndAsksForHugePages) {
+    if (AdviceIsIgnored()) {
+        GTEST_SKIP() << "an emulator ignores madvise()";
+    }
     for (const uint64_t bytes : {uint64_t(4096), 3 * MIB, 4 * MIB, 5 * MIB + 1000}) {
         HugeMemory memory(bytes);
         EXPECT_TRUE(IsAligned(reinterpret_cast<uintptr_t>(memory.Data()), HugeMemory::HUGE_PAGE_BYTES));

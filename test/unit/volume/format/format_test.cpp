@@ -6,6 +6,10 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <random>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 namespace rawduck {
 
@@ -19,6 +23,14 @@ TEST(Crc32cTest, KnownValueAndBothImplementationsAgree) {
     for (size_t length : {0ul, 1ul, 7ul, 8ul, 9ul, 63ul, 4096ul, 5000ul}) {
         EXPECT_EQ(Crc32c(7, bytes.data(), length), Crc32cPortable(7, bytes.data(), length));
     }
+}
+
+TEST(Crc32cTest, UsesTheInstructionThatTheProcessorHas) {
+#if defined(__x86_64__)
+    EXPECT_EQ(Crc32cUsesInstruction(), __builtin_cpu_supports("sse4.2") != 0);
+#elif defined(__aarch64__)
+    EXPECT_EQ(Crc32cUsesInstruction(), (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0);
+#endif
 }
 
 TEST(SuperblockTest, EveryDamagedByteIsFound) {

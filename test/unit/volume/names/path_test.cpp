@@ -90,6 +90,24 @@ TEST_F(PathTest, MissingTargetSaysWhatWasLookedForAndHowToMakeAVolume) {
     EXPECT_NE(message.find("nvme_format("), std::string::npos) << message;
 }
 
+TEST_F(PathTest, WhatIsMeantToBeTheVolumesFileIsSaid) {
+    const auto said = [this](const std::string &path) {
+        return MessageOf("nvme://" + path, ErrorCode::NOT_FOUND);
+    };
+    for (const char *below : {"/data/disk.rawduck", "/disk.rawduck", "/data/disk", "/disk"}) {
+        const std::string file = directory_ + below;
+        EXPECT_NE(said(file + "/x.duckdb").find("`rawduck format " + file + " --size"), std::string::npos);
+    }
+    const std::string inside = directory_ + "/data/disk.rawduck/folder/x.duckdb";
+    EXPECT_NE(said(inside).find("`rawduck format " + directory_ + "/data/disk.rawduck --size"),
+              std::string::npos);
+    EXPECT_NE(said(directory_ + "/x.duckdb").find("`rawduck format " + directory_ + "/x.duckdb --size"),
+              std::string::npos);
+    const std::string device = said("/dev/no-such-device/x.duckdb");
+    EXPECT_NE(device.find("`rawduck devices`"), std::string::npos) << device;
+    EXPECT_EQ(device.find("--size"), std::string::npos) << device;
+}
+
 TEST_F(PathTest, DirectoryIsNoTarget) {
     EXPECT_NE(MessageOf("nvme://" + directory_, ErrorCode::NOT_FOUND).find("is a directory"),
               std::string::npos);
