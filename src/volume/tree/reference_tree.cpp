@@ -36,10 +36,11 @@ ReferencedUnits RangeOf(std::string_view key, std::string_view value) {
     const bool is_range = IsRange(key, value);
     const ReferencedUnits range = is_range ? Decode(key, value) : ReferencedUnits();
     if (!IsSound(range)) {
-        throw Error(ErrorCode::CORRUPT,
-                    (is_range ? "the references to allocation unit " + std::to_string(range.start) + " make no sense"
-                              : std::string("the tree of references holds something else")) +
-                        "; `rawduck check` tells what it concerns");
+        throw Error(
+            ErrorCode::CORRUPT,
+            (is_range ? "the references to allocation unit " + std::to_string(range.start) + " make no sense"
+                      : std::string("the tree of references holds something else")) +
+                "; `rawduck check` tells what it concerns");
     }
     return range;
 }

@@ -35,7 +35,8 @@ void Tree::MergeSparsePages(std::vector<Step> &path, size_t steps) {
     for (size_t depth = steps; depth-- > 1;) {
         Step &parent = path[depth - 1];
         const uint16_t level = static_cast<uint16_t>(levels - depth);
-        if (store_.Read(path[depth].page, static_cast<uint16_t>(level - 1))->Page().UsedBytes() >= SPARSE_BYTES) {
+        if (store_.Read(path[depth].page, static_cast<uint16_t>(level - 1))->Page().UsedBytes() >=
+            SPARSE_BYTES) {
             return;
         }
         const bool merged = (parent.slot > 0 && MergeWithNext(parent, parent.slot - 1, level)) ||

@@ -99,9 +99,9 @@ class WrongPagesTest : public CheckPagesTest {
     //! Calls `change` with one of the roots after the other, and `expect` once superblocks say that.
     void ChangeEachRoot(const std::function<void(TreeRoot &)> &change, const std::function<void()> &expect) {
         const TreeSuperblock superblock = ReadCopy(0);
-        for (const auto &root : {&CatalogRoots::names, &CatalogRoots::files, &CatalogRoots::tails,
-                                 &CatalogRoots::space_maps, &CatalogRoots::space_summaries,
-                                 &CatalogRoots::references}) {
+        for (const auto &root :
+             {&CatalogRoots::names, &CatalogRoots::files, &CatalogRoots::tails, &CatalogRoots::space_maps,
+              &CatalogRoots::space_summaries, &CatalogRoots::references}) {
             TreeSuperblock changed = superblock;
             ASSERT_EQ((changed.roots.*root).levels, 1u);
             change(changed.roots.*root);

@@ -153,7 +153,8 @@ TEST(ReferenceTreeTest, ARangeThatMakesNoSenseIsAnError) {
         for (const auto &ask : questions) {
             std::string text;
             EXPECT_EQ(FailureOf(ask, &text), ErrorCode::CORRUPT);
-            EXPECT_NE(text.find("the references to allocation unit 10 make no sense"), std::string::npos) << text;
+            EXPECT_NE(text.find("the references to allocation unit 10 make no sense"), std::string::npos)
+                << text;
         }
     }
 }
