@@ -88,9 +88,11 @@ def payloads() -> dict[str, bytes]:
 
 
 #: Where the pieces of a volume begin that mount_fuzz patches: superblock, first and second area of the log,
-#: the map of pages, and the root pages of the trees: names, files, tails, bitmaps and summaries of space.
+#: the map of pages, the root pages of the trees (names, files, tails, bitmaps and summaries of space,
+#: references), and pages of the trees of files.
 SUPERBLOCK, FIRST_LOG, SECOND_LOG, PAGE_MAP = 0, 4096, 8192, 12288
-NAMES, FILES, TAILS, MAPS, SUMMARIES = range(PAGE_MAP + 16384, PAGE_MAP + 6 * 16384, 16384)
+NAMES, FILES, TAILS, MAPS, SUMMARIES, REFERENCES = range(PAGE_MAP + 16384, PAGE_MAP + 7 * 16384, 16384)
+FILE_PAGES = REFERENCES + 16384
 
 
 def patches() -> dict[str, bytes]:
@@ -120,6 +122,9 @@ def patches() -> dict[str, bytes]:
         "page-level": patch(1, (FILES + 48, 1, 1)),
         "bitmap": patch(1, (MAPS + 16000, 2, 255)),
         "summary": patch(1, (SUMMARIES + 16000, 2, 255)),
+        "references": patch(1, (REFERENCES + 16384 - 16, 0, 0), (REFERENCES + 16384 - 8, 1, 1)),
+        "page-of-a-file": patch(1, (FILE_PAGES + 16384 - 16, 1, 1), (FILE_PAGES + 3 * 16384 - 16, 1, 1)),
+        "next-generation": patch(1, (232 + 8 + 4, 1, 1), (NAMES + 40 + 4, 1, 1)),
     }
 
 

@@ -5,13 +5,14 @@
 #include "common/error.hpp"
 #include "io/device/synchronous_queue.hpp"
 #include "volume/format/record.hpp"
-#include "volume/journal/tree_superblock.hpp"
+#include "volume/journal/metadata_trees.hpp"
 #include "volume/volume.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,8 @@ namespace {
 
 constexpr uint64_t CAPACITY = MIN_VOLUME_BYTES;
 constexpr uint32_t LBA = 512;
-//! Patches reach the superblock, the first records of either area of the log, and the metadata pages that the superblock
-//! names: everything that is decoded. Each gets so many bytes, one after the other.
+//! Patches reach the superblock, the first records of either area of the log, and all metadata pages, first those that
+//! the superblock names: everything that is decoded. Each gets so many bytes, one after the other.
 constexpr uint64_t SUPERBLOCK_BYTES = 4 * KIB, RECORDS_BYTES = 4 * KIB;
 
 //! A base image that is shared by all runs, and what one run changed.
@@ -79,6 +80,34 @@ std::shared_ptr<Volume> MountOverlay(const std::string &base, std::map<uint64_t,
                                std::make_shared<IoStats>());
 }
 
+//! In many pieces, with many holes: both lists lie in trees. A snapshot and a file of its own share them.
+void PopulateShared(Volume &volume) {
+    OpenMode mode;
+    mode.write = mode.create = true;
+    const std::string bytes(40 * ALLOCATION_UNIT_BYTES, 's');
+    {
+        auto file = volume.Open("long.duckdb", mode);
+        file->Write(bytes.data(), bytes.size(), 0);
+        file->Sync();
+        for (uint64_t unit = 4; unit < 40; unit += 3) {
+            file->Write(bytes.data(), ALLOCATION_UNIT_BYTES, unit * ALLOCATION_UNIT_BYTES);
+            file->Write(bytes.data(), 700, (40 + 2 * unit) * ALLOCATION_UNIT_BYTES);
+        }
+    }
+    if (volume.FileExists("long.duckdb@s")) {
+        volume.DropSnapshot("long.duckdb@s");
+    }
+    volume.Snapshot("long.duckdb", "s");
+    if (volume.FileExists("copy.duckdb")) {
+        volume.Remove("copy.duckdb");
+    }
+    volume.Clone("long.duckdb@s", "copy.duckdb");
+    auto copy = volume.Open("copy.duckdb", mode);
+    copy->Write(bytes.data(), 2 * ALLOCATION_UNIT_BYTES, 9 * ALLOCATION_UNIT_BYTES);
+    copy->Sync();
+    copy->Truncate(20 * ALLOCATION_UNIT_BYTES + 5);
+}
+
 void Populate(Volume &volume) {
     OpenMode mode;
     mode.write = mode.create = true;
@@ -92,6 +121,7 @@ void Populate(Volume &volume) {
     }
     volume.Open("d/b.parquet", mode)->Truncate(777);
     volume.Move("d/b.parquet", "d/c.parquet");
+    PopulateShared(volume);
 }
 
 // Mounts that write, so that there is a checkpoint with files as well as a log in both areas.
@@ -121,7 +151,7 @@ struct Piece {
 //! What patches reach of the untouched volume.
 struct Pieces {
     TreeSuperblock superblock;
-    //! The superblock, the log's areas, the pages of the map, other pages.
+    //! The superblock, the log's areas, the pages of the map, the roots, the pages of files.
     std::vector<Piece> all;
     size_t map_pages = 0;
     uint64_t bytes = 0;
@@ -140,12 +170,23 @@ struct Pieces {
             map_pages++;
         }
         const CatalogRoots &roots = superblock.roots;
-        for (const TreeRoot &root :
-             {roots.names, roots.files, roots.tails, roots.space_maps, roots.space_summaries}) {
+        std::set<uint64_t> units;
+        for (const TreeRoot &root : {roots.names, roots.files, roots.tails, roots.space_maps,
+                                     roots.space_summaries, roots.references}) {
             if (root.levels > 0) {
                 add(root.page.unit * ALLOCATION_UNIT_BYTES, TREE_PAGE_BYTES);
+                units.insert(root.page.unit);
             }
         }
+        std::map<uint64_t, std::string> untouched;
+        BlockIo io(std::make_unique<OverlayDevice>(base, untouched), BlockIoOptions(), "memory:fuzz",
+                   std::make_shared<IoStats>());
+        const MetadataTrees trees(io, superblock, NumberInMount(superblock.mounts + 1, 1), MIB);
+        trees.catalog.FindProblems([&](const PagePointer &page) {
+            if (units.insert(page.unit).second) {
+                add(page.unit * ALLOCATION_UNIT_BYTES, TREE_PAGE_BYTES);
+            }
+        });
     }
 };
 

@@ -371,6 +371,15 @@ MUTATIONS = (
         unit_tests="CatalogTreeTest.*:SnapshotTest.*",
     ),
     Mutation(
+        "short-list",
+        "giving up the page of a list of extents that has become short",
+        "catalog/file_lists.cpp",
+        "        MoveExtentsToEntry();\n        return;",
+        "        return;",
+        without_duckdb=True,
+        unit_tests="CatalogTreeTest.*",
+    ),
+    Mutation(
         "feature-bit",
         "telling older code of shared space before there is any",
         "journal/journal.cpp",

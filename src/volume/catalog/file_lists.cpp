@@ -5,6 +5,7 @@
 #include "volume/format/extent_list.hpp"
 #include "volume/tree/extent_tree.hpp"
 #include "volume/tree/number_key.hpp"
+#include "volume/tree/reference_tree.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -78,6 +79,18 @@ void FileLists::MoveExtentsToTree() {
     entry_.extents.clear();
 }
 
+// A list that has become short takes no page any more: room for metadata is counted so.
+void FileLists::MoveExtentsToEntry() {
+    const TreeRoot &root = entry_.extents_root;
+    if (root.levels != 1 || (references_ && references_->IsShared(root.page)) ||
+        !ExtentTree(store_, root).HasAtMost(ENTRY_EXTENTS_MAX)) {
+        return;
+    }
+    std::vector<Extent> extents = Extents(0, UINT64_MAX);
+    ChangeExtents([](ExtentTree &tree) { tree.Clear(); });
+    entry_.extents.swap(extents);
+}
+
 void FileLists::Append(const Extent &extent) {
     if (entry_.extents_root.levels > 0 && entry_.extents.empty()) {
         ChangeExtents([&](ExtentTree &tree) { tree.Append(extent); });
@@ -96,6 +109,7 @@ void FileLists::Remap(const std::vector<Extent> &moved) {
                 tree.Remap(extent);
             }
         });
+        MoveExtentsToEntry();
         return;
     }
     entry_.extents = RemappedExtents(entry_.extents, moved);
@@ -105,6 +119,7 @@ void FileLists::Remap(const std::vector<Extent> &moved) {
 void FileLists::CutUnits(uint64_t units) {
     if (entry_.extents.empty()) {
         ChangeExtents([&](ExtentTree &tree) { tree.Truncate(units); });
+        MoveExtentsToEntry();
     } else {
         CutExtents(entry_.extents, units);
     }

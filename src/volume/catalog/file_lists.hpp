@@ -46,6 +46,7 @@ class FileLists {
     template <class CHANGE> void ChangeExtents(const CHANGE &change);
     template <class CHANGE> void ChangeHoles(const CHANGE &change);
     void MoveExtentsToTree();
+    void MoveExtentsToEntry();
 
     PageStore &store_;
     FileEntry &entry_;

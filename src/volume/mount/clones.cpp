@@ -105,6 +105,10 @@ uint64_t VolumeState::QueueClones(const std::vector<Copy> &copies, CloneKind kin
 
 // One inside the other: the record is queued when the publishes of all of them have ended.
 uint64_t VolumeState::QueueRemoveTogether(const std::vector<std::shared_ptr<File>> &files) {
+    std::vector<Names::iterator> entries;
+    for (const std::shared_ptr<File> &file : files) {
+        entries.push_back(names.find(file->Name()));
+    }
     std::vector<Item> items;
     std::function<void(size_t)> retire = [&](size_t first) {
         if (first == files.size()) {
@@ -115,9 +119,11 @@ uint64_t VolumeState::QueueRemoveTogether(const std::vector<std::shared_ptr<File
         Retire(files[first], [&](bool) { retire(first + 1); });
     };
     retire(0);
-    uint64_t ticket = 0;
+    for (const Names::iterator entry : entries) {
+        names.erase(entry);
+    }
+    uint64_t ticket = 0; // all of them are gone, also when what follows fails
     for (const std::shared_ptr<File> &file : files) {
-        names.erase(file->Name());
         ticket = QueueFreed(*file);
     }
     return ticket;

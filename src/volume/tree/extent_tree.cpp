@@ -71,6 +71,12 @@ uint64_t ExtentTree::Units() const {
     return last ? EndOf(*last) : 0;
 }
 
+bool ExtentTree::HasAtMost(size_t extents) const {
+    size_t found = 0;
+    tree_.Scan("", [&](std::string_view, std::string_view) { return ++found <= extents; });
+    return found <= extents;
+}
+
 std::vector<Extent> ExtentTree::Slice(uint64_t from, uint64_t to) const {
     std::vector<Extent> pieces;
     if (from >= to) {

@@ -19,6 +19,7 @@ class ExtentTree {
 
     //! Allocation units that are covered.
     uint64_t Units() const;
+    bool HasAtMost(size_t extents) const;
     //! What covers [from, to), clipped to it, in order.
     std::vector<Extent> Slice(uint64_t from, uint64_t to) const;
 

@@ -44,16 +44,38 @@ std::shared_ptr<PageStore::Buffer> PageStore::FindClean(const PagePointer &place
     return found->second.buffer;
 }
 
+// What a pointer says that can be of no page on the device; empty when there may be one. Pages of the generation that is
+// under way are in memory, and are changed there in place.
+std::string PageStore::PlaceProblem(const PagePointer &place) const {
+    const uint64_t units = io_.Caps().capacity_bytes / ALLOCATION_UNIT_BYTES;
+    if (place.unit > units || units - place.unit < TREE_PAGE_UNITS) {
+        return "it would lie outside";
+    }
+    return place.generation < generation_ ? "" : "it would belong to a checkpoint that was never written";
+}
+
+void PageStore::ThrowDamaged(const PagePointer &place, const std::string &problem) const {
+    throw Error(ErrorCode::CORRUPT, io_.TargetName() + ": metadata page at allocation unit " +
+                                        std::to_string(place.unit) + " is damaged (" + problem +
+                                        "); `rawduck check` tells what it concerns");
+}
+
+void PageStore::RequirePlace(const PagePointer &place) const {
+    const std::string problem = FindDirty(place) ? "" : PlaceProblem(place);
+    if (!problem.empty()) {
+        ThrowDamaged(place, problem);
+    }
+}
+
 std::shared_ptr<PageStore::Buffer> PageStore::Load(const PagePointer &place, uint16_t level) {
     auto buffer = std::make_shared<Buffer>();
-    const std::string where =
-        io_.TargetName() + ": metadata page at allocation unit " + std::to_string(place.unit);
-    io_.Read(place.unit * ALLOCATION_UNIT_BYTES, buffer->Bytes(), TREE_PAGE_BYTES);
-    const std::string problem = std::as_const(*buffer).Page().Problem(uuid_, place, level);
+    std::string problem = PlaceProblem(place);
+    if (problem.empty()) {
+        io_.Read(place.unit * ALLOCATION_UNIT_BYTES, buffer->Bytes(), TREE_PAGE_BYTES);
+        problem = std::as_const(*buffer).Page().Problem(uuid_, place, level);
+    }
     if (!problem.empty()) {
-        throw Error(ErrorCode::CORRUPT, where + " is damaged (" + problem +
-                                            "); `rawduck check` tells what "
-                                            "it concerns");
+        ThrowDamaged(place, problem);
     }
     buffer->generation = place.generation;
     KeepClean(place.unit, buffer);
@@ -112,12 +134,11 @@ TreePage PageStore::AddDirty(PagePointer &place) {
 
 TreePage PageStore::Writable(PagePointer &place, uint16_t level) {
     const PagePointer old = place;
-    if (old.generation == generation_) {
-        const auto found = dirty_.find(old.unit);
-        RAWDUCK_INVARIANT(found != dirty_.end(), "a page of this generation is in memory");
+    const auto found = old.generation == generation_ ? dirty_.find(old.unit) : dirty_.end();
+    if (found != dirty_.end()) {
         return found->second->Page();
     }
-    TreePage copy = Copy(place, level);
+    TreePage copy = Copy(place, level); // throws where this generation has no such page
     Drop(old);
     return copy;
 }

@@ -36,6 +36,8 @@ class PageStore {
 
     //! Shared. Throws Error IO or CORRUPT, which name the page.
     ReadPage Read(const PagePointer &place, uint16_t level);
+    //! Shared. Throws Error CORRUPT when no page can be there, without reading it: for what is dropped unread.
+    void RequirePlace(const PagePointer &place) const;
 
     //! Exclusive. Call before a change to a tree: so many calls of Writable and New will find what they need.
     //! Throws Error NO_SPACE, or std::bad_alloc.
@@ -73,6 +75,8 @@ class PageStore {
     using Pages = std::map<uint64_t, std::shared_ptr<Buffer>>; //!< by allocation unit
     std::shared_ptr<Buffer> FindDirty(const PagePointer &place) const;
     std::shared_ptr<Buffer> FindClean(const PagePointer &place);
+    std::string PlaceProblem(const PagePointer &place) const;
+    [[noreturn]] void ThrowDamaged(const PagePointer &place, const std::string &problem) const;
     std::shared_ptr<Buffer> Load(const PagePointer &place, uint16_t level);
     void KeepClean(uint64_t unit, const std::shared_ptr<Buffer> &buffer);
     TreePage AddDirty(PagePointer &place);

@@ -20,14 +20,29 @@ bool IsRange(std::string_view key, std::string_view value) {
     return key.size() == NumberKey::BYTES && value.size() == sizeof(Value);
 }
 
-ReferencedUnits RangeOf(std::string_view key, std::string_view value) {
-    if (!IsRange(key, value)) {
-        throw Error(ErrorCode::CORRUPT,
-                    "the tree of references holds something else; `rawduck check` tells what it concerns");
-    }
+//! Of a range, which may make no sense.
+ReferencedUnits Decode(std::string_view key, std::string_view value) {
     Value decoded{};
     memcpy(&decoded, value.data(), sizeof decoded);
     return {NumberKey::NumberOf(key), decoded.units, decoded.references};
+}
+
+//! Who goes through ranges one after the other relies on each leading on.
+bool IsSound(const ReferencedUnits &range) {
+    return range.units > 0 && range.units <= UINT64_MAX - range.start && range.references > 1;
+}
+
+ReferencedUnits RangeOf(std::string_view key, std::string_view value) {
+    const bool is_range = IsRange(key, value);
+    const ReferencedUnits range = is_range ? Decode(key, value) : ReferencedUnits();
+    if (!IsSound(range)) {
+        throw Error(
+            ErrorCode::CORRUPT,
+            (is_range ? "the references to allocation unit " + std::to_string(range.start) + " make no sense"
+                      : std::string("the tree of references holds something else")) +
+                "; `rawduck check` tells what it concerns");
+    }
+    return range;
 }
 
 uint64_t EndOf(const ReferencedUnits &range) {
@@ -129,9 +144,8 @@ ReferenceTree::FindProblems(const std::function<void(const PagePointer &)> &visi
             problems.emplace_back("the tree of references holds something else");
             return false;
         }
-        const ReferencedUnits range = RangeOf(key, value);
-        const bool sound = range.units > 0 && range.units <= UINT64_MAX - range.start &&
-                           range.references > 1 && range.start >= EndOf(last);
+        const ReferencedUnits range = Decode(key, value);
+        const bool sound = IsSound(range) && range.start >= EndOf(last);
         if (!sound || (last.units > 0 && Continues(last, range))) {
             problems.push_back("the references to allocation unit " + std::to_string(range.start) +
                                (sound ? " continue those before" : " make no sense"));

@@ -277,7 +277,8 @@ void Tree::Clear() {
 void Tree::CollectPages(const PagePointer &place, uint16_t level, std::vector<PagePointer> &pages) const {
     pages.push_back(place);
     if (level == 0) {
-        return; // leaves need not be read
+        store_.RequirePlace(place); // leaves need not be read
+        return;
     }
     const PageStore::ReadPage page = store_.Read(place, level);
     for (uint16_t slot = 0; slot < page->Page().Count(); slot++) {

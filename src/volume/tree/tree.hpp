@@ -93,6 +93,7 @@ class Tree {
                std::string_view value);
     void GrowRoot(const PagePointer &left, std::string_view key, const PagePointer &right);
     void Tidy(std::vector<Step> &path) noexcept;
+    void MergeSparsePages(std::vector<Step> &path, size_t steps);
     bool MergeWithNext(Step &parent, int slot, uint16_t level);
     bool IsShared(const PagePointer &page) const;
     void RemoveChild(TreePage &parent, uint16_t slot);

@@ -17,29 +17,34 @@ constexpr uint32_t MERGED_BYTES_MAX = TreePage::ROOM_BYTES / 4 * 3;
 } // namespace
 
 // After a change that left a page with less; the pages of the path are writable. What cannot be done for want of
-// memory, or because a page beside cannot be read, costs room and nothing else. Empty pages need neither.
+// memory, or because a page beside or below cannot be read, costs room and nothing else. Empty pages need neither.
 void Tree::Tidy(std::vector<Step> &path) noexcept {
+    const size_t steps = DropEmptyPages(path);
+    try {
+        MergeSparsePages(path, steps);
+        ShrinkRoot();
+    } catch (const std::bad_alloc &) {
+        return;
+    } catch (const Error &) {
+        return; // whoever reads that page is told
+    }
+}
+
+void Tree::MergeSparsePages(std::vector<Step> &path, size_t steps) {
     const size_t levels = path.size();
-    for (size_t depth = DropEmptyPages(path); depth-- > 1;) {
-        try {
-            Step &parent = path[depth - 1];
-            const uint16_t level = static_cast<uint16_t>(levels - depth);
-            if (store_.Read(path[depth].page, static_cast<uint16_t>(level - 1))->Page().UsedBytes() >=
-                SPARSE_BYTES) {
-                break;
-            }
-            const bool merged = (parent.slot > 0 && MergeWithNext(parent, parent.slot - 1, level)) ||
-                                MergeWithNext(parent, parent.slot, level);
-            if (!merged) {
-                break;
-            }
-        } catch (const std::bad_alloc &) {
-            break;
-        } catch (const Error &) {
-            break; // whoever reads that page is told
+    for (size_t depth = steps; depth-- > 1;) {
+        Step &parent = path[depth - 1];
+        const uint16_t level = static_cast<uint16_t>(levels - depth);
+        if (store_.Read(path[depth].page, static_cast<uint16_t>(level - 1))->Page().UsedBytes() >=
+            SPARSE_BYTES) {
+            return;
+        }
+        const bool merged = (parent.slot > 0 && MergeWithNext(parent, parent.slot - 1, level)) ||
+                            MergeWithNext(parent, parent.slot, level);
+        if (!merged) {
+            return;
         }
     }
-    ShrinkRoot();
 }
 
 // Returns how many steps of the path are left.
@@ -101,14 +106,14 @@ bool Tree::MergeWithNext(Step &parent_step, int slot, uint16_t level) {
     return true;
 }
 
-// A root with one child is not needed.
+// A root with one child is not needed. What lies below is only read: it may be that of others, too.
 void Tree::ShrinkRoot() {
     while (root_.levels > 1) {
-        const TreePage root = store_.Writable(root_.page, static_cast<uint16_t>(root_.levels - 1));
-        if (root.Count() > 1) {
+        const PageStore::ReadPage root = store_.Read(root_.page, static_cast<uint16_t>(root_.levels - 1));
+        if (root->Page().Count() > 1 || IsShared(root_.page)) {
             return;
         }
-        const PagePointer child = root.Child(0);
+        const PagePointer child = root->Page().Child(0);
         store_.Drop(root_.page);
         root_.page = child;
         root_.levels--;

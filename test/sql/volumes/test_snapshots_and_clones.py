@@ -116,6 +116,24 @@ def test_snapshots_beside_a_writer_are_consistent(target, con, sales):
     assert moved == sorted(moved)
 
 
+def test_a_snapshot_with_a_log_is_copied_off_the_volume(target, con, sales, tmp_path):
+    """In the two ways that docs/SNAPSHOTS.md has."""
+    con.execute("INSERT INTO sales.t VALUES (-1)")  # lies in the log
+    con.execute(f"CALL nvme_snapshot('{sales}', 'monday')")
+    with pytest.raises(
+        duckdb.IOException, match=r"write-ahead log beside it.*of a snapshot.*COPY FROM DATABASE"
+    ):
+        con.execute(f"CALL nvme_copy('{sales}@monday', '{tmp_path / 'refused.duckdb'}')")
+    con.execute(f"ATTACH '{sales}@monday' AS monday (READ_ONLY); ATTACH '{tmp_path / 'a.duckdb'}' AS backup")
+    con.execute("COPY FROM DATABASE monday TO backup; DETACH backup; DETACH monday")
+    clone = target.path("clone.duckdb")
+    con.execute(f"CALL nvme_clone('{sales}@monday', '{clone}'); ATTACH '{clone}' AS c; DETACH c")
+    con.execute(f"CALL nvme_copy('{clone}', '{tmp_path / 'b.duckdb'}')")
+    for name in ("a", "b"):
+        with duckdb.connect(tmp_path / f"{name}.duckdb") as stock:
+            assert stock.execute("SELECT count(*), min(i) FROM t").fetchone() == (100001, -1)
+
+
 def test_it_is_there_after_a_mount(durable_target):
     path = durable_target.path("x.duckdb")
     with rawduck.connect() as con:

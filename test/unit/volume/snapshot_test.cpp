@@ -1,6 +1,7 @@
 //! Snapshots and clones of files on a volume: what they hold, what they take, and what they refuse.
 
 #include "io/device/simulated/simulated_device.hpp"
+#include "support/out_of_memory.hpp"
 #include "support/volume_fixture.hpp"
 #include "volume/check.hpp"
 #include "volume/journal/read_journal.hpp"
@@ -256,6 +257,79 @@ TEST(SnapshotTest, FilesOfManyExtents) {
         volume = memory.Mount();
     }
     EXPECT_EQ(Used(*volume), 0u);
+}
+
+// It is there with its log, or neither is.
+TEST(SnapshotTest, WithoutMemoryItIsDroppedWholeOrNotAtAll) {
+    int failures = 0;
+    for (int64_t step = 0; step < 80; step++) {
+        const MemoryVolume memory(LBA);
+        auto volume = memory.Mount();
+        Append(*volume, "x.duckdb", std::string(30000, 'x'));
+        Append(*volume, "x.duckdb.wal", "log");
+        const std::string name(40, 's');
+        volume->Snapshot("x.duckdb", name);
+        {
+            const OutOfMemoryAfter limit(step);
+            try {
+                volume->DropSnapshot("x.duckdb@" + name);
+            } catch (const std::bad_alloc &) {
+                failures++;
+            }
+        }
+        const bool there = volume->FileExists("x.duckdb@" + name);
+        EXPECT_EQ(volume->FileExists("x.duckdb@" + name + ".wal"), there) << "step " << step;
+        if (!there) {
+            volume->Snapshot("x.duckdb", name);
+        }
+        volume->DropSnapshot("x.duckdb@" + name);
+        EXPECT_EQ(volume->Files().size(), 2u);
+        volume.reset();
+        RequireSound(memory);
+    }
+    EXPECT_GT(failures, 10);
+}
+
+// Each of them gets metadata of its own when it is written to, which there is room for on a full volume.
+TEST(SnapshotTest, ClonesOfAFileThatHadManyExtents) {
+    const MemoryVolume memory(LBA);
+    auto volume = memory.Mount();
+    const std::string content(40 * ALLOCATION_UNIT_BYTES, 'x'), page(ALLOCATION_UNIT_BYTES, 'p');
+    {
+        auto file = volume->Open("x", WriteMode());
+        file->Append(content.data(), content.size());
+        file->Sync();
+        for (uint64_t unit = 4; unit < 40; unit += 2) {
+            file->Write(page.data(), page.size(), unit * ALLOCATION_UNIT_BYTES);
+        }
+        file->Sync();
+        EXPECT_GT(volume->Info().extents, 20u);
+        file->Truncate(4 * ALLOCATION_UNIT_BYTES);
+    }
+    constexpr int CLONES = 1000;
+    for (int i = 0; i < CLONES; i++) {
+        volume->Clone("x", "clone" + std::to_string(i));
+    }
+    auto rest = volume->Open("rest", WriteMode());
+    EXPECT_EQ(FailureOf([&] {
+                  for (;;) {
+                      rest->Append(content.data(), content.size());
+                  }
+              }),
+              ErrorCode::NO_SPACE);
+    for (int i = 0; i < CLONES; i++) {
+        auto file = volume->Open("clone" + std::to_string(i), WriteMode());
+        try {
+            file->Write(page.data(), page.size(), ALLOCATION_UNIT_BYTES);
+        } catch (const Error &error) {
+            ASSERT_EQ(error.Code(), ErrorCode::NO_SPACE) << error.what();
+        }
+        file->Close();
+        ASSERT_EQ(volume->Info().poisoned, "") << i;
+    }
+    rest.reset();
+    volume.reset();
+    RequireSound(memory);
 }
 
 // Until nothing fits any more: what is refused changes nothing, and commits to what is there go on.

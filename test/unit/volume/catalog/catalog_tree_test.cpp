@@ -313,6 +313,56 @@ TEST(CatalogTreeTest, ReferencesAreCountedAnew) {
               std::string::npos);
 }
 
+// Room for metadata is counted so: what takes a page has to be told by how long the list is.
+TEST(CatalogTreeTest, AListThatHasBecomeShortTakesNoPage) {
+    for (const bool cut : {false, true}) {
+        for (const bool shared : {false, true}) {
+            CatalogStore store(TreeMedium(), 512);
+            const auto apply = [&](const Item &item) {
+                std::string problem;
+                EXPECT_TRUE(store.catalog.Apply(item, problem)) << problem;
+            };
+            Item item(ItemType::CREATE, 1);
+            item.kind = static_cast<uint8_t>(FileKind::DATABASE);
+            item.name = "one";
+            apply(item);
+            item = Item(ItemType::EXTENTS, 1);
+            for (uint64_t i = 0; i < 20; i++) {
+                item.extents.push_back({i, 1000 + 2 * i, 1});
+            }
+            apply(item);
+            item = Item(ItemType::SIZE, 1);
+            item.size = 20 * ALLOCATION_UNIT_BYTES;
+            apply(item);
+            ASSERT_EQ(store.catalog.Find(1)->extents_root.levels, 1u);
+            if (shared) {
+                Item clone(ItemType::CLONE, 2);
+                clone.kind = static_cast<uint8_t>(CloneKind::SNAPSHOT);
+                clone.name = "two";
+                clone.source_id = 1;
+                apply(clone);
+            }
+            item = Item(cut ? ItemType::TRUNCATE : ItemType::REMAP, 1);
+            item.size = 8 * ALLOCATION_UNIT_BYTES;
+            item.extents = {{5, 2000, 15}};
+            apply(item);
+            EXPECT_EQ(store.catalog.Find(1)->extents_root.levels, 0u);
+            const auto extents = store.catalog.Extents(*store.catalog.Find(1), 0, UINT64_MAX);
+            ASSERT_EQ(extents.size(), cut ? 8u : 6u);
+            EXPECT_EQ(extents[4].start, 1008u);
+            EXPECT_EQ(extents[5].start, cut ? 1010u : 2000u);
+            if (shared) {
+                EXPECT_EQ(store.catalog.Extents(*store.catalog.Find(2), 0, UINT64_MAX).size(), 20u);
+            }
+            store.store.Write();
+            store.RequireSound();
+            apply(Item(ItemType::REMOVE, 1));
+            store.store.Write();
+            store.RequireSound();
+        }
+    }
+}
+
 // Its contents stay; it can be cloned, moved and removed.
 TEST(CatalogTreeTest, ASnapshotIsNotChanged) {
     CatalogStore store(TreeMedium(), 512);

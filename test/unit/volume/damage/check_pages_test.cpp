@@ -3,6 +3,7 @@
 #include "support/damaged_volume.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace rawduck {
 
@@ -77,6 +78,92 @@ TEST_F(CheckPagesTest, OfWhatIsKeptTwice) {
         WriteBytes(offset, bytes);
         EXPECT_TRUE(Complaints().empty());
     }
+}
+
+// What an error in the code that wrote it would leave: all checksums are right.
+class WrongPagesTest : public CheckPagesTest {
+  protected:
+    WrongPagesTest() {
+        Mount()->Snapshot("f", "s");
+        Commit("last", 1, "n"); // so that it is in the checkpoint
+    }
+    void ChangePage(const PagePointer &place, const std::function<void(TreePage &)> &change) {
+        const uint64_t offset = place.unit * ALLOCATION_UNIT_BYTES;
+        alignas(ALLOCATION_UNIT_BYTES) char bytes[TREE_PAGE_BYTES];
+        ReadBytes(offset, sizeof bytes).copy(bytes, sizeof bytes);
+        TreePage page(bytes);
+        change(page);
+        page.Seal(Load().superblock.uuid, place);
+        WriteBytes(offset, std::string(bytes, sizeof bytes));
+    }
+    //! Calls `change` with one of the roots after the other, and `expect` once superblocks say that.
+    void ChangeEachRoot(const std::function<void(TreeRoot &)> &change, const std::function<void()> &expect) {
+        const TreeSuperblock superblock = ReadCopy(0);
+        for (const auto &root :
+             {&CatalogRoots::names, &CatalogRoots::files, &CatalogRoots::tails, &CatalogRoots::space_maps,
+              &CatalogRoots::space_summaries, &CatalogRoots::references}) {
+            TreeSuperblock changed = superblock;
+            ASSERT_EQ((changed.roots.*root).levels, 1u);
+            change(changed.roots.*root);
+            WriteCopy(0, changed);
+            WriteCopy(1, changed);
+            expect();
+        }
+        WriteCopy(0, superblock);
+        WriteCopy(1, superblock);
+    }
+};
+
+TEST_F(WrongPagesTest, OfReferences) {
+    const PagePointer place = Roots().references.page;
+    const uint64_t offset = place.unit * ALLOCATION_UNIT_BYTES;
+    const std::string page = ReadBytes(offset, TREE_PAGE_BYTES);
+    for (const auto &[units, references] :
+         std::vector<std::pair<uint64_t, uint64_t>>{{0, 2}, {UINT64_MAX, 2}, {1, 1}, {1, 0}, {1, 3}}) {
+        ChangePage(place, [&, range = std::array<uint64_t, 2>{units, references}](TreePage &leaf) {
+            leaf.Replace(0, {reinterpret_cast<const char *>(range.data()), sizeof range});
+        });
+        EXPECT_EQ(Complaints(), Strings{"error metadata"});
+        for (const char *name : {"f", "f@s", "g"}) {
+            EXPECT_EQ(Content(name), std::string(3, *name));
+        }
+        ExpectUntouched();
+    }
+    WriteBytes(offset, page);
+    EXPECT_TRUE(Complaints().empty());
+    EXPECT_TRUE(TakesWrites());
+}
+
+// A mount that took them for its own would change them in place.
+TEST_F(WrongPagesTest, OfTheMountThatIsToCome) {
+    const uint64_t generation = NumberInMount(Load().superblock.mounts + 1, 1);
+    uint64_t offset = 0;
+    std::string page;
+    ChangeEachRoot(
+        [&](TreeRoot &root) {
+            offset = root.page.unit * ALLOCATION_UNIT_BYTES;
+            page = ReadBytes(offset, TREE_PAGE_BYTES);
+            root.page.generation = generation;
+            ChangePage(root.page, [](TreePage &) {});
+        },
+        [&] {
+            EXPECT_TRUE(Complains("error metadata"));
+            ExpectUntouched();
+            WriteBytes(offset, page);
+        });
+    EXPECT_TRUE(TakesWrites());
+}
+
+TEST_F(WrongPagesTest, ThatLieOutside) {
+    for (const uint64_t unit : {CAPACITY / ALLOCATION_UNIT_BYTES - 1, CAPACITY / ALLOCATION_UNIT_BYTES,
+                                uint64_t(1) << 40, UINT64_MAX}) {
+        ChangeEachRoot([&](TreeRoot &root) { root.page.unit = unit; },
+                       [&] {
+                           EXPECT_TRUE(Complains("error metadata"));
+                           ExpectUntouched();
+                       });
+    }
+    EXPECT_TRUE(TakesWrites());
 }
 
 } // namespace

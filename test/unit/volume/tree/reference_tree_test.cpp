@@ -2,6 +2,7 @@
 
 #include "support/out_of_memory.hpp"
 #include "support/tree_store.hpp"
+#include "volume/tree/number_key.hpp"
 #include "volume/tree/reference_tree.hpp"
 
 namespace rawduck {
@@ -64,6 +65,12 @@ class References {
     std::vector<uint64_t> counts;
 };
 
+//! As it lies in a page, whatever it says.
+void PutRange(Tree &tree, const ReferencedUnits &range) {
+    const uint64_t value[] = {range.units, range.references};
+    tree.Put(NumberKey(range.start), {reinterpret_cast<const char *>(value), sizeof value});
+}
+
 } // namespace
 
 TEST(ReferenceTreeTest, CountsAsUnitsAreCounted) {
@@ -111,12 +118,7 @@ TEST(ReferenceTreeTest, ProblemsAreFound) {
     const auto problem_of = [](std::vector<ReferencedUnits> ranges) {
         TreeStore store(TreeMedium());
         for (const ReferencedUnits &range : ranges) {
-            const uint64_t value[] = {range.units, range.references};
-            std::string key;
-            for (int byte = 7; byte >= 0; byte--) {
-                key += static_cast<char>(range.start >> (8 * byte));
-            }
-            store.tree.Put(key, {reinterpret_cast<const char *>(value), sizeof value});
+            PutRange(store.tree, range);
         }
         const ReferenceTree tree(store.pages, store.tree.Root());
         const auto problems = tree.FindProblems([](const PagePointer &) {});
@@ -128,6 +130,33 @@ TEST(ReferenceTreeTest, ProblemsAreFound) {
     EXPECT_NE(problem_of({{10, 0, 2}}), "") << "to nothing";
     EXPECT_NE(problem_of({{10, 5, 2}, {15, 5, 2}}), "") << "they continue each other";
     EXPECT_NE(problem_of({{10, UINT64_MAX, 2}}), "") << "more units than there are";
+}
+
+// Neither a wrong answer nor a search that does not come to its end: whoever asks goes from one range to the next.
+TEST(ReferenceTreeTest, ARangeThatMakesNoSenseIsAnError) {
+    for (const ReferencedUnits &range :
+         {ReferencedUnits{10, 0, 2}, {10, UINT64_MAX, 2}, {10, UINT64_MAX - 9, 2}, {10, 5, 1}, {10, 5, 0}}) {
+        TreeStore store(TreeMedium());
+        PutRange(store.tree, range);
+        ReferenceTree tree(store.pages, store.tree.Root());
+        ReferenceChanges changes(tree);
+        std::vector<Extent> gone;
+        const std::function<void()> questions[] = {
+            [&] { tree.IsShared({12, 1}); },
+            [&] { tree.First(10, 11); },
+            [&] { tree.Scan([](const ReferencedUnits &) {}); },
+            [&] { tree.Set({8, 10, 3}); },
+            [&] { changes.IsShared({12, 1}); },
+            [&] { changes.Add(8, 10); },
+            [&] { changes.Remove(8, 10, gone); },
+        };
+        for (const auto &ask : questions) {
+            std::string text;
+            EXPECT_EQ(FailureOf(ask, &text), ErrorCode::CORRUPT);
+            EXPECT_NE(text.find("the references to allocation unit 10 make no sense"), std::string::npos)
+                << text;
+        }
+    }
 }
 
 TEST(UnitCountsTest, AreThoseOfSingleUnits) {

@@ -210,6 +210,92 @@ TEST(TreeTest, DamageIsNoticed) {
     EXPECT_EQ(store.tree.FindProblems([](const PagePointer &) {}).size(), 1u);
 }
 
+// A page of the generation that is under way is taken to be in memory, and is changed there in place.
+TEST(TreeTest, APageThatNoCheckpointHasWritten) {
+    const auto medium = TreeMedium();
+    TreeCheckpoint checkpoint;
+    {
+        TreeStore store(medium);
+        store.tree.Put("key", "value");
+        checkpoint = store.Write();
+    }
+    const auto expect_damage = [&](const std::string &expected) {
+        TreeStore store(medium, checkpoint);
+        const std::function<void()> actions[] = {
+            [&] { store.tree.Find("key"); },
+            [&] { store.tree.Put("key", "other"); },
+            [&] { store.tree.Erase("key"); },
+            [&] { store.tree.Clear(); },
+        };
+        for (const auto &act : actions) {
+            std::string text;
+            EXPECT_EQ(FailureOf(act, &text), ErrorCode::CORRUPT);
+            EXPECT_NE(text.find(expected), std::string::npos) << text;
+        }
+        EXPECT_EQ(store.tree.FindProblems([](const PagePointer &) {}).size(), 1u);
+    };
+    PagePointer &root = checkpoint.root.page;
+    for (const uint64_t later : {1, 5}) {
+        root.generation = checkpoint.generation + later;
+        alignas(ALLOCATION_UNIT_BYTES) char bytes[TREE_PAGE_BYTES];
+        TreeStore store(medium);
+        store.io.Read(root.unit * ALLOCATION_UNIT_BYTES, bytes, sizeof bytes);
+        TreePage(bytes).Seal(TREE_UUID, root);
+        store.io.Write(root.unit * ALLOCATION_UNIT_BYTES, bytes, sizeof bytes);
+        expect_damage("a checkpoint that was never written");
+    }
+    root.generation = checkpoint.generation;
+    for (const uint64_t unit : {TREE_TEST_END - 3, TREE_TEST_END, UINT64_MAX / ALLOCATION_UNIT_BYTES + 2}) {
+        root.unit = unit;
+        expect_damage("lie outside");
+    }
+}
+
+// Of the root only one page is left, which nobody has read yet.
+TEST(TreeTest, APageThatCannotBeReadIsNoneOfWhoeverErasesBesideIt) {
+    const auto medium = TreeMedium();
+    const auto key = [](int number) {
+        std::string text = std::to_string(1000 + number);
+        return text.append(3000, 'k');
+    };
+    constexpr int KEYS = 60;
+    TreeCheckpoint checkpoint;
+    PagePointer first;
+    std::string second_half;
+    {
+        TreeStore store(medium);
+        for (int i = 0; i < KEYS; i++) {
+            store.tree.Put(key(i), "v");
+        }
+        ASSERT_EQ(store.tree.Root().levels, 3u);
+        checkpoint = store.Write();
+        const auto root = store.pages.Read(checkpoint.root.page, 2);
+        first = root->Page().Child(0);
+        second_half = root->Page().Key(1);
+    }
+    for (const bool damaged : {false, true}) {
+        TreeStore store(medium, checkpoint);
+        int left = 0;
+        if (damaged) {
+            medium->Inject(SimulatedFault::READ_ERROR, first.unit * (ALLOCATION_UNIT_BYTES / TREE_TEST_LBA));
+        }
+        for (int i = 0; i < KEYS; i++) {
+            if (key(i) >= second_half) {
+                ASSERT_TRUE(store.tree.Erase(key(i)));
+            } else {
+                left++;
+            }
+        }
+        EXPECT_EQ(store.tree.FindProblems([](const PagePointer &) {}).empty(), !damaged);
+        if (damaged) {
+            EXPECT_EQ(FailureOf([&] { store.tree.Find(key(0)); }), ErrorCode::IO);
+        } else {
+            EXPECT_EQ(store.Contents().size(), static_cast<size_t>(left));
+            EXPECT_EQ(store.tree.Root().levels, 2u);
+        }
+    }
+}
+
 TEST(TreeTest, AFullVolumeChangesNothing) {
     TreeStore store(TreeMedium());
     Changes changes(5);
