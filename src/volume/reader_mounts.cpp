@@ -123,9 +123,10 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
 }
 
 View FindView(const Target &target, const std::string &file, const MountOptions &options) {
-    auto lock = std::make_unique<ReaderLock>(target);
     const auto end = std::chrono::steady_clock::now() + WRITER_TIME;
     for (;;) {
+        // Another number each time: a writer that ended before it answered may have made a snapshot of the last one.
+        auto lock = std::make_unique<ReaderLock>(target);
         if (const VolumePin mounted = MountedVolume(target.identity)) {
             return ViewOfMounted(target, mounted, lock, file);
         }

@@ -1,15 +1,18 @@
-"""Readers beside the writer: each sees one committed state, whoever is killed, and holds space only while it lives.
+"""Readers beside the writer: each sees one committed state, whoever is killed, and holds space meanwhile.
 
-Transaction n adds a row to a table and replaces all rows of another: what a reader sees is the state after one commit,
-whichever. The volume is small, so space that nobody keeps is written to again soon.
+Transaction n adds a row to a table and replaces all rows of another: a reader sees the state after one
+commit, whichever. The volume is small, so space that nobody keeps is written to again soon.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -24,7 +27,8 @@ ROWS = 10000
 LEAVING_SECONDS = 15
 TEXT = "md5(n || ':' || i)"
 STATE = f"""SELECT (SELECT count(*) FROM {{0}}.log), (SELECT max(n) FROM {{0}}.log),
-    (SELECT count(*) FROM {{0}}.t WHERE s = {TEXT}), (SELECT min(n) FROM {{0}}.t), (SELECT max(n) FROM {{0}}.t)"""
+    (SELECT count(*) FROM {{0}}.t WHERE s = {TEXT}),
+    (SELECT min(n) FROM {{0}}.t), (SELECT max(n) FROM {{0}}.t)"""
 
 
 @pytest.fixture(params=["file", "block device"])
@@ -36,7 +40,10 @@ def volume(request, tmp_path: Path) -> Iterator[str]:
         target = str(image) if request.param == "file" else stack.enter_context(loop_over(image))
         con.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x")
         con.execute("CREATE TABLE x.log AS SELECT 0 AS n")
-        con.execute(f"CREATE TABLE x.t AS SELECT n, i, {TEXT} AS s FROM (SELECT 0 AS n, range AS i FROM range({ROWS}))")
+        con.execute(
+            f"CREATE TABLE x.t AS SELECT n, i, {TEXT} AS s"
+            f" FROM (SELECT 0 AS n, range AS i FROM range({ROWS}))"
+        )
         con.close()
         yield target
         check = rawduck.connect().execute("SELECT * FROM nvme_check(?) WHERE severity <> 'ok'", [target])
@@ -105,7 +112,7 @@ def test_each_reader_sees_one_commit_while_the_writer_goes_on(volume):
 
 
 def test_what_is_read_late_is_still_there(volume):
-    """Nothing but the place of the first block is read before the writer has replaced everything many times."""
+    """Only the place of the first block is read before the writer has replaced everything many times."""
     with workers(2) as (writer, reader):
         attach(writer, volume)
         for n in range(1, 6):
@@ -157,7 +164,8 @@ def test_formatting_is_refused_while_somebody_reads(volume):
     with workers(2) as (other, reader):
         attach_latest(reader, volume)
         answer = other.ask("run", statements=[f"CALL nvme_format('{volume}', force := true)"])
-        assert "latest" in answer.error and "DETACH" in answer.error
+        assert "latest" in answer.error
+        assert "DETACH" in answer.error
         answer = other.ask("run", statements=[f"FROM nvme_check('{volume}', repair := true)"])
         assert "latest" in answer.error
         assert state(reader) == 0
@@ -216,17 +224,15 @@ def test_whoever_is_killed_the_others_go_on(volume, seed):
 
 
 def _kill_while_it_works(writer: Worker, begin, volume: str, acknowledged: int, choose: random.Random) -> int:
-    """It commits while another process asks to read, and is killed in between. Returns what is durable at least."""
+    """It commits while another process asks to read, and is killed in between. Returns what is durable."""
     reader = begin()
     n = acknowledged + 1
     writer.send("run", statements=[transaction(n)])
     reader.send("run", statements=[f"ATTACH 'nvme://{volume}/x.duckdb@latest' AS latest (READ_ONLY)"])
     time.sleep(choose.random() * 0.02)
     writer.kill()
-    try:
+    with suppress(Crashed):
         acknowledged += writer.receive().ok
-    except Crashed:
-        pass
     answer = reader.receive()
     assert answer.ok, answer.error
     assert state(reader) >= acknowledged
@@ -235,3 +241,90 @@ def _kill_while_it_works(writer: Worker, begin, volume: str, acknowledged: int, 
     else:
         reader.run("DETACH latest")
     return acknowledged
+
+
+def test_what_a_reader_attaches_during_checkpoints_is_one_state(volume):
+    """DuckDB reads the headers of a database, closes it, and opens it again."""
+    with workers(2) as (writer, reader):
+        attach(writer, volume)
+        statements = [
+            part for n in range(1, 150) for part in (f"INSERT INTO x.log VALUES ({n})", "CHECKPOINT x")
+        ]
+        last, seen = 0, 0
+        writer.send("run", statements=statements)
+        while not writer.answered():
+            attach_latest(reader, volume)
+            count, found = reader.run("SELECT count(*), max(n) FROM latest.log")[0]
+            assert count == found + 1
+            assert found >= last
+            last, seen = found, seen + 1
+            reader.run("DETACH latest")
+        assert writer.receive().ok
+        assert seen > 3
+        await_none_kept(volume, writer)
+
+
+def test_what_is_left_goes_while_others_ask(volume):
+    with workers(3) as (first, second, reader):
+        attach(first, volume)
+        attach_latest(reader, volume)
+        first.kill()
+        attach(second, volume)
+        commit(second, 1)
+        reader.kill()
+        deadline = time.monotonic() + LEAVING_SECONDS
+        asking = rawduck.connect()
+        while kept_for_readers(volume, second) > 0:
+            assert time.monotonic() < deadline, "space is still kept for a reader that has ended"
+            asking.execute(f"FROM nvme_stats(target := '{volume}')")
+            time.sleep(0.2)
+
+
+def _connection(volume: str) -> socket.socket:
+    """To the process that has it open for writing."""
+    asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    status = os.stat(volume)
+    names = re.findall(r"@(rawduck/\S+)", Path("/proc/net/unix").read_text())
+    ending = (
+        f":{status.st_ino}"
+        if not status.st_rdev
+        else f":{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    )
+    asking.connect("\0" + next(name for name in names if name.endswith(ending)))
+    return asking
+
+
+def _descriptors(worker: Worker) -> int:
+    return len(os.listdir(f"/proc/{worker.pid}/fd"))
+
+
+@pytest.mark.parametrize("packet", [b"", b"garbage"])
+def test_descriptors_that_are_sent_are_closed(volume, packet):
+    with workers(1) as (writer,):
+        attach(writer, volume)
+        commit(writer, 1)
+        before = _descriptors(writer)
+        with open("/dev/null", "rb") as sent:
+            for count in (1, 2, 2, 5):
+                with _connection(volume) as asking:
+                    socket.send_fds(asking, [packet], [sent.fileno()] * count)
+                    assert asking.recv(1) == b""
+        assert _descriptors(writer) == before
+
+
+def test_a_writer_without_descriptors_waits_for_one(volume):
+    """It does not try to accept those who ask, all the time."""
+    with workers(1) as (writer,), ExitStack() as stack:
+        attach(writer, volume)
+        commit(writer, 1)
+        writer.must("limit", name="RLIMIT_NOFILE", amount=_descriptors(writer))
+        stack.enter_context(_connection(volume))
+        before = _processor_seconds(writer)
+        time.sleep(1.5)
+        assert _processor_seconds(writer) - before < 0.5
+        commit(writer, 2)
+
+
+def _processor_seconds(worker: Worker) -> float:
+    fields = Path(f"/proc/{worker.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
