@@ -113,6 +113,8 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
         if (error.Code() != ErrorCode::LOCKED) {
             throw;
         }
+        // Of this number it may have made a snapshot before it ended, and that name is taken.
+        lock = std::make_unique<ReaderLock>(target);
     }
     if (!answer) { // nobody is there, or has just ended, or may not write either
         return std::nullopt;
@@ -123,10 +125,9 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
 }
 
 View FindView(const Target &target, const std::string &file, const MountOptions &options) {
+    auto lock = std::make_unique<ReaderLock>(target);
     const auto end = std::chrono::steady_clock::now() + WRITER_TIME;
     for (;;) {
-        // Another number each time: a writer that ended before it answered may have made a snapshot of the last one.
-        auto lock = std::make_unique<ReaderLock>(target);
         if (const VolumePin mounted = MountedVolume(target.identity)) {
             return ViewOfMounted(target, mounted, lock, file);
         }

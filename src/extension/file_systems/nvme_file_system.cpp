@@ -57,8 +57,8 @@ class InstantsOfQuery final : public duckdb::ClientContextState {
   private:
     void Add(const VolumePin &volume) {
         std::lock_guard<std::mutex> guard(mutex_);
-        const bool known = std::any_of(pins_.begin(), pins_.end(),
-                                       [&](const VolumePin &pin) { return &*pin == &*volume; });
+        const bool known =
+            std::any_of(pins_.begin(), pins_.end(), [&](const VolumePin &pin) { return &*pin == &*volume; });
         if (!known) {
             pins_.push_back(volume);
         }

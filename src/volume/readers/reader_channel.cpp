@@ -17,9 +17,9 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr char MAGIC[8] = {'r', 'd', 'r', 'e', 'a', 'd', '0', '1'};
-constexpr size_t REQUEST_BYTES_MAX = 1024; //!< a name has 255
-constexpr size_t PIECE_BYTES = 32 * 1024;  //!< of an answer, in one packet
-constexpr timeval ANSWER_TIME{10, 0};        //!< for each packet
+constexpr size_t REQUEST_BYTES_MAX = 1024;     //!< a name has 255
+constexpr size_t PIECE_BYTES = 32 * 1024;      //!< of an answer, in one packet
+constexpr timeval ANSWER_TIME{10, 0};          //!< for each packet
 constexpr std::chrono::seconds TAKING_TIME{5}; //!< for a whole answer: the writer ends no sooner
 
 struct Header {
