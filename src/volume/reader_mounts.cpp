@@ -21,7 +21,7 @@ namespace {
 //! Between a writer's lock and its socket, and between the end of the one and of the other, nobody can be asked.
 constexpr std::chrono::milliseconds WRITER_TIME{2000}, WRITER_INTERVAL{5};
 
-//! DuckDB 2.0.0 opens a database twice to attach it: first without a lock, to look what it is, and then it uses the headers that it
+//! DuckDB 2.0.0 opens its main database twice, outside any query: first without a lock, to look what it is, and then it uses the headers that it
 //! has read there. Both have to be of one instant, so what was looked at stays until it is opened with a lock; for so long at
 //! most.
 constexpr std::chrono::seconds LINGERING_TIME{10};
@@ -126,6 +126,8 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
         if (error.Code() != ErrorCode::LOCKED) {
             throw;
         }
+        // Of this number it may have made a snapshot before it ended, and that name is taken.
+        lock = std::make_unique<ReaderLock>(target);
     }
     if (!answer) { // nobody is there, or has just ended, or may not write either
         return std::nullopt;

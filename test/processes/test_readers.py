@@ -7,7 +7,10 @@ one commit, whichever. The volume is small, so space that nobody keeps is writte
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
+import socket
 import subprocess
 import sys
 import time
@@ -140,6 +143,24 @@ def test_attached_again_and_again_while_the_writer_commits_and_checkpoints(volum
         assert attached > 10
         attach_latest(reader, volume)
         assert state(reader) == 119
+
+
+def test_opened_as_the_main_database_while_the_writer_checkpoints(volume):
+    with workers(1) as (writer,):
+        attach(writer, volume)
+        work = [
+            part for n in range(1, 150) for part in (f"INSERT INTO x.log VALUES ({n})", "FORCE CHECKPOINT x")
+        ]
+        writer.send("run", statements=work)
+        last, opened = 0, 0
+        while not writer.answered():
+            with rawduck.connect(f"nvme://{volume}/x.duckdb@latest", read_only=True) as reader:
+                count, found = reader.execute("SELECT count(*), max(n) FROM log").fetchone()
+            assert count == found + 1
+            assert found >= last
+            last, opened = found, opened + 1
+        assert writer.receive().ok
+        assert opened > 3
 
 
 def test_a_reader_without_a_writer_lets_one_begin(volume):
@@ -318,3 +339,69 @@ def _kill_while_it_works(writer: Worker, begin, volume: str, acknowledged: int, 
     else:
         reader.run("DETACH latest")
     return acknowledged
+
+
+def test_what_is_left_goes_while_others_ask(volume):
+    with workers(3) as (first, second, reader):
+        attach(first, volume)
+        attach_latest(reader, volume)
+        first.kill()
+        attach(second, volume)
+        commit(second, 1)
+        reader.kill()
+        deadline = time.monotonic() + LEAVING_SECONDS
+        asking = rawduck.connect()
+        while kept_for_readers(volume, second) > 0:
+            assert time.monotonic() < deadline, "space is still kept for a reader that has ended"
+            asking.execute(f"FROM nvme_stats(target := '{volume}')")
+            time.sleep(0.2)
+
+
+def _connection(volume: str) -> socket.socket:
+    """To the process that has it open for writing."""
+    asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    status = os.stat(volume)
+    names = re.findall(r"@(rawduck/\S+)", Path("/proc/net/unix").read_text())
+    ending = (
+        f":{status.st_ino}"
+        if not status.st_rdev
+        else f":{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    )
+    asking.connect("\0" + next(name for name in names if name.endswith(ending)))
+    return asking
+
+
+def _descriptors(worker: Worker) -> int:
+    return len(os.listdir(f"/proc/{worker.pid}/fd"))
+
+
+@pytest.mark.parametrize("packet", [b"", b"garbage"])
+def test_descriptors_that_are_sent_are_closed(volume, packet):
+    with workers(1) as (writer,):
+        attach(writer, volume)
+        commit(writer, 1)
+        before = _descriptors(writer)
+        with open("/dev/null", "rb") as sent:
+            for count in (1, 2, 2, 5):
+                with _connection(volume) as asking:
+                    socket.send_fds(asking, [packet], [sent.fileno()] * count)
+                    assert asking.recv(1) == b""
+        assert _descriptors(writer) == before
+
+
+def test_a_writer_without_descriptors_waits_for_one(volume):
+    """It does not try to accept those who ask, all the time."""
+    with workers(1) as (writer,), ExitStack() as stack:
+        attach(writer, volume)
+        commit(writer, 1)
+        writer.must("limit", name="RLIMIT_NOFILE", amount=_descriptors(writer))
+        stack.enter_context(_connection(volume))
+        before = _processor_seconds(writer)
+        time.sleep(1.5)
+        assert _processor_seconds(writer) - before < 0.5
+        commit(writer, 2)
+
+
+def _processor_seconds(worker: Worker) -> float:
+    fields = Path(f"/proc/{worker.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -5,12 +5,17 @@
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"
 #include "volume/names/path.hpp"
+#include "volume/names/snapshot_name.hpp"
 
 #include "volume/reader_mounts.hpp"
 
 #include "duckdb/function/scalar/string_common.hpp"
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/main/client_context_state.hpp"
 
 #include <algorithm>
+#include <mutex>
+#include <vector>
 
 namespace rawduck {
 
@@ -29,6 +34,46 @@ const std::string &Allowed(const std::string &path, NvmeFileSystem::Opener opene
     return path;
 }
 
+//! Whether the file, or the database of a log, is read beside its writer as it is when it is opened.
+bool IsOfReader(const std::string &file) {
+    const std::string database = DatabaseOfLog(file);
+    const std::string &source = database.empty() ? file : database;
+    return SourceOfReader(source) != source;
+}
+
+//! What a query opens as "@latest", one time after the other, is of one instant: DuckDB reads the headers of a database that it
+//! attaches, closes the file, and opens it again for the rest. The main database of an instance is opened outside any query:
+//! see PinUse.
+class InstantsOfQuery final : public duckdb::ClientContextState {
+  public:
+    static void Keep(const VolumePath &path, const VolumePin &volume, NvmeFileSystem::Opener opener) {
+        const auto context = FileOpener::TryGetClientContext(opener);
+        if (context && IsOfReader(path.file)) {
+            context->registered_state->GetOrCreate<InstantsOfQuery>("rawduck_instants")->Add(volume);
+        }
+    }
+    void QueryBegin(duckdb::ClientContext &) override { Clear(); }
+    void QueryEnd() override { Clear(); }
+
+  private:
+    void Add(const VolumePin &volume) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        const bool known =
+            std::any_of(pins_.begin(), pins_.end(), [&](const VolumePin &pin) { return &*pin == &*volume; });
+        if (!known) {
+            pins_.push_back(volume);
+        }
+    }
+    void Clear() {
+        std::vector<VolumePin> ended; // outside the lock
+        std::lock_guard<std::mutex> guard(mutex_);
+        ended.swap(pins_);
+    }
+
+    std::mutex mutex_; //!< guards pins_; no other lock is taken under it
+    std::vector<VolumePin> pins_;
+};
+
 //! A path and the volume that it leads to, which stays mounted meanwhile.
 struct Location {
     //! One instance of DuckDB opens a database, and then its log: both have to be of one instant.
@@ -36,7 +81,9 @@ struct Location {
              PinUse use = PinUse::LOOK)
         : path(SplitVolumePath(Allowed(path, opener, wanted))),
           volume(PinFor(this->path.target, this->path.file, FileOpener::TryGetDatabase(opener).get(),
-                        MountOptionsOf(opener), use)) {}
+                        MountOptionsOf(opener), use)) {
+        InstantsOfQuery::Keep(this->path, volume, opener);
+    }
 
     VolumePath path;
     VolumePin volume;
@@ -74,7 +121,8 @@ std::string NvmeFileSystem::CanonicalizePath(const std::string &path, Opener) {
 duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::string &path, FileOpenFlags flags,
                                                                 Opener opener) {
     auto file = Translated([&] {
-        const bool locks = flags.Lock() != duckdb::FileLockType::NO_LOCK;
+        const bool locks =
+            flags.Lock() != duckdb::FileLockType::NO_LOCK || FileOpener::TryGetClientContext(opener);
         Location location(path, opener, Wanted::FILE, locks ? PinUse::OPEN : PinUse::LOOK);
         const OpenMode mode = OpenModeOf(flags, location.path.file);
         return OpenOrNull(flags,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -13,10 +14,13 @@ namespace rawduck {
 
 namespace {
 
+using std::chrono::steady_clock;
+
 constexpr char MAGIC[8] = {'r', 'd', 'r', 'e', 'a', 'd', '0', '1'};
-constexpr size_t REQUEST_BYTES_MAX = 1024; //!< a name has 255
-constexpr size_t PIECE_BYTES = 32 * 1024;  //!< of an answer, in one packet
-constexpr timeval ANSWER_TIME{30, 0}, TAKING_TIME{5, 0};
+constexpr size_t REQUEST_BYTES_MAX = 1024;     //!< a name has 255
+constexpr size_t PIECE_BYTES = 32 * 1024;      //!< of an answer, in one packet
+constexpr timeval ANSWER_TIME{10, 0};          //!< for each packet
+constexpr std::chrono::seconds TAKING_TIME{5}; //!< for a whole answer: the writer ends no sooner
 
 struct Header {
     char magic[8];
@@ -52,7 +56,13 @@ bool IsTrusted(int connection, int target) {
             (fstat(target, &status) == 0 && peer.uid == status.st_uid));
 }
 
-bool SendPacket(int connection, const void *data, size_t bytes) {
+bool SendPacket(int connection, const void *data, size_t bytes, steady_clock::time_point end) {
+    const auto left = std::chrono::duration_cast<std::chrono::microseconds>(end - steady_clock::now());
+    if (left.count() <= 0) {
+        return false;
+    }
+    const timeval limit{left.count() / 1000000, left.count() % 1000000};
+    setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     ssize_t sent;
     do {
         sent = send(connection, data, bytes, MSG_NOSIGNAL);
@@ -93,6 +103,25 @@ bool IsOpenForReading(int fd) {
     return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_WRONLY;
 }
 
+//! Of a packet: the first, open. All others are closed, however many somebody has sent.
+FileDescriptor TakeDescriptor(msghdr &message) {
+    FileDescriptor first;
+    for (cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        for (size_t at = CMSG_LEN(0); at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {
+            int descriptor = -1;
+            memcpy(&descriptor, reinterpret_cast<const char *>(part) + at, sizeof(descriptor));
+            FileDescriptor taken(descriptor, FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
+            if (!first.IsOpen()) {
+                first = std::move(taken);
+            }
+        }
+    }
+    return first;
+}
+
 ssize_t ReceivePacket(int connection, void *data, size_t bytes) {
     ssize_t received;
     do {
@@ -106,10 +135,10 @@ bool SendReply(int connection, uint64_t number, const std::string &text) {
     memcpy(header.magic, MAGIC, sizeof(MAGIC));
     header.number = number;
     header.bytes = text.size();
-    setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &TAKING_TIME, sizeof(TAKING_TIME));
-    bool sent = SendPacket(connection, &header, sizeof(header));
+    const auto end = steady_clock::now() + TAKING_TIME;
+    bool sent = SendPacket(connection, &header, sizeof(header), end);
     for (size_t at = 0; sent && at < text.size(); at += PIECE_BYTES) {
-        sent = SendPacket(connection, text.data() + at, std::min(PIECE_BYTES, text.size() - at));
+        sent = SendPacket(connection, text.data() + at, std::min(PIECE_BYTES, text.size() - at), end);
     }
     return sent;
 }
@@ -179,13 +208,7 @@ std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
     const ssize_t received = recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    FileDescriptor sent;
-    const cmsghdr *const rights = received > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-    if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
-        int descriptor = -1;
-        memcpy(&descriptor, CMSG_DATA(rights), sizeof(descriptor));
-        sent = FileDescriptor(descriptor, FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
-    }
+    const FileDescriptor sent = received >= 0 ? TakeDescriptor(message) : FileDescriptor();
     struct stat status;
     Header header{};
     if (received < static_cast<ssize_t>(sizeof(header)) || !sent.IsOpen() || !IsOpenForReading(sent.Get()) ||

@@ -13,10 +13,15 @@ namespace rawduck {
 
 namespace {
 
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
 //! Readers whose writer has ended have no connection to the next one, which looks for them so often.
-constexpr int SWEEP_MS = 5000;
+constexpr milliseconds SWEEP_INTERVAL{5000};
 //! The system closes what a killed reader had open one after the other: its connection perhaps before its lock.
-constexpr int LEAVING_MS = 100;
+constexpr milliseconds LEAVING_INTERVAL{100};
+//! Without a free descriptor nobody can be accepted, and the listener stays ready.
+constexpr milliseconds ACCEPT_INTERVAL{100};
 //! Each takes a descriptor of the process.
 constexpr size_t READERS_MAX = 500;
 //! Whoever has not asked yet may never do so, and anybody can connect.
@@ -90,14 +95,14 @@ void ReaderService::Stop() {
 }
 
 void ReaderService::Run() {
-    handlers_.sweep();
-    bool left = false, wanted = true;
+    Sweep(SWEEP_INTERVAL);
+    bool wanted = true;
     while (wanted) {
         try {
-            wanted = Wait(left);
+            wanted = Wait();
         } catch (const std::exception
                      &) { // of memory, or fork handlers: whoever asked is told nothing, and asks again
-            left = true;
+            next_sweep_ = steady_clock::now() + LEAVING_INTERVAL;
         }
     }
     for (Connection &connection : connections_) {
@@ -106,17 +111,27 @@ void ReaderService::Run() {
     connections_.clear();
 }
 
-bool ReaderService::Wait(bool &left) {
-    std::vector<pollfd> polled{{wake_.Get(), POLLIN, 0}, {listener_.Get(), POLLIN, 0}};
+void ReaderService::Sweep(milliseconds next) {
+    handlers_.sweep();
+    next_sweep_ = steady_clock::now() + next;
+}
+
+// By the clock: while somebody asks again and again, every wait ends with an event.
+bool ReaderService::Wait() {
+    const auto begin = steady_clock::now();
+    const bool accepts = begin >= next_accept_;
+    std::vector<pollfd> polled{{wake_.Get(), POLLIN, 0}, {accepts ? listener_.Get() : -1, POLLIN, 0}};
     for (const Connection &connection : connections_) {
         polled.push_back({connection.socket.Get(), POLLIN, 0});
     }
-    const int ready = poll(polled.data(), polled.size(), left ? LEAVING_MS : SWEEP_MS);
+    const auto end = accepts ? next_sweep_ : std::min(next_sweep_, next_accept_);
+    const auto limit = std::chrono::ceil<milliseconds>(end - begin);
+    poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(0, limit.count())));
     if (polled[0].revents != 0) {
         return false;
     }
-    left = false;
-    const auto now = std::chrono::steady_clock::now();
+    bool left = false;
+    const auto now = steady_clock::now();
     for (size_t i = connections_.size(); i > 0; i--) {
         Connection &connection = connections_[i - 1];
         const bool silent = !connection.answered && now - connection.since > SILENT_TIME;
@@ -128,8 +143,10 @@ bool ReaderService::Wait(bool &left) {
     if (polled[1].revents != 0) {
         Accept();
     }
-    if (left || ready == 0) {
-        handlers_.sweep();
+    if (left) {
+        Sweep(LEAVING_INTERVAL);
+    } else if (steady_clock::now() >= next_sweep_) {
+        Sweep(SWEEP_INTERVAL);
     }
     return true;
 }
@@ -142,6 +159,7 @@ void ReaderService::Drop(size_t connection) {
 void ReaderService::Accept() {
     FileDescriptor socket(accept4(listener_.Get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket.IsOpen()) {
+        next_accept_ = steady_clock::now() + ACCEPT_INTERVAL;
         return;
     }
     const auto is_silent = [](const Connection &connection) { return !connection.answered; };
@@ -153,7 +171,7 @@ void ReaderService::Accept() {
     } else if (connections_.size() - silent >= READERS_MAX) {
         return;
     }
-    connections_.push_back(Connection{FileDescriptor(), false, false, std::chrono::steady_clock::now()});
+    connections_.push_back(Connection{FileDescriptor(), false, false, steady_clock::now()});
     CloseInChildren(socket);
     connections_.back().socket = std::move(socket);
 }

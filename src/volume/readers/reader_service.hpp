@@ -39,8 +39,10 @@ class ReaderService {
         std::chrono::steady_clock::time_point since; //!< when it was accepted
     };
     void Run();
-    //! For one event; false at the end. `left`: whether a reader has left with the last one.
-    bool Wait(bool &left);
+    //! For one event; false at the end.
+    bool Wait();
+    //! `next`: when again, at the latest.
+    void Sweep(std::chrono::milliseconds next);
     void Drop(size_t connection);
     //! False when it is to be closed.
     bool Serve(Connection &connection);
@@ -53,7 +55,8 @@ class ReaderService {
     std::unique_ptr<std::thread> thread_;
     bool stopped_ = false;
     FileDescriptor listener_, wake_;      //!< set before the thread is made
-    std::vector<Connection> connections_; //!< the thread's
+    std::vector<Connection> connections_; //!< the thread's, as what follows
+    std::chrono::steady_clock::time_point next_sweep_, next_accept_;
 };
 
 } // namespace rawduck

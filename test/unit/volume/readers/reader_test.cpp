@@ -178,6 +178,28 @@ TEST_F(ReaderTest, OnlyWhoHasTheTargetIsAnswered) {
     EXPECT_TRUE(AskWriter(target, lock.Descriptor(), request).has_value());
 }
 
+// It has made the snapshot, and the reader does not know.
+TEST_F(ReaderTest, AWriterThatEndsBeforeItAnswersIsFollowedByTheNext) {
+    Put(*Pin(), "first");
+    const Target target = ResolveTarget(path_);
+    FileDescriptor listener = ListenForReaders(target);
+    ASSERT_TRUE(listener.IsOpen());
+    std::thread writer([&] {
+        const FileDescriptor connection(accept(listener.Get(), nullptr, nullptr));
+        std::optional<WriterRequest> request;
+        for (int i = 0; i < 10000 && !request; i++) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            request = ReceiveRequest(connection.Get(), target);
+        }
+        listener = FileDescriptor();
+        if (request) {
+            Pin()->BeginReader("x@latest", request->number);
+        }
+    });
+    EXPECT_EQ(ReadAll(*Latest(), "x@latest"), "first");
+    writer.join();
+}
+
 TEST_F(ReaderTest, ManyBeginAndEndWhileOthersWrite) {
     const VolumePin volume = Pin();
     Put(*volume, std::string(50000, 'a'));
