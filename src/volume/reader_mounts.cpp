@@ -20,6 +20,9 @@ namespace {
 
 //! Between a writer's lock and its socket, and between the end of the one and of the other, nobody can be asked.
 constexpr std::chrono::milliseconds WRITER_TIME{2000}, WRITER_INTERVAL{5};
+//! Who has the shared lock may be about to write, and waits until it can be made exclusive. So for this time a reader lets go
+//! of the volume and asks again, before it settles for keeping writers out.
+constexpr std::chrono::milliseconds UNSETTLED_TIME{300};
 
 //! DuckDB 2.0.0 opens its main database twice, outside any query: first without a lock, to look what it is, and then it uses the headers that it
 //! has read there. Both have to be of one instant, so what was looked at stays until it is opened with a lock; for so long at
@@ -92,15 +95,15 @@ View ViewOfLocked(const VolumePin &volume, const std::string &file) {
     return {volume->ImageOf(source, file), files};
 }
 
-//! On a volume that this process has mounted.
+//! On a volume that this process has mounted. Unless it `settles`, throws LOCKED where others have it, too.
 View ViewOfMounted(const Target &target, const VolumePin &volume, std::unique_ptr<ReaderLock> &lock,
-                   const std::string &file) {
+                   const std::string &file, bool settles) {
     try {
         ReaderImage image = volume->BeginReader(file, lock->Number());
         return {std::move(image),
                 std::make_shared<Kept>(ReaderConnection(), std::move(lock), target.identity)};
     } catch (const Error &error) {
-        const bool may_not_write = error.Code() == ErrorCode::LOCKED ||
+        const bool may_not_write = (error.Code() == ErrorCode::LOCKED && settles) ||
                                    error.Code() == ErrorCode::PERMISSION ||
                                    error.Code() == ErrorCode::POISONED || error.Code() == ErrorCode::NO_SPACE;
         if (!may_not_write) {
@@ -139,25 +142,35 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
 
 View FindView(const Target &target, const std::string &file, const MountOptions &options) {
     auto lock = std::make_unique<ReaderLock>(target);
-    const auto end = std::chrono::steady_clock::now() + WRITER_TIME;
+    const auto begin = Clock::now();
     for (;;) {
         if (const VolumePin mounted = MountedVolume(target.identity)) {
-            return ViewOfMounted(target, mounted, lock, file);
+            return ViewOfMounted(target, mounted, lock, file, true);
         }
         if (std::optional<View> view = ViewOfWriter(target, lock, file)) {
             return std::move(*view);
         }
+        if (lock->WriterWaits() && Clock::now() < begin + WRITER_TIME) {
+            std::this_thread::sleep_for(WRITER_INTERVAL); // and can be asked when it has begun
+            continue;
+        }
         try {
-            return ViewOfMounted(target, PinVolume(target.name, options), lock, file);
+            const ReaderLock begins(target, ReaderBytes::BEGINNING);
+            MountOptions own = options;
+            own.waits_for_readers = false; // a writer that has just begun can be asked
+            return ViewOfMounted(target, PinVolume(target.name, own), lock, file,
+                                 Clock::now() >= begin + UNSETTLED_TIME);
         } catch (const Error &error) {
             if (error.Code() != ErrorCode::LOCKED) {
                 throw;
             }
-            if (std::chrono::steady_clock::now() >= end) {
-                throw Error(ErrorCode::LOCKED,
-                            std::string(error.what()) +
-                                ". It could not be asked to keep what a reader beside it reads: that needs "
-                                "rawduck of the same version there, in the same network namespace");
+            if (Clock::now() >= begin + WRITER_TIME) {
+                throw Error(
+                    ErrorCode::LOCKED,
+                    std::string(error.what()) +
+                        ". It did not answer a reader that asked it to keep what it reads: it may be "
+                        "stopped. "
+                        "Asking needs rawduck of the same version there, in the same network namespace");
             }
         }
         std::this_thread::sleep_for(WRITER_INTERVAL);

@@ -3,6 +3,7 @@
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "io/open_device.hpp"
+#include "target/lock/reader_lock.hpp"
 #include "volume/mount/in_use.hpp"
 #include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
@@ -110,7 +111,9 @@ DeviceOptions DeviceOptionsOf(const MountOptions &options) {
 std::shared_ptr<Volume> Volume::Mount(const Target &target, const MountOptions &options,
                                       std::shared_ptr<IoStats> stats) {
     const auto begin = std::chrono::steady_clock::now();
-    auto lock = std::make_unique<TargetLock>(target, TargetLock::Mode::SHARED);
+    std::unique_ptr<TargetLock> lock;
+    const auto take = [&] { lock = std::make_unique<TargetLock>(target, TargetLock::Mode::SHARED); };
+    options.waits_for_readers ? WaitForBeginningReaders(target, take) : take();
     DeviceOptions device = DeviceOptionsOf(options);
     device.lock = lock.get();
     return MountLocked(target, std::move(lock), OpenDevice(target, device), options, std::move(stats), begin);

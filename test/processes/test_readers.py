@@ -174,6 +174,30 @@ def test_a_reader_without_a_writer_lets_one_begin(volume):
         await_none_kept(volume, writer)
 
 
+def test_a_writer_begins_while_readers_come_and_go(volume):
+    """Each of them has the volume for itself for a moment."""
+    with workers(3) as (writer, *readers):
+        come_and_go = [
+            part
+            for _ in range(30)
+            for part in (
+                f"ATTACH 'nvme://{volume}/x.duckdb@latest' AS latest (READ_ONLY)",
+                "DETACH latest",
+            )
+        ]
+        for reader in readers:
+            reader.send("run", statements=come_and_go)
+        begun = 0
+        while not all(reader.answered() for reader in readers):
+            attach(writer, volume)
+            begun += 1
+            writer.run("DETACH x")
+        assert begun > 3
+        for reader in readers:
+            answer = reader.receive()
+            assert answer.ok, answer.error
+
+
 def test_what_a_killed_reader_had_is_free_again(volume):
     with workers(2) as (writer, reader):
         attach(writer, volume)

@@ -7,11 +7,21 @@
 #include "target/system/sysfs.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <fcntl.h>
+#include <optional>
 #include <random>
 #include <sys/stat.h>
+#include <thread>
 
 namespace rawduck {
+
+namespace {
+
+//! A reader has the volume for some milliseconds; where many come one after the other, there are gaps.
+constexpr std::chrono::milliseconds BEGINNING_TIME{3000}, BEGINNING_PAUSE{300}, BEGINNING_INTERVAL{3};
+
+} // namespace
 
 ReaderBytes::ReaderBytes(const Target &target) {
     if (!HasNode(target.kind)) {
@@ -51,7 +61,7 @@ bool ReaderBytes::IsLocked(uint64_t number) const {
 }
 
 bool ReaderBytes::AnyLocked() const {
-    return IsLocked(0, COUNT);
+    return IsLocked(0, COUNT + 1);
 }
 
 // Two that choose the same number at the same moment would both have it; one in 2^48 does.
@@ -61,6 +71,15 @@ ReaderLock::ReaderLock(const Target &target) : bytes_(target), fork_generation_(
     do {
         number_ = numbers(random);
     } while (bytes_.IsLocked(number_));
+    Lock(target);
+}
+
+ReaderLock::ReaderLock(const Target &target, uint64_t number)
+    : bytes_(target), number_(number), fork_generation_(ForkGeneration()) {
+    Lock(target);
+}
+
+void ReaderLock::Lock(const Target &target) {
     for (const FileDescriptor &node : bytes_.nodes_) {
         RegisterLocked(node.Get());
         if (const int failed = TryLock(node.Get(), F_RDLCK, {READERS_BEGIN + number_, 1})) {
@@ -87,6 +106,32 @@ void ReaderLock::Release() noexcept {
     for (const FileDescriptor &node : bytes_.nodes_) {
         UnregisterLocked(node.Get());
         TryLock(node.Get(), F_UNLCK, {READERS_BEGIN + number_, 1});
+    }
+}
+
+// Who has just ended may have been what stood in the way, so there is one attempt more when no reader is left. Between two
+// attempts of the same reader its mark is not there.
+void WaitForBeginningReaders(const Target &target, const std::function<void()> &attempt) {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
+    auto seen = begin;
+    std::optional<ReaderLock> waits;
+    for (bool last = !HasNode(target.kind);;) {
+        try {
+            return attempt();
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::LOCKED || last || Clock::now() >= begin + BEGINNING_TIME) {
+                throw;
+            }
+        }
+        const ReaderBytes readers(target);
+        const auto now = Clock::now();
+        seen = readers.IsLocked(ReaderBytes::BEGINNING) ? now : seen;
+        last = !readers.AnyLocked() || now >= seen + BEGINNING_PAUSE;
+        if (!waits && !last) {
+            waits.emplace(target, ReaderBytes::WAITING);
+        }
+        std::this_thread::sleep_for(BEGINNING_INTERVAL);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "target/target.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace rawduck {
@@ -26,6 +27,10 @@ class ReaderBytes {
     int Descriptor() const { return nodes_.front().Get(); }
 
     static constexpr uint64_t COUNT = uint64_t(1) << 48;
+    //! Locked by readers who have no writer to ask, while they have the volume to make a snapshot: for a moment.
+    static constexpr uint64_t BEGINNING = COUNT;
+    //! Locked by writers who wait for those: no reader begins meanwhile.
+    static constexpr uint64_t WAITING = COUNT + 1;
 
   private:
     friend class ReaderLock;
@@ -39,19 +44,27 @@ class ReaderLock {
   public:
     //! Locks a byte that nobody has. Throws as ReaderBytes, or Error IO.
     explicit ReaderLock(const Target &target);
+    //! Locks this one, which others may have, too.
+    ReaderLock(const Target &target, uint64_t number);
     ~ReaderLock();
     ReaderLock(const ReaderLock &) = delete;
     ReaderLock &operator=(const ReaderLock &) = delete;
 
     uint64_t Number() const { return number_; }
+    //! Whether a writer waits for readers to let go of the volume.
+    bool WriterWaits() const { return bytes_.IsLocked(ReaderBytes::WAITING); }
     int Descriptor() const { return bytes_.Descriptor(); }
 
   private:
+    void Lock(const Target &target);
     void Release() noexcept;
 
     ReaderBytes bytes_;
     uint64_t number_ = 0;
     const uint64_t fork_generation_;
 };
+
+//! Runs `attempt`, which takes a lock on the target, again for a while when it throws LOCKED because readers are beginning.
+void WaitForBeginningReaders(const Target &target, const std::function<void()> &attempt);
 
 } // namespace rawduck

@@ -57,8 +57,9 @@ void RequireFreeName(const VolumeState &state, const std::string &name) {
 
 } // namespace
 
-void VolumeState::MakeCopies(const std::string &from, const std::string &to, CloneKind kind) {
-    WriteScope writing(*this);
+void VolumeState::MakeCopies(const std::string &from, const std::string &to, CloneKind kind,
+                             Patience patience) {
+    WriteScope writing(*this, patience);
     uint64_t ticket = 0;
     WithRoom([&] {
         std::unique_lock<std::shared_mutex> guard(names_mutex);

@@ -37,6 +37,7 @@ struct MountOptions {
     DeallocateMode deallocate = DeallocateMode::AUTO;
     std::chrono::milliseconds deallocate_delay{1000}; //!< how long freed space is collected
     uint64_t memory_target_bytes = 1 * GIB; //!< size of a memory target that is created by being used
+    bool waits_for_readers = true; //!< for those who have the volume for a moment (WaitForBeginningReaders)
 };
 //! How a target is opened for a mount.
 DeviceOptions DeviceOptionsOf(const MountOptions &options);

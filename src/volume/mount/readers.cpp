@@ -22,7 +22,7 @@ ReaderImage VolumeState::BeginReader(const std::string &file, uint64_t number) {
         }
     }
     const std::string kept = SnapshotFileName(source, ReaderSnapshot(number));
-    MakeCopies(source, kept, CloneKind::SNAPSHOT);
+    MakeCopies(source, kept, CloneKind::SNAPSHOT, Patience::NONE);
     return ImageOf(kept, file);
 }
 

@@ -92,7 +92,7 @@ VolumeState::~VolumeState() {
     deallocator.Stop();
 }
 
-void VolumeState::BeginWrite() {
+void VolumeState::BeginWrite(Patience patience) {
     if (reader) {
         throw Error(ErrorCode::READ_ONLY, target.name +
                                               ": what is attached as \"@latest\" is read beside whoever "
@@ -117,7 +117,7 @@ void VolumeState::BeginWrite() {
                                                 "attach with READ_ONLY, or use a newer rawduck");
     }
     if (!IsWriter()) {
-        BecomeWriter();
+        BecomeWriter(patience);
     }
     writers++;
 }
@@ -132,8 +132,9 @@ bool VolumeState::BeginWriteBesideOthers() {
 // A reader's lock excludes writers that use the same node of a block device or see the same /sys. A writer in
 // another container may have changed the volume nevertheless, and what this mount would write from memory
 // would overwrite that.
-void VolumeState::BecomeWriter() {
-    lock->Change(TargetLock::Mode::EXCLUSIVE);
+void VolumeState::BecomeWriter(Patience patience) {
+    const auto change = [this] { lock->Change(TargetLock::Mode::EXCLUSIVE); };
+    patience == Patience::WAITS ? WaitForBeginningReaders(target, change) : change();
     try {
         if (!IsInProcess(target.kind) && !log.IsUnchanged()) {
             throw Error(ErrorCode::LOCKED,

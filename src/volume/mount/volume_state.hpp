@@ -23,16 +23,18 @@ class VolumeState {
                 std::shared_ptr<const void> reader = nullptr);
     ~VolumeState();
 
+    //! Whether to wait for readers who have the volume for a moment. One of those does not wait for itself.
+    enum class Patience { WAITS, NONE };
     //! Takes the exclusive lock for a writer; every call is paired with EndWrite. Throws Error LOCKED,
     //! PERMISSION, READ_ONLY or POISONED.
-    void BeginWrite();
+    void BeginWrite(Patience patience = Patience::WAITS);
     //! The same, without waiting, where the lock is exclusive already. False when it is not, or nothing can be written.
     bool BeginWriteBesideOthers();
     bool IsWriter() const {
         return lock && lock->Current() == TargetLock::Mode::EXCLUSIVE;
     } //!< under access_mutex
     //! Makes the shared lock exclusive. Throws LOCKED when the state in memory is outdated.
-    void BecomeWriter();
+    void BecomeWriter(Patience patience);
     //! When the last writer ends, commits everything that is queued and makes the lock shared, so that other
     //! processes can read.
     void EndWrite();
@@ -58,7 +60,8 @@ class VolumeState {
         std::string name;
     };
     // Without a lock, durable on return, as Volume::Snapshot, Clone and DropSnapshot.
-    void MakeCopies(const std::string &from, const std::string &to, CloneKind kind);
+    void MakeCopies(const std::string &from, const std::string &to, CloneKind kind,
+                    Patience patience = Patience::WAITS);
     void DropSnapshot(const std::string &name);
     //! As Volume::BeginReader.
     ReaderImage BeginReader(const std::string &file, uint64_t number);
@@ -136,7 +139,10 @@ class VolumeState {
 //! Pairs BeginWrite with EndWrite. EndWrite can fail (it commits); a scope that ends normally calls Finish.
 class WriteScope {
   public:
-    explicit WriteScope(VolumeState &state) : state_(state) { state_.BeginWrite(); }
+    explicit WriteScope(VolumeState &state, VolumeState::Patience patience = VolumeState::Patience::WAITS)
+        : state_(state) {
+        state_.BeginWrite(patience);
+    }
     //! Of a write that has begun.
     enum class Begun { YES };
     WriteScope(VolumeState &state, Begun) : state_(state) {}
