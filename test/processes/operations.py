@@ -45,6 +45,8 @@ class Operation:
     do: Callable[[Worker, Place, Scratch], Answer]
     #: The message is DuckDB's or a tool's.
     foreign: bool = False
+    #: Whoever has the volume open for writing is asked, and answers unless it is busy.
+    asks: bool = False
 
     def expected(self, held: str) -> str:
         if self.needs == NEVER:
@@ -120,8 +122,8 @@ ON_VOLUMES = (
     Operation("cp in", EXCLUSIVE, _sql("CALL nvme_copy('{source}', 'nvme://{t}/in.bin', overwrite := true)")),
     Operation("cp out", SHARED, _sql("CALL nvme_copy('nvme://{t}/kept.bin', '{out}', overwrite := true)")),
     Operation("rm", EXCLUSIVE, _sql("CALL nvme_remove('nvme://{t}/spare.bin')")),
-    Operation("ls", SHARED, _sql("SELECT * FROM nvme_files('{t}')")),
-    Operation("info", SHARED, _sql("SELECT * FROM nvme_info('{t}')")),
+    Operation("ls", SHARED, _sql("SELECT * FROM nvme_files('{t}')"), asks=True),
+    Operation("info", SHARED, _sql("SELECT * FROM nvme_info('{t}')"), asks=True),
 )
 #: A volume is no DuckDB file, for DuckDB itself and for direct://.
 STOCK_ON_VOLUMES = (

@@ -84,6 +84,11 @@ void ReaderLock::Lock(const Target &target) {
         RegisterLocked(node.Get());
         if (const int failed = TryLock(node.Get(), F_RDLCK, {READERS_BEGIN + number_, 1})) {
             Release();
+            if (failed == EAGAIN || failed == EACCES) {
+                throw Error(ErrorCode::LOCKED, target.name +
+                                                   ": another program has locked all of it, so nobody can "
+                                                   "read beside it; close it there");
+            }
             throw Error(ErrorCode::IO,
                         target.name + ": cannot lock a byte for a reader: " + ErrnoText(failed));
         }
@@ -128,8 +133,12 @@ void WaitForBeginningReaders(const Target &target, const std::function<void()> &
         const auto now = Clock::now();
         seen = readers.IsLocked(ReaderBytes::BEGINNING) ? now : seen;
         last = !readers.AnyLocked() || now >= seen + BEGINNING_PAUSE;
-        if (!waits && !last) {
-            waits.emplace(target, ReaderBytes::WAITING);
+        try {
+            if (!waits && !last) {
+                waits.emplace(target, ReaderBytes::WAITING);
+            }
+        } catch (const Error &) { // no reader is in the way, but somebody who has locked all of it
+            last = true;
         }
         std::this_thread::sleep_for(BEGINNING_INTERVAL);
     }

@@ -42,7 +42,7 @@ class ReaderBytes {
 //! Thread-safe. A forked child does not have it.
 class ReaderLock {
   public:
-    //! Locks a byte that nobody has. Throws as ReaderBytes, or Error IO.
+    //! Locks a byte that nobody has. Throws as ReaderBytes, or Error LOCKED where somebody has locked the whole target, or IO.
     explicit ReaderLock(const Target &target);
     //! Locks this one, which others may have, too.
     ReaderLock(const Target &target, uint64_t number);
