@@ -129,16 +129,16 @@ void WaitForBeginningReaders(const Target &target, const std::function<void()> &
                 throw;
             }
         }
-        const ReaderBytes readers(target);
-        const auto now = Clock::now();
-        seen = readers.IsLocked(ReaderBytes::BEGINNING) ? now : seen;
-        last = !readers.AnyLocked() || now >= seen + BEGINNING_PAUSE;
         try {
+            const ReaderBytes readers(target);
+            const auto now = Clock::now();
+            seen = readers.IsLocked(ReaderBytes::BEGINNING) ? now : seen;
+            last = !readers.AnyLocked() || now >= seen + BEGINNING_PAUSE;
             if (!waits && !last) {
                 waits.emplace(target, ReaderBytes::WAITING);
             }
-        } catch (const Error &) { // no reader is in the way, but somebody who has locked all of it
-            last = true;
+        } catch (const Error &) { // the node of readers cannot be opened, or somebody has locked all of it
+            last = true;          // the error of the attempt says more
         }
         std::this_thread::sleep_for(BEGINNING_INTERVAL);
     }
