@@ -76,15 +76,21 @@ class Witness {
     }
 };
 
+//! What is left of the kernel's page behind a whole list: more than a lock with some that wait for it takes.
+constexpr size_t ROOM_FOR_ANOTHER = 512;
+
 //! Empty unless one read has all of it: what comes in pieces may miss a lock that moves in between. The kernel
-//! gives out a page at a time.
+//! gives out a page at a time, of locks that are there at one moment. Nothing to read behind it does not say that
+//! it was whole: the locks that did not fit may have moved to where others have gone. So there must be room, too.
 std::string ReadList() {
     const int list = open("/proc/locks", O_RDONLY | O_CLOEXEC);
     const ScopeExit close_it([&] { close(list); });
     std::array<char, 64 * 1024> text;
     std::array<char, 1> more;
-    const ssize_t length = read(list, text.data(), text.size());
-    const bool whole = length > 0 && read(list, more.data(), more.size()) == 0;
+    const size_t page = std::min(static_cast<size_t>(sysconf(_SC_PAGESIZE)), text.size());
+    const ssize_t length = read(list, text.data(), page);
+    const bool whole = length > 0 && static_cast<size_t>(length) + ROOM_FOR_ANOTHER <= page &&
+                       read(list, more.data(), more.size()) == 0;
     return whole ? std::string(text.data(), static_cast<size_t>(length)) : "";
 }
 
