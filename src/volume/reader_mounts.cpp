@@ -3,11 +3,13 @@
 #include "common/error.hpp"
 #include "common/process/fork_generation.hpp"
 #include "target/lock/reader_lock.hpp"
+#include "target/open_target.hpp"
 #include "volume/names/snapshot_name.hpp"
 #include "volume/readers/reader_channel.hpp"
 
 #include <atomic>
 #include <chrono>
+#include <fcntl.h>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -277,6 +279,31 @@ std::optional<std::string> AskAbout(const Target &target, const std::string &fun
     std::optional<WriterAnswer> answer =
         AskWriter(target, bytes.Descriptor(), {WriterRequest::Kind::DESCRIBE, 0, function});
     return answer ? std::optional<std::string>(std::move(answer->text)) : std::nullopt;
+}
+
+void ChangeHereOrInWriter(const std::string &target_name, const std::function<void()> &here,
+                          const WriterRequest &request) {
+    for (const auto begin = Clock::now();;) {
+        try {
+            return here();
+        } catch (const Error &error) {
+            const Target target = ResolveTarget(target_name);
+            // Mounted here, it is this process that has locked what stands in the way.
+            if (error.Code() != ErrorCode::LOCKED || !HasNode(target.kind) ||
+                MountedVolume(target.identity)) {
+                throw;
+            }
+            const FileDescriptor node(OpenTarget(BlockDeviceOf(target), O_RDWR).Release(),
+                                      FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
+            if (AskWriter(target, node.Get(), request)) {
+                return;
+            }
+            if (Clock::now() >= begin + UNSETTLED_TIME) {
+                throw;
+            }
+        }
+        std::this_thread::sleep_for(WRITER_INTERVAL);
+    }
 }
 
 } // namespace rawduck

@@ -8,15 +8,12 @@
 #include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
 
-#include <atomic>
 #include <chrono>
 #include <cstring>
 
 namespace rawduck {
 
 namespace {
-
-std::atomic<Describer> g_describer{nullptr};
 
 [[noreturn]] void ThrowNotFound(const VolumeState &state, const std::string &name) {
     throw Error(ErrorCode::NOT_FOUND, state.target.name + ": no file \"" + name +
@@ -66,6 +63,23 @@ void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
     file.shared_locks += mode.lock == OpenMode::Lock::SHARED ? 1 : 0;
 }
 
+void RequireRemovable(const VolumeState &state, const File &file, RemoveMode mode) {
+    switch (mode) {
+    case RemoveMode::UNLOCKED:
+        state.RequireRemovable(file);
+        return;
+    case RemoveMode::NOBODY_HAS_IT:
+        if (file.IsTemp()) {
+            throw Error(ErrorCode::LOCKED, state.target.name + ": cannot remove \"" + file.Name() +
+                                               "\": it is a temporary file of DuckDB's that is in use");
+        }
+        state.RequireUnlocked(file, "remove");
+        return;
+    case RemoveMode::OWN:
+        RAWDUCK_INVARIANT(file.exclusive_lock, "who removes its own file has that locked");
+    }
+}
+
 void RequireReplaceable(const VolumeState &state, const File &file, MoveMode mode) {
     switch (mode) {
     case MoveMode::REPLACE:
@@ -82,20 +96,8 @@ void RequireReplaceable(const VolumeState &state, const File &file, MoveMode mod
 
 } // namespace
 
-void SetDescriber(Describer describer) {
-    g_describer = describer;
-}
-
 Volume::Volume(std::unique_ptr<VolumeState> state) : state_(std::move(state)) {
-    state_->describe = [this](const std::string &function) {
-        const Describer describer = g_describer;
-        if (!describer) {
-            throw Error(ErrorCode::UNSUPPORTED,
-                        state_->target.name +
-                            ": the program that has the volume open for writing has no SQL");
-        }
-        return describer(*this, function);
-    };
+    state_->answer_others = [this](const WriterRequest &request) { return Answer(request); };
 }
 Volume::~Volume() = default;
 
@@ -232,11 +234,7 @@ void Volume::Remove(const std::string &name, RemoveMode mode) {
             ThrowNotFound(*state_, name);
         }
         state_->RequireNoSnapshot(*entry->second, "removed as other files are");
-        if (mode == RemoveMode::UNLOCKED) {
-            state_->RequireRemovable(*entry->second);
-        } else {
-            RAWDUCK_INVARIANT(entry->second->exclusive_lock, "who removes its own file has that locked");
-        }
+        RequireRemovable(*state_, *entry->second, mode);
         ticket = state_->QueueRemove(entry);
     }
     state_->log.Commit(ticket);

@@ -17,6 +17,7 @@
 #include "volume/mount/options.hpp"
 #include "volume/mount/volume_info.hpp"
 #include "volume/names/file_name.hpp"
+#include "volume/readers/reader_channel.hpp"
 #include "volume/readers/reader_image.hpp"
 
 #include <chrono>
@@ -39,8 +40,9 @@ enum class MoveMode {
 };
 
 enum class RemoveMode {
-    UNLOCKED, //!< what nobody has locked, if it is a database or a log
-    OWN       //!< what the caller has locked exclusively
+    UNLOCKED,      //!< what nobody has locked, if it is a database or a log
+    NOBODY_HAS_IT, //!< what nobody has locked, whatever it is, and no temporary file
+    OWN            //!< what the caller has locked exclusively
 };
 
 class Volume;
@@ -133,6 +135,8 @@ class Volume : public std::enable_shared_from_this<Volume> {
   private:
     friend class OpenFile;
     explicit Volume(std::unique_ptr<VolumeState> state);
+    //! For the service of readers. Throws what whoever asked is to be told.
+    std::string Answer(const WriterRequest &request);
     //! `begin`: when the mount began, before it waited for the lock.
     static std::shared_ptr<Volume> MountLocked(const Target &target, std::unique_ptr<TargetLock> lock,
                                                std::unique_ptr<Device> device, const MountOptions &options,

@@ -121,7 +121,7 @@ ON_VOLUMES = (
     Operation("trim", EXCLUSIVE, _sql("SET nvme_deallocate = 'on'", "CALL nvme_trim('{t}')")),
     Operation("cp in", EXCLUSIVE, _sql("CALL nvme_copy('{source}', 'nvme://{t}/in.bin', overwrite := true)")),
     Operation("cp out", SHARED, _sql("CALL nvme_copy('nvme://{t}/kept.bin', '{out}', overwrite := true)")),
-    Operation("rm", EXCLUSIVE, _sql("CALL nvme_remove('nvme://{t}/spare.bin')")),
+    Operation("rm", EXCLUSIVE, _sql("CALL nvme_remove('nvme://{t}/spare.bin')"), asks=True),
     Operation("ls", SHARED, _sql("SELECT * FROM nvme_files('{t}')"), asks=True),
     Operation("info", SHARED, _sql("SELECT * FROM nvme_info('{t}')"), asks=True),
 )

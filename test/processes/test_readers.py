@@ -1,82 +1,29 @@
-"""Readers beside the writer: one committed state each, whoever is killed, and space only while they live.
-
-Transaction n adds a row to a table and replaces all rows of another: what a reader sees is the state after
-one commit, whichever. The volume is small, so space that nobody keeps is written to again soon.
-"""
+"""Readers beside the writer: one committed state each, whoever is killed, and space only while they live."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 import rawduck
-from machine import loop_over
+from live_volume import (
+    LEAVING_SECONDS,
+    attach,
+    attach_latest,
+    commit,
+    connection,
+    state,
+    transaction,
+)
 from workers import Crashed, Worker, workers
-
-MIB = 1024**2
-VOLUME_BYTES = 24 * MIB
-ROWS = 10000
-#: After its end, a reader's snapshot goes with the writer's next look.
-LEAVING_SECONDS = 15
-TEXT = "md5(n || ':' || i)"
-STATE = f"""SELECT (SELECT count(*) FROM {{0}}.log), (SELECT max(n) FROM {{0}}.log),
-    (SELECT count(*) FROM {{0}}.t WHERE s = {TEXT}), (SELECT min(n) FROM {{0}}.t),
-    (SELECT max(n) FROM {{0}}.t)"""
-ROWS_OF = f"SELECT n, i, {TEXT} AS s FROM (SELECT {{0}} AS n, range AS i FROM range({ROWS}))"
-
-
-@pytest.fixture(params=["file", "block device"])
-def volume(request, tmp_path: Path) -> Iterator[str]:
-    image = tmp_path / "volume.img"
-    con = rawduck.connect()
-    con.execute(f"CALL nvme_format('{image}', size := '{VOLUME_BYTES // MIB}MB')")
-    with ExitStack() as stack:
-        target = str(image) if request.param == "file" else stack.enter_context(loop_over(image))
-        con.execute(f"ATTACH 'nvme://{target}/x.duckdb' AS x")
-        con.execute("CREATE TABLE x.log AS SELECT 0 AS n")
-        con.execute(f"CREATE TABLE x.t AS {ROWS_OF.format(0)}")
-        con.close()
-        yield target
-        check = rawduck.connect().execute("SELECT * FROM nvme_check(?) WHERE severity <> 'ok'", [target])
-        assert check.fetchall() == []
-
-
-def attach(worker: Worker, volume: str) -> None:
-    worker.run(f"ATTACH 'nvme://{volume}/x.duckdb' AS x")
-
-
-def attach_latest(worker: Worker, volume: str) -> None:
-    worker.run(f"ATTACH 'nvme://{volume}/x.duckdb@latest' AS latest (READ_ONLY)")
-
-
-def transaction(n: int) -> str:
-    return (
-        f"BEGIN; INSERT INTO x.log VALUES ({n}); DELETE FROM x.t; INSERT INTO x.t {ROWS_OF.format(n)}; COMMIT"
-    )
-
-
-def commit(worker: Worker, n: int) -> None:
-    worker.run(
-        transaction(n),
-        *(["CHECKPOINT x"] if n % 5 == 0 else []),
-    )
-
-
-def state(worker: Worker, name: str = "latest") -> int:
-    """The number of the last transaction that it sees, whole."""
-    count, last, rows, least, most = worker.run(STATE.format(name))[0]
-    assert (count, rows, least, most) == (last + 1, ROWS, last, last)
-    return last
 
 
 def kept_for_readers(volume: str, worker: Worker) -> int:
@@ -381,20 +328,6 @@ def test_what_is_left_goes_while_others_ask(volume):
             time.sleep(0.2)
 
 
-def _connection(volume: str) -> socket.socket:
-    """To the process that has it open for writing."""
-    asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    status = os.stat(volume)
-    names = re.findall(r"@(rawduck/\S+)", Path("/proc/net/unix").read_text())
-    ending = (
-        f":{status.st_ino}"
-        if not status.st_rdev
-        else f":{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-    )
-    asking.connect("\0" + next(name for name in names if name.endswith(ending)))
-    return asking
-
-
 def _descriptors(worker: Worker) -> int:
     return len(os.listdir(f"/proc/{worker.pid}/fd"))
 
@@ -407,7 +340,7 @@ def test_descriptors_that_are_sent_are_closed(volume, packet):
         before = _descriptors(writer)
         with open("/dev/null", "rb") as sent:
             for count in (1, 2, 2, 5):
-                with _connection(volume) as asking:
+                with connection(volume) as asking:
                     socket.send_fds(asking, [packet], [sent.fileno()] * count)
                     assert asking.recv(1) == b""
         assert _descriptors(writer) == before
@@ -419,7 +352,7 @@ def test_a_writer_without_descriptors_waits_for_one(volume):
         attach(writer, volume)
         commit(writer, 1)
         writer.must("limit", name="RLIMIT_NOFILE", amount=_descriptors(writer))
-        stack.enter_context(_connection(volume))
+        stack.enter_context(connection(volume))
         before = _processor_seconds(writer)
         time.sleep(1.5)
         assert _processor_seconds(writer) - before < 0.5

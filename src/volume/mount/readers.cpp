@@ -27,16 +27,11 @@ ReaderImage VolumeState::BeginReader(const std::string &file, uint64_t number) {
 }
 
 std::string VolumeState::Answer(const WriterRequest &request) {
-    switch (request.kind) {
-    case WriterRequest::Kind::READ:
+    if (request.kind == WriterRequest::Kind::READ) {
         CheckFileName(target.name, request.subject);
         return EncodeReaderImage(BeginReader(request.subject, request.number));
-    case WriterRequest::Kind::DESCRIBE:
-        return describe(request.subject);
     }
-    throw Error(ErrorCode::UNSUPPORTED, target.name +
-                                            ": the process that has the volume open for writing does not "
-                                            "know what it was asked; is it of the same version of rawduck?");
+    return answer_others(request);
 }
 
 ReaderImage VolumeState::ImageOf(const std::string &source, const std::string &name) const {

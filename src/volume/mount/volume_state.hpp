@@ -131,8 +131,8 @@ class VolumeState {
 
     //! Where readers of other processes find this one. Null when none can reach the target, and for a reader itself.
     std::unique_ptr<ReaderBytes> reader_bytes;
-    std::function<std::string(const std::string &)>
-        describe;                                  //!< set before the service starts: see SetDescriber
+    std::function<std::string(const WriterRequest &)>
+        answer_others;                             //!< Volume::Answer; set before the service starts
     std::unique_ptr<ReaderService> reader_service; //!< the last member: its thread uses the others
 };
 

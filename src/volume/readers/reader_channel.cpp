@@ -16,8 +16,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr char MAGIC[8] = {'r', 'd', 'r', 'e', 'a', 'd', '0', '1'};
-constexpr size_t REQUEST_BYTES_MAX = 1024;     //!< a name has 255
+constexpr char MAGIC[8] = {'r', 'd', 'r', 'e', 'a', 'd', '0', '2'};
+constexpr size_t REQUEST_BYTES_MAX = 1024;     //!< two names, of 255 each
 constexpr size_t PIECE_BYTES = 32 * 1024;      //!< of an answer, in one packet
 constexpr timeval ANSWER_TIME{10, 0};          //!< for each packet
 constexpr std::chrono::seconds TAKING_TIME{5}; //!< for a whole answer: the writer ends no sooner
@@ -26,7 +26,7 @@ struct Header {
     char magic[8];
     uint64_t kind;   //!< of a request; 0 in an answer
     uint64_t number; //!< of a request: the byte; of an answer: ANSWERED or the code of an error
-    uint64_t bytes;  //!< that follow, of a request in this packet
+    uint64_t bytes;  //!< that follow, of a request in this packet: the subject, 0, the argument
 };
 constexpr uint64_t ANSWERED = UINT64_MAX;
 
@@ -76,9 +76,9 @@ bool SendRequest(int connection, int descriptor, const WriterRequest &request) {
     memcpy(header.magic, MAGIC, sizeof(MAGIC));
     header.kind = static_cast<uint64_t>(request.kind);
     header.number = request.number;
-    header.bytes = request.subject.size();
-    iovec parts[2] = {{&header, sizeof(header)},
-                      {const_cast<char *>(request.subject.data()), request.subject.size()}};
+    std::string text = request.subject + '\0' + request.argument;
+    header.bytes = text.size();
+    iovec parts[2] = {{&header, sizeof(header)}, {&text[0], text.size()}};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
     msghdr message{};
     message.msg_iov = parts;
@@ -94,13 +94,15 @@ bool SendRequest(int connection, int descriptor, const WriterRequest &request) {
     do {
         sent = sendmsg(connection, &message, MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
-    return sent == static_cast<ssize_t>(sizeof(header) + request.subject.size());
+    return sent == static_cast<ssize_t>(sizeof(header) + text.size());
 }
 
 //! A descriptor that was made with O_PATH says nothing of permissions.
-bool IsOpenForReading(int fd) {
+bool MayAsk(int fd, WriterRequest::Kind kind) {
     const int flags = fcntl(fd, F_GETFL);
-    return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_WRONLY;
+    const bool reads = kind == WriterRequest::Kind::READ || kind == WriterRequest::Kind::DESCRIBE;
+    return flags >= 0 && (flags & O_PATH) == 0 &&
+           ((flags & O_ACCMODE) == O_RDWR || (reads && (flags & O_ACCMODE) == O_RDONLY));
 }
 
 //! Of a packet: the first, open. All others are closed, however many somebody has sent.
@@ -211,7 +213,7 @@ std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target
     const FileDescriptor sent = received >= 0 ? TakeDescriptor(message) : FileDescriptor();
     struct stat status;
     Header header{};
-    if (received < static_cast<ssize_t>(sizeof(header)) || !sent.IsOpen() || !IsOpenForReading(sent.Get()) ||
+    if (received < static_cast<ssize_t>(sizeof(header)) || !sent.IsOpen() ||
         fstat(sent.Get(), &status) != 0 || IdentityOf(status) != target.identity) {
         return std::nullopt;
     }
@@ -220,8 +222,13 @@ std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target
         header.bytes != static_cast<uint64_t>(received) - sizeof(header)) {
         return std::nullopt;
     }
-    return WriterRequest{static_cast<WriterRequest::Kind>(header.kind), header.number,
-                         std::string(packet + sizeof(header), header.bytes)};
+    const std::string text(packet + sizeof(header), header.bytes);
+    const size_t end = text.find('\0');
+    const auto kind = static_cast<WriterRequest::Kind>(header.kind);
+    if (end == std::string::npos || !MayAsk(sent.Get(), kind)) {
+        return std::nullopt;
+    }
+    return WriterRequest{kind, header.number, text.substr(0, end), text.substr(end + 1)};
 }
 
 bool SendAnswer(int connection, const std::string &answer) {

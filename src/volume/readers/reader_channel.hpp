@@ -16,12 +16,17 @@ namespace rawduck {
 //! What a process asks the one that has the volume open for writing.
 struct WriterRequest {
     enum class Kind : uint64_t {
-        READ = 1, //!< keep a file for a reader, and say where it lies
-        DESCRIBE  //!< say what SQL functions would say of the volume
+        READ = 1,      //!< keep a file for a reader, and say where it lies
+        DESCRIBE,      //!< say what SQL functions would say of the volume
+        SNAPSHOT,      //!< and what follows: change the volume, for somebody who may write to the target
+        CLONE,         //!<
+        DROP_SNAPSHOT, //!<
+        REMOVE         //!< a file that is no snapshot
     };
     Kind kind = Kind::READ;
-    uint64_t number = 0; //!< READ: of the byte that the reader has locked
-    std::string subject; //!< the file, or the function
+    uint64_t number = 0;  //!< READ: of the byte that the reader has locked
+    std::string subject;  //!< the file, or the function
+    std::string argument; //!< SNAPSHOT: its name; CLONE: the new file
 };
 
 //! As long as it is there the writer knows that the reader is. Closing it makes the writer look for the lock.
@@ -31,8 +36,8 @@ struct WriterAnswer {
     ReaderConnection connection;
     std::string text;
 };
-//! What the writer answers, and the connection; empty when nobody listens. `descriptor`: of the target, open for reading. Throws
-//! the Error with which the writer refuses, LOCKED when it does not answer in time, or PERMISSION when somebody else
+//! What the writer answers, and the connection; empty when nobody listens. `descriptor`: of the target, open for reading, and
+//! for writing when it is to change something. Throws the Error with which the writer refuses, LOCKED when it does not answer in time, or PERMISSION when somebody else
 //! listens in its place.
 std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request);
 

@@ -1,13 +1,16 @@
 //! nvme_files(target) and nvme_remove(path).
+#include "extension/file_systems/sandbox.hpp"
+#include "extension/file_systems/settings.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/target_argument.hpp"
 #include "extension/sql/volume_rows.hpp"
 #include "volume/names/path.hpp"
+#include "volume/reader_mounts.hpp"
 
 #include "common/error.hpp"
 
-#include "duckdb/common/file_system.hpp"
 #include "duckdb/main/client_context.hpp"
+#include "duckdb/main/client_data.hpp"
 
 namespace rawduck {
 namespace {
@@ -41,12 +44,16 @@ Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
         throw Error(ErrorCode::INVALID,
                     path + ": nvme_remove removes files of volumes: nvme://<target>/<name>");
     }
-    auto &files = duckdb::FileSystem::GetFileSystem(context);
-    // Removing a file that somebody works on would lose what they go on to write; the lock finds out. Who has
-    // attached a database since then is found by the removal.
-    files.OpenFile(path, duckdb::FileFlags::FILE_FLAGS_READ | duckdb::FileFlags::FILE_FLAGS_WRITE |
-                             duckdb::FileLockType::WRITE_LOCK);
-    files.RemoveFile(path);
+    auto opener = duckdb::ClientData::Get(context).file_opener.get();
+    Sandbox(opener).RequireFile(path);
+    const VolumePath place = SplitVolumePath(path);
+    // Removing a file that somebody works on would lose what they go on to write.
+    ChangeHereOrInWriter(
+        place.target,
+        [&] {
+            PinVolume(place.target, MountOptionsOf(opener))->Remove(place.file, RemoveMode::NOBODY_HAS_IT);
+        },
+        {WriterRequest::Kind::REMOVE, 0, place.file, ""});
     return {{Value(path)}};
 }
 

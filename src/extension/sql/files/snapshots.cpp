@@ -8,7 +8,7 @@
 #include "common/error.hpp"
 #include "volume/names/path.hpp"
 #include "volume/names/snapshot_name.hpp"
-#include "volume/registry.hpp"
+#include "volume/reader_mounts.hpp"
 
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/main/client_data.hpp"
@@ -20,47 +20,53 @@ using duckdb::ClientContext;
 using duckdb::LogicalType;
 using duckdb::Value;
 
-//! A file of a volume that DuckDB's settings allow, and the volume.
-struct FileOfVolume {
-    FileOfVolume(ClientContext &context, const std::string &name) {
-        if (!IsVolumePath(name)) {
-            throw Error(ErrorCode::INVALID, name + ": snapshots and clones are of files on volumes: "
-                                                   "nvme://<target>/<name>");
-        }
-        auto opener = duckdb::ClientData::Get(context).file_opener.get();
-        Sandbox(opener).RequireFile(name);
-        path = SplitVolumePath(name);
-        volume = PinVolume(path.target, MountOptionsOf(opener));
+//! A file of a volume that DuckDB's settings allow.
+VolumePath AllowedFile(ClientContext &context, const std::string &name) {
+    if (!IsVolumePath(name)) {
+        throw Error(ErrorCode::INVALID,
+                    name + ": snapshots and clones are of files on volumes: nvme://<target>/<name>");
     }
-    VolumePath path;
-    VolumePin volume;
-};
+    Sandbox(duckdb::ClientData::Get(context).file_opener.get()).RequireFile(name);
+    return SplitVolumePath(name);
+}
+
+VolumePin Pin(ClientContext &context, const VolumePath &path) {
+    return PinVolume(path.target, MountOptionsOf(duckdb::ClientData::Get(context).file_opener.get()));
+}
+
+void Change(ClientContext &context, const VolumePath &path, const WriterRequest &request,
+            const std::function<void(Volume &)> &change) {
+    ChangeHereOrInWriter(path.target, [&] { change(*Pin(context, path)); }, request);
+}
 
 Rows SnapshotRow(ClientContext &context, const Arguments &arguments) {
     const std::string path = arguments.Text(0, "path"), name = arguments.Text(1, "name");
     CheckSnapshotName(name);
-    const FileOfVolume place(context, path);
-    const FileOfVolume snapshot(context, SnapshotFileName(path, name));
-    place.volume->Snapshot(place.path.file, name);
-    return {{Value(snapshot.path.ToString())}};
+    const VolumePath place = AllowedFile(context, path),
+                     snapshot = AllowedFile(context, SnapshotFileName(path, name));
+    Change(context, place, {WriterRequest::Kind::SNAPSHOT, 0, place.file, name},
+           [&](Volume &volume) { volume.Snapshot(place.file, name); });
+    return {{Value(snapshot.ToString())}};
 }
 
 Rows CloneRow(ClientContext &context, const Arguments &arguments) {
     const std::string from = arguments.Text(0, "source"), to = arguments.Text(1, "destination");
-    const FileOfVolume source(context, from), destination(context, to);
-    if (&*source.volume != &*destination.volume) {
+    const VolumePath source = AllowedFile(context, from), destination = AllowedFile(context, to);
+    if (ResolveTarget(source.target).identity != ResolveTarget(destination.target).identity) {
         throw Error(ErrorCode::INVALID,
                     from + ": a clone shares its space, so it cannot be on another volume (" + to +
                         "); CALL nvme_copy(source, destination) copies");
     }
-    source.volume->Clone(source.path.file, destination.path.file);
-    return {{Value(destination.path.ToString())}};
+    Change(context, source, {WriterRequest::Kind::CLONE, 0, source.file, destination.file},
+           [&](Volume &volume) { volume.Clone(source.file, destination.file); });
+    return {{Value(destination.ToString())}};
 }
 
 Rows DropRow(ClientContext &context, const Arguments &arguments) {
-    const FileOfVolume place(context, arguments.Text(0, "path"));
-    place.volume->DropSnapshot(place.path.file);
-    return {{Value(place.path.ToString())}};
+    const VolumePath place = AllowedFile(context, arguments.Text(0, "path"));
+    Change(context, place, {WriterRequest::Kind::DROP_SNAPSHOT, 0, place.file, ""},
+           [&](Volume &volume) { volume.DropSnapshot(place.file); });
+    return {{Value(place.ToString())}};
 }
 
 Rows SnapshotRows(ClientContext &context, const Arguments &arguments) {
