@@ -6,11 +6,17 @@
 #include "volume/damage/load_volume.hpp"
 #include "volume/damage/renew_metadata.hpp"
 #include "volume/format/salvage_read.hpp"
+#include "volume/journal/choose_tree_superblock.hpp"
 #include "volume/mount/in_use.hpp"
+#include "volume/reader_mounts.hpp"
 #include "volume/registry.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <memory>
+#include <set>
+#include <thread>
 
 namespace rawduck {
 
@@ -192,12 +198,16 @@ std::vector<std::string> RepairVolume(const std::string &target_name) {
 
 namespace {
 
-std::vector<CheckFinding> Examine(const Target &target) {
-    TargetLock lock(target, TargetLock::Mode::SHARED);
+//! `lock`: null beside a writer.
+std::unique_ptr<BlockIo> OpenToCheck(const Target &target, TargetLock *lock) {
     DeviceOptions options;
     options.read_only = true;
-    options.lock = &lock;
-    BlockIo io(OpenDevice(target, options), BlockIoOptions(), target.name, std::make_shared<IoStats>());
+    options.lock = lock;
+    return std::make_unique<BlockIo>(OpenDevice(target, options), BlockIoOptions(), target.name,
+                                     std::make_shared<IoStats>());
+}
+
+std::vector<CheckFinding> Examine(BlockIo &io) {
     std::vector<CheckFinding> findings;
     try {
         const LoadedVolume volume = LoadVolume(io, CACHE_BYTES);
@@ -215,18 +225,69 @@ std::vector<CheckFinding> Examine(const Target &target) {
     return findings;
 }
 
+std::vector<CheckFinding> ExamineLocked(const Target &target) {
+    TargetLock lock(target, TargetLock::Mode::SHARED);
+    return Examine(*OpenToCheck(target, &lock));
+}
+
+//! Of the checkpoint that counts now.
+uint64_t SuperblockSequence(BlockIo &io) {
+    JournalImage image;
+    ChooseTreeSuperblock(io, image);
+    return image.superblock.sequence;
+}
+
+//! What is written while it is read looks like damage. Real damage is there again, and is the same.
+constexpr int LIVE_ATTEMPTS = 20;
+constexpr std::chrono::milliseconds LIVE_PAUSE{20};
+
+// What a checkpoint needs stays as it is until the next one counts, so that a crash finds it: as long as the superblock
+// is the same, only the log and what was freed are written to.
+std::vector<CheckFinding> ExamineBesideWriter(const Target &target) {
+    const std::unique_ptr<BlockIo> io = OpenToCheck(target, nullptr);
+    std::set<std::string> before;
+    for (int i = 0; i < LIVE_ATTEMPTS; i++) {
+        const uint64_t sequence = SuperblockSequence(*io);
+        std::vector<CheckFinding> findings = Examine(*io);
+        std::set<std::string> problems;
+        for (CheckFinding &finding : findings) {
+            finding.repair.clear();
+            if (finding.severity != Severity::OK) {
+                problems.insert(finding.what + ": " + finding.detail);
+            }
+        }
+        const bool steady = SuperblockSequence(*io) == sequence;
+        if (problems.empty() || (steady && problems == before)) {
+            findings.insert(findings.begin(),
+                            {Severity::OK, "volume",
+                             "it is open for writing: what follows is its last durable state", ""});
+            return findings;
+        }
+        before = steady ? problems : std::set<std::string>();
+        std::this_thread::sleep_for(LIVE_PAUSE);
+    }
+    throw Error(ErrorCode::LOCKED, target.name +
+                                       ": it is written to faster than it can be checked; check it again "
+                                       "when less is written, or when nobody has it open for writing");
+}
+
 } // namespace
 
 std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
     const Target target = ResolveTarget(target_name);
     const TargetReservation reservation(target, "checked", TargetReservation::WhenMounted::SHARE);
     const VolumePin &mounted = reservation.Mounted();
-    if (!mounted || IsInProcess(target.kind)) { // which have no lock that could conflict
-        return Examine(target);
+    try {
+        std::vector<CheckFinding> findings;
+        const auto examine = [&] { findings = ExamineLocked(target); };
+        mounted ? mounted->RunWithoutWriters("checked", examine) : examine();
+        return findings;
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::LOCKED || !(mounted || AskAbout(target, "nvme_info"))) {
+            throw; // what has it open is no writer of this kind
+        }
     }
-    std::vector<CheckFinding> findings;
-    mounted->RunWithoutWriters("checked", [&] { findings = Examine(target); });
-    return findings;
+    return ExamineBesideWriter(target);
 }
 
 } // namespace rawduck

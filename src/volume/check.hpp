@@ -16,9 +16,9 @@ struct CheckFinding {
 
 //! Checks both superblocks, every page of the metadata trees, all trees against each other and against the bitmaps of
 //! space and the map of pages, every log record, that extents are inside the data area and do not overlap, that sizes
-//! are covered, and the headers of database files. Takes a shared lock. Throws
-//! Error when the target cannot be read at all, or LOCKED when the volume is open for writing; damage is
-//! reported as findings.
+//! are covered, and the headers of database files. Takes a shared lock. Where the volume is open for writing, looks at
+//! the last durable state that it can read while it is written to. Throws Error when the target cannot be read at all, or LOCKED
+//! when it is in use by something else, or changes faster than it can be read; damage is reported as findings.
 std::vector<CheckFinding> CheckVolume(const std::string &target_name);
 
 //! Does what the findings say under `repair`, and nothing that needs a guess about user data: it makes a checkpoint, as a

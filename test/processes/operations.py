@@ -115,7 +115,7 @@ COPY_AWAY = Operation(
 ON_VOLUMES = (
     Operation("attach rw", EXCLUSIVE, _attach("nvme://{t}/x.duckdb", False, _INSERT)),
     Operation("attach ro", SHARED, _attach("nvme://{t}/x.duckdb", True, _COUNT)),
-    Operation("check", SHARED, _sql("SELECT * FROM nvme_check('{t}')")),
+    Operation("check", SHARED, _sql("SELECT * FROM nvme_check('{t}')"), asks=True),
     Operation("repair", EXCLUSIVE, _sql("SELECT * FROM nvme_check('{t}', repair := true)")),
     # A regular file keeps the space that was reserved for it, unless it is told not to.
     Operation("trim", EXCLUSIVE, _sql("SET nvme_deallocate = 'on'", "CALL nvme_trim('{t}')")),

@@ -44,16 +44,17 @@ void RegisterCheckFunction(duckdb::ExtensionLoader &loader) {
     duckdb::FunctionSignature signature = TargetSignature();
     signature.AddKeywordOnly("repair", LogicalType::BOOLEAN, Value::BOOLEAN(false));
     RegisterRowFunction(
-        loader, {"nvme_check",
-                 "Verifies checksums, extents and files of a volume that is not open for writing. repair: "
-                 "do what the column repair says; without it, nothing is changed.",
-                 "SELECT * FROM nvme_check('/dev/nvme0n1') WHERE severity <> 'ok'",
-                 signature,
-                 {{"severity", LogicalType::VARCHAR, "ok, warning or error"},
-                  {"what", LogicalType::VARCHAR, "What was looked at"},
-                  {"detail", LogicalType::VARCHAR, "What was found"},
-                  {"repair", LogicalType::VARCHAR, "What repair := true would do; NULL: nothing"}},
-                 CheckRows});
+        loader,
+        {"nvme_check",
+         "Verifies checksums, extents and files of a volume, also while it is written to. repair: do what "
+         "the column repair says, on one that nobody has open; without it, nothing is changed.",
+         "SELECT * FROM nvme_check('/dev/nvme0n1') WHERE severity <> 'ok'",
+         signature,
+         {{"severity", LogicalType::VARCHAR, "ok, warning or error"},
+          {"what", LogicalType::VARCHAR, "What was looked at"},
+          {"detail", LogicalType::VARCHAR, "What was found"},
+          {"repair", LogicalType::VARCHAR, "What repair := true would do; NULL: nothing"}},
+         CheckRows});
 }
 
 } // namespace rawduck
