@@ -12,6 +12,7 @@ from rawduck.bench.experiments.load import Load
 from rawduck.bench.experiments.micro import Micro
 from rawduck.bench.experiments.paper import Passthrough, Strategies
 from rawduck.bench.experiments.parquet import Parquet
+from rawduck.bench.experiments.readers import Readers
 from rawduck.bench.experiments.replay import Replay
 from rawduck.bench.experiments.scaling import Scaling
 from rawduck.bench.experiments.scan import Scan
@@ -33,6 +34,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Replay,
         Parquet,
         Commits,
+        Readers,
         Fdp,
         Art,
         Scaling,
