@@ -168,8 +168,8 @@ void BlockIo::ReadThroughRereadBuffer(const Request &request) {
     }
 }
 
-void BlockIo::Read(uint64_t device_offset, void *data, uint64_t length) {
-    Segment segment{device_offset, static_cast<char *>(data), length};
+void BlockIo::Read(uint64_t device_offset, void *data, uint64_t length, PlacementClass placement) {
+    Segment segment{device_offset, static_cast<char *>(data), length, placement};
     Run(Opcode::READ, false, &segment, 1);
 }
 
@@ -219,8 +219,8 @@ void BlockIo::Run(Opcode opcode, bool fua, const Segment *segments, size_t segme
             }
             throw;
         }
-        for (size_t i = 0; !reads && i < segment_count; i++) {
-            request.AddPlaced(segments[i].placement, segments[i].length);
+        for (size_t i = 0; i < segment_count; i++) {
+            request.AddOfClass(segments[i].placement, segments[i].length);
         }
     });
 }

@@ -64,7 +64,8 @@ class BlockIo {
     //! of a write may have reached the device.
     void Execute(const Request &request);
     //! One contiguous range.
-    void Read(uint64_t device_offset, void *data, uint64_t length);
+    void Read(uint64_t device_offset, void *data, uint64_t length,
+              PlacementClass placement = PlacementClass::METADATA);
     void Write(uint64_t device_offset, const void *data, uint64_t length,
                PlacementClass placement = PlacementClass::DATABASE);
     //! See Device::Flush. Skipped (and not counted) on a device without a volatile write cache.

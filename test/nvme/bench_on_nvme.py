@@ -16,8 +16,16 @@ from rawduck.bench.core.case import Case
 from rawduck.bench.core.experiment import Experiment
 from rawduck.bench.core.options import Options
 from rawduck.bench.core.results import Results
-from rawduck.bench.experiments.fdp import AMPLIFICATION, HOST, Fdp
-from rawduck.bench.experiments.micro import COMMANDS, COPIED_READS, ENGINES, FLUSHES, FUA, STRATEGIES, Micro
+from rawduck.bench.experiments.device.fdp import AMPLIFICATION, HOST, Fdp
+from rawduck.bench.experiments.device.micro import (
+    COMMANDS,
+    COPIED_READS,
+    ENGINES,
+    FLUSHES,
+    FUA,
+    STRATEGIES,
+    Micro,
+)
 from rawduck.bench.experiments.paper import Passthrough
 
 BLOCK = 256 * 1024

@@ -218,12 +218,12 @@ def test_others_are_told_what_the_writer_knows(volume):
             f"SELECT name, kind, size, extent_list FROM nvme_files('{volume}') ORDER BY name",
             f"SELECT file, snapshot, held, created FROM nvme_snapshots('{volume}')",
             f"SELECT uuid, files, writable, epoch, log_records FROM nvme_info('{volume}')",
-            f"SELECT operation, commands, bytes FROM nvme_stats(target := '{volume}')",
+            f"SELECT operation, bytes, bytes_by_class, latencies FROM nvme_stats(target := '{volume}')",
         ):
             rows = writer.run(query)
             assert rows
             assert other.run(query) == rows
-        answer = other.ask("run", statements=[f"FROM nvme_check('{volume}')"])
+        answer = other.ask("run", statements=[f"CALL nvme_trim('{volume}')"])
         assert "lock" in answer.error
 
 
@@ -243,6 +243,9 @@ def test_top_shows_what_the_writer_does(volume):
             row["bytes_per_s"] for look in looks for row in look["operations"] if row["operation"] == "write"
         ]
         assert min(written) > 0
+        for operation in (row for look in looks for row in look["operations"] if row["operation"] == "write"):
+            assert min(operation["bytes_by_class_per_s"][name] for name in ("wal", "metadata")) > 0
+            assert 0 < operation["latency_p50_us"] <= operation["latency_p99_us"]
         shown = subprocess.run(program, capture_output=True, text=True, check=True).stdout
         assert shown.count("commands/s") == 2
     # Nobody uses it any more.

@@ -303,6 +303,7 @@ PYTHON_LAYERS = [
     "measuring",
     "ceph",
     "bench/core",
+    "bench/experiments/device",
     "bench/experiments/ceph",
     "bench/experiments",
     "bench",

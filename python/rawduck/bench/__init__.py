@@ -6,10 +6,10 @@ from rawduck.bench.core.experiment import Experiment
 from rawduck.bench.experiments.art import Art
 from rawduck.bench.experiments.ceph.skyhook import Skyhook, SkyhookModel
 from rawduck.bench.experiments.commits import Commits
-from rawduck.bench.experiments.fdp import Fdp
+from rawduck.bench.experiments.device.fdp import Fdp
+from rawduck.bench.experiments.device.micro import Micro
 from rawduck.bench.experiments.grouping import Grouping
 from rawduck.bench.experiments.load import Load
-from rawduck.bench.experiments.micro import Micro
 from rawduck.bench.experiments.paper import Passthrough, Strategies
 from rawduck.bench.experiments.parquet import Parquet
 from rawduck.bench.experiments.readers import Readers

@@ -33,8 +33,9 @@ def top(
 ) -> None:
     """Show what a volume is doing: commands, bytes, depth and latency, in the process that writes to it.
 
-    Rates are those since the look before; latencies those since that process began, or reset its counters.
-    With --json, or where output is no terminal, each look is printed below the one before.
+    All of it is since the look before. Bytes are told by class, too: database (and other files), metadata,
+    wal, temporary. With --json, or where output is no terminal, each look is printed below the
+    one before.
     """
     target = paths.absolute_target(target)
     with rawduck.connect() as connection:
@@ -85,17 +86,36 @@ def _counters(connection: duckdb.DuckDBPyConnection, target: str) -> dict[str, r
 def rates(before: render.Row, now: render.Row, seconds: float) -> render.Row:
     """Per second of what was counted between two looks; everything, when the counters have begun anew."""
     if now["commands"] < before["commands"]:
-        before = {**before, "commands": 0, "bytes": 0, "errors": 0, "depth_mean": 0.0}
+        nothing = {"commands": 0, "bytes": 0, "errors": 0, "depth_mean": 0.0}
+        before = {**before, **nothing, "bytes_by_class": None, "latencies": {}}
     commands = now["commands"] - before["commands"]
     depth = now["depth_mean"] * now["commands"] - before["depth_mean"] * before["commands"]
+    classes = _difference(before["bytes_by_class"], now["bytes_by_class"])
+    latencies = _difference(before["latencies"], now["latencies"])
     return {
         "commands_per_s": commands / seconds,
         "bytes_per_s": (now["bytes"] - before["bytes"]) / seconds,
         "errors": now["errors"] - before["errors"],
         "depth": depth / commands if commands else 0.0,
-        "latency_p50_us": now["latency_p50_us"],
-        "latency_p99_us": now["latency_p99_us"],
+        "latency_p50_us": quantile(latencies, 0.5),
+        "latency_p99_us": quantile(latencies, 0.99),
+        "bytes_by_class_per_s": {name: count / seconds for name, count in classes.items()},
     }
+
+
+def _difference(before: dict | None, now: dict | None) -> dict:
+    return {key: count - (before or {}).get(key, 0) for key, count in (now or {}).items()}
+
+
+def quantile(counts: dict[float, int], share: float) -> float:
+    """The smallest bound that at least this share of what was counted does not exceed; 0 of nothing."""
+    wanted = share * sum(counts.values())
+    seen = 0
+    for bound, count in sorted(counts.items()):
+        seen += count
+        if count > 0 and seen >= wanted:
+            return bound
+    return 0.0
 
 
 def _table(look: render.Row) -> Table:
@@ -117,4 +137,7 @@ def _table(look: render.Row) -> Table:
             f"{row['latency_p99_us']:,.0f}",
             str(row["errors"]),
         )
+        for name, rate in row["bytes_by_class_per_s"].items():
+            if rate > 0:
+                table.add_row(f"  {name}", "", render.size(rate), "", "", "", "")
     return table

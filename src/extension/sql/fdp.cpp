@@ -36,7 +36,7 @@ Placed PlacedAt(PlacementId id, const PlacementMap &map, const IoStats &stats) {
         const auto placement_class = static_cast<PlacementClass>(i);
         if (map[placement_class] == id) {
             placed.classes.emplace_back(PlacementClassName(placement_class));
-            placed.written_bytes += stats.Placed(placement_class);
+            placed.written_bytes += stats.OfClass(IoOperation::WRITE, placement_class);
         }
     }
     return placed;

@@ -31,6 +31,37 @@ std::vector<TargetStats> VisibleStats(duckdb::ClientContext &context) {
     return visible;
 }
 
+LogicalType ClassesType() {
+    return LogicalType::MAP(LogicalType::VARCHAR, LogicalType::UBIGINT);
+}
+
+//! Flushing and deallocating are of no class.
+Value BytesByClass(const IoStats &stats, IoOperation operation) {
+    if (operation != IoOperation::READ && operation != IoOperation::WRITE) {
+        return Value(ClassesType());
+    }
+    duckdb::vector<Value> classes, bytes;
+    for (size_t i = 0; i < PLACEMENT_CLASS_COUNT; i++) {
+        const auto placement_class = static_cast<PlacementClass>(i);
+        classes.emplace_back(PlacementClassName(placement_class));
+        bytes.push_back(Value::UBIGINT(stats.OfClass(operation, placement_class)));
+    }
+    return Value::MAP(LogicalType::VARCHAR, LogicalType::UBIGINT, std::move(classes), std::move(bytes));
+}
+
+LogicalType LatenciesType() {
+    return LogicalType::MAP(LogicalType::DOUBLE, LogicalType::UBIGINT);
+}
+
+Value Latencies(const IoStats &stats, IoOperation operation) {
+    duckdb::vector<Value> bounds, counts;
+    for (const LatencyHistogram::Bucket &bucket : stats.Latencies(operation)) {
+        bounds.push_back(Microseconds(bucket.upper_ns));
+        counts.push_back(Value::UBIGINT(bucket.count));
+    }
+    return Value::MAP(LogicalType::DOUBLE, LogicalType::UBIGINT, std::move(bounds), std::move(counts));
+}
+
 void AddStats(const std::string &target, const IoStats &stats, Rows &rows) {
     for (int i = 0; i < IO_OPERATION_COUNT; i++) {
         const auto operation = static_cast<IoOperation>(i);
@@ -43,7 +74,8 @@ void AddStats(const std::string &target, const IoStats &stats, Rows &rows) {
                         Value::UBIGINT(counters.fua_commands), Value::UBIGINT(counters.bytes),
                         Value::UBIGINT(counters.bounce_bytes), Value::DOUBLE(depth_mean),
                         Value::UBIGINT(counters.depth_max), Microseconds(counters.latency_p50_ns),
-                        Microseconds(counters.latency_p99_ns), Microseconds(counters.latency_max_ns)});
+                        Microseconds(counters.latency_p99_ns), Microseconds(counters.latency_max_ns),
+                        BytesByClass(stats, operation), Latencies(stats, operation)});
     }
 }
 
@@ -98,7 +130,10 @@ void RegisterStatsFunctions(duckdb::ExtensionLoader &loader) {
           {"depth_max", LogicalType::UBIGINT, "The most of them"},
           {"latency_p50_us", LogicalType::DOUBLE, "Median of a command's time, in microseconds"},
           {"latency_p99_us", LogicalType::DOUBLE, "Its 99th percentile"},
-          {"latency_max_us", LogicalType::DOUBLE, "Its maximum"}},
+          {"latency_max_us", LogicalType::DOUBLE, "Its maximum"},
+          {"bytes_by_class", ClassesType(),
+           "Of reads and writes: bytes of database (and other files), metadata, wal and temporary"},
+          {"latencies", LatenciesType(), "Commands by their time: microseconds at most -> how many"}},
          StatsRows});
     RegisterRowFunction(loader, {"nvme_reset_stats",
                                  "Sets the counters of nvme_stats() to zero",

@@ -68,6 +68,16 @@ uint64_t LatencyHistogram::Quantile(double quantile) const {
     return MaxNs();
 }
 
+std::vector<LatencyHistogram::Bucket> LatencyHistogram::Buckets() const {
+    std::vector<Bucket> buckets;
+    for (size_t bucket = 0; bucket < counts_.size(); bucket++) {
+        if (const uint64_t count = counts_[bucket].load(RELAXED)) {
+            buckets.push_back({UpperBoundOf(bucket), count});
+        }
+    }
+    return buckets;
+}
+
 void LatencyHistogram::Reset() {
     for (auto &count : counts_) {
         count.store(0, RELAXED);
@@ -76,7 +86,7 @@ void LatencyHistogram::Reset() {
 }
 
 IoRequest::IoRequest(IoStats &stats, IoOperation operation)
-    : stats_(stats), slot_(stats.slots_[static_cast<size_t>(operation)]), operation_(operation) {
+    : slot_(stats.slots_[static_cast<size_t>(operation)]), operation_(operation) {
     slot_.requests.fetch_add(1, RELAXED);
 }
 
@@ -115,12 +125,17 @@ void IoRequest::AddBounce(uint64_t bytes) {
     bounce_bytes_ += bytes;
 }
 
-void IoRequest::AddPlaced(PlacementClass placement_class, uint64_t bytes) {
-    stats_.placed_[static_cast<size_t>(placement_class)].fetch_add(bytes, RELAXED);
+void IoRequest::AddOfClass(PlacementClass placement_class, uint64_t bytes) {
+    slot_.of_class[static_cast<size_t>(placement_class)].fetch_add(bytes, RELAXED);
 }
 
-uint64_t IoStats::Placed(PlacementClass placement_class) const {
-    return placed_[static_cast<size_t>(placement_class)].load(RELAXED);
+uint64_t IoStats::OfClass(IoOperation operation, PlacementClass placement_class) const {
+    return slots_[static_cast<size_t>(operation)].of_class[static_cast<size_t>(placement_class)].load(
+        RELAXED);
+}
+
+std::vector<LatencyHistogram::Bucket> IoStats::Latencies(IoOperation operation) const {
+    return slots_[static_cast<size_t>(operation)].latency.Buckets();
 }
 
 IoCounters IoStats::Snapshot(IoOperation operation) const {
@@ -146,10 +161,10 @@ void IoStats::Reset() {
                               &slot.bounce_bytes, &slot.depth_sum, &slot.depth_max}) {
             counter->store(0, RELAXED);
         }
+        for (auto &bytes : slot.of_class) {
+            bytes.store(0, RELAXED);
+        }
         slot.latency.Reset();
-    }
-    for (auto &bytes : placed_) {
-        bytes.store(0, RELAXED);
     }
 }
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace rawduck {
 
@@ -26,6 +27,11 @@ class LatencyHistogram {
     //! MaxNs; 0 when empty.
     uint64_t Quantile(double quantile) const;
     uint64_t MaxNs() const { return max_ns_.load(std::memory_order_relaxed); }
+    struct Bucket {
+        uint64_t upper_ns, count;
+    };
+    //! Those that are not empty, in order.
+    std::vector<Bucket> Buckets() const;
     void Reset();
 
   private:
@@ -55,7 +61,9 @@ class IoStats {
     //! Runs `work(request)`, which tells the IoRequest what it does, as one request. When it throws, that is
     //! counted as an error and passed on. Returns what it returns.
     template <typename Work> auto Count(IoOperation operation, Work &&work);
-    uint64_t Placed(PlacementClass placement_class) const;
+    //! Bytes that were read or written of a class.
+    uint64_t OfClass(IoOperation operation, PlacementClass placement_class) const;
+    std::vector<LatencyHistogram::Bucket> Latencies(IoOperation operation) const;
     IoCounters Snapshot(IoOperation operation) const;
     void Reset();
 
@@ -64,10 +72,10 @@ class IoStats {
     struct Slot {
         std::atomic<uint64_t> requests{0}, errors{0}, commands{0}, fua_commands{0}, bytes{0}, bounce_bytes{0},
             depth_sum{0}, depth_max{0};
+        std::array<std::atomic<uint64_t>, PLACEMENT_CLASS_COUNT> of_class{};
         LatencyHistogram latency;
     };
     std::array<Slot, IO_OPERATION_COUNT> slots_;
-    std::array<std::atomic<uint64_t>, PLACEMENT_CLASS_COUNT> placed_{};
 };
 
 //! A request that is being made. Used by one thread. What it counts is added when it ends, so that threads seldom
@@ -85,8 +93,8 @@ class IoRequest {
     void AddFua();
     //! Of the bytes of a command, those that were copied through an aligned buffer.
     void AddBounce(uint64_t bytes);
-    //! Bytes that were written for a class, whether or not the device can place them.
-    void AddPlaced(PlacementClass placement_class, uint64_t bytes);
+    //! Bytes that were moved for a class, whether or not the device can place them.
+    void AddOfClass(PlacementClass placement_class, uint64_t bytes);
     //! Runs a command that has no queue: `command()` returns the bytes that it has moved.
     template <typename Command> uint64_t RunCommand(Command &&command);
     //! For a request that fails without an exception.
@@ -97,7 +105,6 @@ class IoRequest {
     friend class IoStats;
     IoRequest(IoStats &stats, IoOperation operation);
 
-    IoStats &stats_;
     IoStats::Slot &slot_;
     const IoOperation operation_;
     bool failed_ = false;

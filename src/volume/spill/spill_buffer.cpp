@@ -166,7 +166,7 @@ uint64_t SpillBuffer::ReadPiece(const Segment &segment) {
         Prefetch(piece.device_offset);
     }
     if (!holder) {
-        io_.Read(piece.device_offset, piece.data, piece.length);
+        io_.Read(piece.device_offset, piece.data, piece.length, PlacementClass::TEMPORARY);
         return piece.length;
     }
     const ScopeExit done([this, &holder] {

@@ -13,6 +13,7 @@ import pytest
 import rawduck
 from rawduck import tpch
 from rawduck.commands import demo
+from rawduck.commands.top import rates
 from support import Image, failed, make_target, one, run_cli, succeeded
 
 COMMANDS = (
@@ -221,3 +222,24 @@ def test_the_demo_asks_for_its_tools_first(monkeypatch, tmp_path):
     with pytest.raises(rawduck.RawduckError, match="tpchgen-cli"):
         demo.run_demo(work_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def _counters(commands: int, latencies: dict[float, int], wal: int) -> dict:
+    classes = {"database": 0, "wal": wal}
+    counted = {"commands": commands, "bytes": wal, "errors": 0, "depth_mean": 1.0}
+    return {**counted, "bytes_by_class": classes, "latencies": latencies}
+
+
+def test_top_tells_of_the_interval_only():
+    before = _counters(100, {10.0: 99, 5000.0: 1}, 4096)
+    now = _counters(104, {10.0: 100, 20.0: 3, 5000.0: 1}, 4096 + 8192)
+    found = rates(before, now, 2.0)
+    assert found["commands_per_s"] == 2
+    assert found["depth"] == pytest.approx(1.0)
+    assert (found["latency_p50_us"], found["latency_p99_us"]) == (20.0, 20.0)
+    assert found["bytes_by_class_per_s"] == {"database": 0, "wal": 4096}
+    again = rates(now, _counters(2, {30.0: 2}, 10), 1.0)
+    assert (again["commands_per_s"], again["latency_p50_us"]) == (2, 30.0)
+    assert again["bytes_by_class_per_s"]["wal"] == 10
+    idle = rates(now, now, 1.0)
+    assert (idle["latency_p50_us"], idle["latency_p99_us"]) == (0.0, 0.0)

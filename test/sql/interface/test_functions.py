@@ -29,6 +29,28 @@ def stats(con, target, operation: str) -> dict:
     return rows(con, query, [target.name, operation])[0]
 
 
+def test_what_is_read_and_written_has_a_class_and_each_command_a_time(con, durable_target):
+    con.execute(f"ATTACH '{durable_target.path('x.duckdb')}' AS x")
+    con.execute("CREATE TABLE x.t AS SELECT range AS i FROM range(200000)")
+    con.execute("CHECKPOINT x")
+    con.execute("INSERT INTO x.t SELECT range FROM range(20000)")
+    con.execute("DETACH x")
+    con.execute(f"ATTACH '{durable_target.path('x.duckdb')}' AS x")
+    assert one(con, "SELECT count(*) FROM x.t") == 220000
+    for operation in ("read", "write", "flush"):
+        found = stats(con, durable_target, operation)
+        assert sum(found["latencies"].values()) == found["commands"]
+        if operation == "flush":
+            assert found["bytes_by_class"] is None
+            continue
+        classes = found["bytes_by_class"]
+        assert sum(classes.values()) == found["bytes"]
+        assert classes["database"] > 100_000
+        assert operation == "read" or classes["wal"] > 10_000
+        assert classes["metadata"] >= 4096
+        assert classes["temporary"] == 0
+
+
 def test_settings_have_descriptions(con):
     query = "SELECT name, description FROM duckdb_settings() WHERE name LIKE 'nvme_%'"
     found = dict(con.execute(query).fetchall())

@@ -195,11 +195,11 @@ TEST_F(VolumePlacementTest, EveryWriteCarriesTheIdentifierOfItsClass) {
         const auto metadata = file.id == Id(12) ? std::set<PlacementId>{} : std::set<PlacementId>{Id(13)};
         EXPECT_EQ(Placements(extents, false), metadata) << file.name;
     }
-    EXPECT_GE(stats_->Placed(PlacementClass::TEMPORARY), 200 * KIB);
-    EXPECT_GT(stats_->Placed(PlacementClass::METADATA), 0u);
+    EXPECT_GE(stats_->OfClass(IoOperation::WRITE, PlacementClass::TEMPORARY), 200 * KIB);
+    EXPECT_GT(stats_->OfClass(IoOperation::WRITE, PlacementClass::METADATA), 0u);
     uint64_t placed = 0, written = stats_->Snapshot(IoOperation::WRITE).bytes;
     for (size_t i = 0; i < PLACEMENT_CLASS_COUNT; i++) {
-        placed += stats_->Placed(static_cast<PlacementClass>(i));
+        placed += stats_->OfClass(IoOperation::WRITE, static_cast<PlacementClass>(i));
     }
     EXPECT_EQ(placed, written);
 }

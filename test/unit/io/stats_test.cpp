@@ -38,6 +38,21 @@ TEST(LatencyHistogram, IsWithinOneBucketOverAllMagnitudes) {
     }
 }
 
+TEST(LatencyHistogram, BucketsAreThoseOfItsQuantiles) {
+    auto histogram = std::make_unique<LatencyHistogram>();
+    for (uint64_t value : {3u, 1000u, 1000u, 70000u}) {
+        histogram->Record(value);
+    }
+    const auto buckets = histogram->Buckets();
+    ASSERT_EQ(buckets.size(), 3u);
+    EXPECT_EQ(buckets[0].upper_ns, 3u);
+    EXPECT_EQ(buckets[1].upper_ns, histogram->Quantile(0.75));
+    EXPECT_EQ(buckets[1].count, 2u);
+    EXPECT_GE(buckets[2].upper_ns, 70000u);
+    histogram->Reset();
+    EXPECT_TRUE(histogram->Buckets().empty());
+}
+
 TEST(LatencyHistogram, QuantilesOfAUniformDistribution) {
     auto histogram = std::make_unique<LatencyHistogram>();
     for (uint64_t value = 1; value <= 100000; value++) {

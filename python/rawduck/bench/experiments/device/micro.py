@@ -18,7 +18,7 @@ from rawduck.bench.core.data import make_cold
 from rawduck.bench.core.experiment import Experiment
 from rawduck.bench.core.results import Results
 from rawduck.bench.core.runner import one_line
-from rawduck.bench.experiments import fio
+from rawduck.bench.experiments.device import fio
 from rawduck.measuring.measure import Result, Session, Stopwatch
 
 ENGINES = (

@@ -1,0 +1,1 @@
+"""Those about a device and what is asked of it."""
