@@ -32,19 +32,19 @@ class LayoutCursor {
         if (!layout_ || offset >= layout_->size) {
             return Piece();
         }
+        if (offset >= known_) { // also where a hole was there before
+            return {Content::UNKNOWN, 0, layout_->size};
+        }
         const std::vector<Hole> &holes = layout_->holes;
         while (hole_ < holes.size() && holes[hole_].offset + holes[hole_].length <= offset) {
             hole_++;
         }
-        uint64_t end = layout_->size;
+        uint64_t end = known_;
         if (hole_ < holes.size()) {
             if (holes[hole_].offset <= offset) {
                 return {Content::HOLE, 0, std::min(end, holes[hole_].offset + holes[hole_].length)};
             }
             end = std::min(end, holes[hole_].offset);
-        }
-        if (offset >= known_) {
-            return {Content::UNKNOWN, 0, end};
         }
         const std::vector<ExtentInfo> &extents = layout_->extents;
         while (extent_ < extents.size() && extents[extent_].file_offset + extents[extent_].length <= offset) {
@@ -55,12 +55,12 @@ class LayoutCursor {
         }
         const ExtentInfo &extent = extents[extent_];
         return {Content::PLACE, extent.device_offset + (offset - extent.file_offset),
-                std::min({end, known_, extent.file_offset + extent.length})};
+                std::min(end, extent.file_offset + extent.length)};
     }
 
   private:
     const FileLayout *layout_;
-    uint64_t known_ = 0; //!< bytes whose place says what they are
+    uint64_t known_ = 0; //!< bytes of which the lists say what they are: behind are those of the metadata
     size_t hole_ = 0, extent_ = 0;
 };
 

@@ -25,7 +25,7 @@ struct FileInfo {
     std::vector<ExtentInfo> extents;
 };
 
-//! Where the bytes of a file are. Those behind the last whole LBA are in metadata, whatever the extents say.
+//! Where the bytes of a file are. Those behind the last whole LBA are in metadata, whatever extents and holes say.
 struct FileLayout {
     uint64_t size = 0;               //!< bytes
     std::vector<ExtentInfo> extents; //!< in file order, from its start without a gap
