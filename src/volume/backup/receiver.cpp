@@ -73,11 +73,4 @@ bool Receiver::Continue() {
     return true;
 }
 
-double Receiver::ProgressPercent() const {
-    if (!begun_ || Header().data_bytes == 0) {
-        return done_ ? 100 : 0;
-    }
-    return 100 * static_cast<double>(DataBytes()) / static_cast<double>(Header().data_bytes);
-}
-
 } // namespace rawduck

@@ -30,10 +30,10 @@ class Receiver {
     //! The next record; with the last one the destination is finished. False when that is done. Throws Error; what came is kept
     //! before, if it can be.
     bool ReceivePiece();
+    //! Once a piece was received.
     const StreamHeader &Header() const { return reader_->Header(); }
     uint64_t DataBytes() const { return reader_ ? reader_->DataBytes() : 0; }
     uint64_t WrittenBytes() const { return written_; }
-    double ProgressPercent() const;
 
   private:
     bool Continue();
