@@ -145,8 +145,12 @@ std::string SealStreamRecord(StreamRecordType type, uint64_t sequence, uint64_t 
     return bytes;
 }
 
+bool BeginsAsRecord(std::string_view bytes) {
+    return bytes.substr(0, sizeof(MAGIC)) == std::string_view(MAGIC, sizeof(MAGIC));
+}
+
 bool ParseRecordHeader(std::string_view bytes, StreamRecordHeader &header, std::string &problem) {
-    if (bytes.size() != STREAM_HEADER_BYTES || bytes.substr(0, 4) != std::string_view(MAGIC, sizeof(MAGIC))) {
+    if (bytes.size() != STREAM_HEADER_BYTES || !BeginsAsRecord(bytes)) {
         problem = "no record begins there";
         return false;
     }

@@ -103,6 +103,8 @@ struct StreamRecordHeader {
     uint32_t crc = 0, type = 0, payload_bytes = 0;
     uint64_t sequence = 0, stream = 0;
 };
+//! Of what has at least the first bytes of one.
+bool BeginsAsRecord(std::string_view bytes);
 bool ParseRecordHeader(std::string_view bytes, StreamRecordHeader &header, std::string &problem);
 //! Whether header and payload are what was sealed.
 bool CheckStreamRecord(std::string_view header, std::string_view payload);

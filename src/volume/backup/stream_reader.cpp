@@ -7,6 +7,10 @@
 
 namespace rawduck {
 
+namespace {
+constexpr const char *NO_STREAM = "it is no stream of `rawduck send`";
+} // namespace
+
 StreamReader::StreamReader(ByteSource &source) : source_(source) {
     const StreamRecordHeader begin = ReadRecord();
     std::string problem;
@@ -29,7 +33,8 @@ void StreamReader::ReadWhole(char *data, uint64_t length) {
     for (uint64_t done = 0; done < length;) {
         const uint64_t bytes = source_.Read(data + done, length - done);
         if (bytes == 0) {
-            Refuse(bytes_ == 0 ? "there is nothing" : "it was cut off");
+            const bool begins = records_ > 0 || BeginsAsRecord(header_bytes_);
+            Refuse(bytes_ == 0 ? "there is nothing" : begins ? "it was cut off" : NO_STREAM);
         }
         done += bytes;
         bytes_ += bytes;
@@ -42,7 +47,7 @@ StreamRecordHeader StreamReader::ReadRecord() {
     StreamRecordHeader record;
     std::string problem;
     if (!ParseRecordHeader(header_bytes_, record, problem)) {
-        Refuse(records_ == 0 ? "it is no stream of `rawduck send`" : problem);
+        Refuse(records_ == 0 && !BeginsAsRecord(header_bytes_) ? NO_STREAM : problem);
     }
     payload_.resize(record.payload_bytes);
     ReadWhole(&payload_[0], payload_.size());
