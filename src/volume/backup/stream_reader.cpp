@@ -8,7 +8,7 @@
 namespace rawduck {
 
 namespace {
-constexpr const char *NO_STREAM = "it is no stream of `rawduck send`";
+constexpr const char *NO_STREAM = "this is no stream of `rawduck send`";
 } // namespace
 
 StreamReader::StreamReader(ByteSource &source) : source_(source) {
@@ -18,15 +18,18 @@ StreamReader::StreamReader(ByteSource &source) : source_(source) {
         Refuse("it does not begin as a stream does");
     }
     if (!DecodeBegin(payload_, header_, problem)) {
-        Refuse(problem, ErrorCode::UNSUPPORTED);
+        throw Error(ErrorCode::UNSUPPORTED, source.Name() + ": the stream cannot be received: " + problem);
     }
     header_.stream = begin.stream;
     at_ = header_.from;
 }
 
-void StreamReader::Refuse(const std::string &why, ErrorCode code) const {
-    throw Error(code, source_.Name() + ": the stream is not whole: " + why + " (record " + std::to_string(records_) +
-                          ", which ends at or behind byte " + std::to_string(bytes_) + ")");
+void StreamReader::Refuse(const std::string &why) const {
+    if (why == NO_STREAM) {
+        throw Error(ErrorCode::CORRUPT, source_.Name() + ": " + why);
+    }
+    throw Error(ErrorCode::CORRUPT, source_.Name() + ": the stream is not whole: " + why + " (record " +
+                                        std::to_string(records_) + ", before byte " + std::to_string(bytes_) + ")");
 }
 
 void StreamReader::ReadWhole(char *data, uint64_t length) {

@@ -2,7 +2,6 @@
 //! behind what came before.
 #pragma once
 
-#include "common/error.hpp"
 #include "volume/backup/stream_bytes.hpp"
 #include "volume/backup/stream_format.hpp"
 
@@ -34,7 +33,7 @@ class StreamReader {
     uint64_t DataBytes() const { return data_bytes_; } //!< of files
 
   private:
-    [[noreturn]] void Refuse(const std::string &why, ErrorCode code = ErrorCode::CORRUPT) const;
+    [[noreturn]] void Refuse(const std::string &why) const;
     void ReadWhole(char *data, uint64_t length);
     //! Into header_bytes_ and payload_.
     StreamRecordHeader ReadRecord();

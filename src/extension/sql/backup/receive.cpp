@@ -38,8 +38,9 @@ std::unique_ptr<Destination> OpenDestination(ClientContext &context, const std::
 class ReceiveWork final : public PieceWork {
   public:
     ReceiveWork(ClientContext &context, const Arguments &arguments) : path_(arguments.Text(1, "destination")) {
+        const StreamArgument stream(context, arguments.Text(0, "stream"));
         auto destination = OpenDestination(context, path_, arguments.NamedFlag("overwrite"));
-        receiver_ = std::make_unique<Receiver>(OpenSource(context, arguments.Text(0, "stream")), std::move(destination));
+        receiver_ = std::make_unique<Receiver>(stream.OpenSource(), std::move(destination));
     }
     bool DoPiece() override {
         const bool more = receiver_->ReceivePiece();
@@ -62,7 +63,7 @@ class ReceiveWork final : public PieceWork {
 class VerifyWork final : public PieceWork {
   public:
     VerifyWork(ClientContext &context, const Arguments &arguments)
-        : source_(OpenSource(context, arguments.Text(0, "stream"))) {}
+        : source_(StreamArgument(context, arguments.Text(0, "stream")).OpenSource()) {}
     bool DoPiece() override {
         if (!reader_) {
             reader_ = std::make_unique<StreamReader>(*source_);

@@ -18,6 +18,7 @@ using duckdb::Value;
 class SendWork final : public PieceWork {
   public:
     SendWork(ClientContext &context, const Arguments &arguments) {
+        const StreamArgument stream(context, arguments.Text(1, "stream"));
         const VolumePath path = AllowedVolumePath(context, arguments.Text(0, "source"));
         const SendOptions options{arguments.NamedText("since", ""), arguments.NamedText("resume", "")};
         if (!options.since.empty()) {
@@ -26,7 +27,7 @@ class SendWork final : public PieceWork {
         }
         const MountOptions mount = MountOptionsOf(duckdb::ClientData::Get(context).file_opener.get());
         sender_ = std::make_unique<Sender>(path.target, path.file, options, mount);
-        sink_ = OpenSink(context, arguments.Text(1, "stream")); // last: what was refused has made no file
+        sink_ = stream.OpenSink(); // last: what was refused has made no file
         all_bytes_ = sender_->Header().data_bytes;
         const StreamHeader &header = sender_->Header();
         snapshot_ = header.snapshot.Name();

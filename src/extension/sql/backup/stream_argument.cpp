@@ -9,22 +9,16 @@
 
 #include <charconv>
 #include <cstring>
-#include <optional>
 
 namespace rawduck {
+
+using duckdb::ClientContext;
+
 namespace {
 
 constexpr const char *DESCRIPTOR_PREFIX = "fd:";
 
-Interrupted InterruptedOf(duckdb::ClientContext &context) {
-    return [&context] { return context.IsInterrupted(); };
-}
-
-//! Nothing for a path.
-std::optional<int> DescriptorIn(duckdb::ClientContext &context, const std::string &stream) {
-    if (!StartsWith(stream, DESCRIPTOR_PREFIX)) {
-        return std::nullopt;
-    }
+int DescriptorIn(const std::string &stream) {
     int number = -1;
     const char *const begin = stream.data() + std::strlen(DESCRIPTOR_PREFIX), *const end = stream.data() + stream.size();
     const auto parsed = std::from_chars(begin, end, number);
@@ -32,7 +26,6 @@ std::optional<int> DescriptorIn(duckdb::ClientContext &context, const std::strin
         throw Error(ErrorCode::INVALID, "\"" + stream + "\" is no descriptor; write fd:0 for the standard input, fd:1 for the "
                                                         "standard output");
     }
-    Sandbox(context).RequireFile("/dev/fd/" + std::to_string(number));
     return number;
 }
 
@@ -59,18 +52,24 @@ VolumePath AllowedVolumePath(duckdb::ClientContext &context, const std::string &
     return SplitVolumePath(path);
 }
 
-std::unique_ptr<ByteSink> OpenSink(duckdb::ClientContext &context, const std::string &stream) {
-    if (const std::optional<int> fd = DescriptorIn(context, stream)) {
-        return std::make_unique<DescriptorSink>(*fd, InterruptedOf(context));
+StreamArgument::StreamArgument(ClientContext &context, const std::string &stream)
+    : interrupted_([&context] { return context.IsInterrupted(); }) {
+    if (StartsWith(stream, DESCRIPTOR_PREFIX)) {
+        fd_ = DescriptorIn(stream);
+        Sandbox(context).RequireFile("/dev/fd/" + std::to_string(fd_));
+    } else {
+        path_ = AllowedLocalPath(context, stream);
     }
-    return std::make_unique<DescriptorSink>(AllowedLocalPath(context, stream), InterruptedOf(context));
 }
 
-std::unique_ptr<ByteSource> OpenSource(duckdb::ClientContext &context, const std::string &stream) {
-    if (const std::optional<int> fd = DescriptorIn(context, stream)) {
-        return std::make_unique<DescriptorSource>(*fd, InterruptedOf(context));
-    }
-    return std::make_unique<DescriptorSource>(AllowedLocalPath(context, stream), InterruptedOf(context));
+std::unique_ptr<ByteSink> StreamArgument::OpenSink() const {
+    return fd_ >= 0 ? std::make_unique<DescriptorSink>(fd_, interrupted_)
+                    : std::make_unique<DescriptorSink>(path_, interrupted_);
+}
+
+std::unique_ptr<ByteSource> StreamArgument::OpenSource() const {
+    return fd_ >= 0 ? std::make_unique<DescriptorSource>(fd_, interrupted_)
+                    : std::make_unique<DescriptorSource>(path_, interrupted_);
 }
 
 } // namespace rawduck

@@ -12,9 +12,18 @@
 
 namespace rawduck {
 
-// Both throw Error, and PermissionException for what DuckDB's settings forbid.
-std::unique_ptr<ByteSink> OpenSink(duckdb::ClientContext &context, const std::string &stream);
-std::unique_ptr<ByteSource> OpenSource(duckdb::ClientContext &context, const std::string &stream);
+class StreamArgument {
+  public:
+    //! Throws PermissionException for what DuckDB's settings forbid, before anything is opened, and Error.
+    StreamArgument(duckdb::ClientContext &context, const std::string &stream);
+    std::unique_ptr<ByteSink> OpenSink() const;
+    std::unique_ptr<ByteSource> OpenSource() const;
+
+  private:
+    const Interrupted interrupted_;
+    int fd_ = -1; //!< not negative: it is this descriptor
+    std::string path_;
+};
 
 //! An absolute path of an ordinary file, which DuckDB's settings allow.
 std::string AllowedLocalPath(duckdb::ClientContext &context, const std::string &path);
