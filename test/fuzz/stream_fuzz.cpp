@@ -1,7 +1,7 @@
 //! libFuzzer target: streams that are received. The input is a list of records whose headers and checksums are made right, so that
 //! what lies behind these is reached; and it is taken as a stream as it is.
 #include "common/crc32c.hpp"
-#include "volume/backup/stream_reader.hpp"
+#include "volume/backup/stream/stream_reader.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -39,7 +39,8 @@ void Read(const std::string &stream) {
     try {
         StreamReader reader(source);
         const StreamHeader &header = reader.Header();
-        Require(!header.files.empty() && header.files.size() <= STREAM_FILES_MAX && header.files[0].ending.empty());
+        Require(!header.files.empty() && header.files.size() <= STREAM_FILES_MAX &&
+                header.files[0].ending.empty());
         StreamPosition at = header.from;
         uint64_t bytes = 0;
         while (const std::optional<StreamPiece> piece = reader.Next()) {

@@ -40,12 +40,16 @@ def send(
     ] = "",
     json: Json = False,
 ) -> None:
-    """Write a snapshot of a database, with its log, as a stream for `rawduck receive`, while others write to it."""
+    """Write a snapshot of a file, of a database with its log, as a stream, while others write to it."""
     _require_volume_path(path)
     if not output and sys.stdout.isatty():
-        raise rawduck.RawduckError("a stream is not for a terminal: pipe it to `rawduck receive`, or give --output FILE")
+        raise rawduck.RawduckError(
+            "a stream is not for a terminal: pipe it to `rawduck receive`, or give --output FILE"
+        )
     if json and not output:
-        raise rawduck.RawduckError("--json goes to standard output, and so does the stream: give --output FILE")
+        raise rawduck.RawduckError(
+            "--json goes to standard output, and so does the stream: give --output FILE"
+        )
     stream = os.path.abspath(output) if output else _STDOUT
     query = "SELECT * FROM nvme_send(?, ?, since := ?, resume := ?)"
     start = time.perf_counter()
@@ -94,13 +98,17 @@ def receive(
         raise rawduck.RawduckError("--token, --abort, --verify and --overwrite: one of them")
     if bool(path) == verify:
         raise rawduck.RawduckError(
-            f"{path}: --verify writes nowhere; leave the path out" if verify else "give the path that is to be received"
+            f"{path}: --verify writes nowhere; leave the path out"
+            if verify
+            else "give the path that is to be received"
         )
     if token or abort:
         _show_received(path, abort, json)
         return
     if not source and sys.stdin.isatty():
-        raise rawduck.RawduckError("no stream at standard input: pipe `rawduck send` to it, or give --input FILE")
+        raise rawduck.RawduckError(
+            "no stream at standard input: pipe `rawduck send` to it, or give --input FILE"
+        )
     stream = os.path.abspath(source) if source else _STDIN
     start = time.perf_counter()
     query, parameters = "SELECT * FROM nvme_verify(?)", [stream]

@@ -74,8 +74,8 @@ std::vector<ChangedRange> FindDifference(const FileLayout *base, const FileLayou
         const uint64_t end = std::min(a.end, b.end);
         const bool same_place =
             a.content == Content::PLACE && b.content == Content::PLACE && a.place == b.place;
-        const bool no_bytes = b.content == Content::HOLE &&
-                              (a.content == Content::HOLE || a.content == Content::NOTHING);
+        const bool no_bytes =
+            b.content == Content::HOLE && (a.content == Content::HOLE || a.content == Content::NOTHING);
         if (!same_place && !no_bytes) {
             const bool zeros = b.content == Content::HOLE;
             if (!changed.empty() && changed.back().zeros == zeros &&

@@ -28,25 +28,29 @@ LocalDestination::~LocalDestination() {
 
 StreamPosition LocalDestination::Begin(const StreamHeader &header) {
     if (header.incremental || !(header.from == StreamPosition())) {
-        throw Error(ErrorCode::INVALID,
-                    path_ + ": an ordinary file can only be made of a stream that has all of a snapshot, and this has " +
-                        (header.incremental ? "what changed since " + header.base.Name()
-                                            : "the rest of one that was cut off") +
-                        "; receive it into a volume, which may be a file, too (rawduck format)");
+        throw Error(
+            ErrorCode::INVALID,
+            path_ +
+                ": an ordinary file can only be made of a stream that has all of a snapshot, and this has " +
+                (header.incremental ? "what changed since " + header.base.Name()
+                                    : "the rest of one that was cut off") +
+                "; receive it into a volume, which may be a file, too (rawduck format)");
     }
     for (const std::string &ending : StreamEndings()) {
         struct stat status;
         if (lstat((path_ + ending).c_str(), &status) == 0) {
-            throw Error(ErrorCode::EXISTS, path_ + ending + ": it exists already, and a restore replaces nothing; name "
-                                                            "another file, or move it away");
+            throw Error(ErrorCode::EXISTS, path_ + ending +
+                                               ": it exists already, and a restore replaces nothing; name "
+                                               "another file, or move it away");
         }
     }
     for (const StreamFile &file : header.files) {
         const std::string path = path_ + ".receiving" + file.ending;
         FileDescriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
         if (!fd.IsOpen() && errno == EEXIST) {
-            throw Error(ErrorCode::EXISTS, path + ": it is what a restore has left that was killed, or one that runs; "
-                                                  "remove it if none does");
+            throw Error(ErrorCode::EXISTS,
+                        path + ": it is what a restore has left that was killed, or one that runs; "
+                               "remove it if none does");
         }
         if (!fd.IsOpen()) {
             Throw(path, "make");

@@ -51,15 +51,16 @@ SnapshotIdentity IdentityOf(Volume &volume, const std::string &snapshot_file) {
     FileInfo info, origin_info;
     const std::string target = volume.Info().target;
     if (!volume.Stat(snapshot_file, info)) {
-        throw Error(ErrorCode::NOT_FOUND, target + ": no snapshot \"" + snapshot_file + "\" on this volume; `rawduck ls " +
-                                              target + "` lists them");
+        throw Error(ErrorCode::NOT_FOUND, target + ": no snapshot \"" + snapshot_file +
+                                              "\" on this volume; `rawduck ls " + target + "` lists them");
     }
     const std::string beside = OriginNameOf(snapshot_file);
     if (volume.Stat(beside, origin_info) && origin_info.snapshot) {
         const std::optional<Origin> origin = ReadOrigin(volume, beside);
         if (!origin) {
-            throw Error(ErrorCode::CORRUPT, target + ": \"" + beside + "\" is damaged, so it is not known which snapshot \"" +
-                                                snapshot_file + "\" was received of; send and receive it in full");
+            throw Error(ErrorCode::CORRUPT,
+                        target + ": \"" + beside + "\" is damaged, so it is not known which snapshot \"" +
+                            snapshot_file + "\" was received of; send and receive it in full");
         }
         return origin->header.snapshot;
     }

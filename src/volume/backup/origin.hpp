@@ -1,7 +1,7 @@
 //! What a snapshot is wherever it is, and what lies beside one that was received, or is being received.
 #pragma once
 
-#include "volume/backup/stream_format.hpp"
+#include "volume/backup/stream/stream_format.hpp"
 #include "volume/volume.hpp"
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace rawduck {
 
 //! A stream of which something was received.
 struct Origin {
-    StreamHeader header;   //!< of the first stream of it
+    StreamHeader header;    //!< of the first stream of it
     StreamPosition reached; //!< all before is durable; header.End() at its end
 };
 

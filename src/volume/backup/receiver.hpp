@@ -1,7 +1,7 @@
 //! Writes what a stream holds. It gets its name when the stream is whole, and not before.
 #pragma once
 
-#include "volume/backup/stream_reader.hpp"
+#include "volume/backup/stream/stream_reader.hpp"
 
 #include <memory>
 #include <string>

@@ -26,7 +26,8 @@ Sender::Sender(const std::string &target, const std::string &file, const SendOpt
     : buffer_(STREAM_DATA_BYTES_MAX) {
     const SnapshotName name = SplitSnapshotName(file);
     if (name.snapshot.empty()) {
-        throw Error(ErrorCode::INVALID, target + ": \"" + file + "\" is no snapshot; take one (`rawduck snapshot`) and send " +
+        throw Error(ErrorCode::INVALID, target + ": \"" + file +
+                                            "\" is no snapshot; take one (`rawduck snapshot`) and send " +
                                             file + "@<name>, or send " + SnapshotFileName(file, LATEST));
     }
     volume_ = PinFor(target, file, this, mount, PinUse::BESIDE);
@@ -58,7 +59,8 @@ void Sender::OpenFiles(const std::string &file, const std::string &base) {
         auto opened = volume_->Open(file + ending, OpenMode());
         const FileInfo info = opened->Info();
         if (!info.snapshot) {
-            throw Error(ErrorCode::INVALID, volume_->Info().target + ": \"" + file + ending + "\" is no snapshot");
+            throw Error(ErrorCode::INVALID,
+                        volume_->Info().target + ": \"" + file + ending + "\" is no snapshot");
         }
         const FileLayout now = opened->Layout();
         FileLayout before;
@@ -74,7 +76,8 @@ void Sender::OpenFiles(const std::string &file, const std::string &base) {
         files_.push_back(std::move(opened));
     }
     if (files_.empty()) {
-        throw Error(ErrorCode::NOT_FOUND, volume_->Info().target + ": no snapshot \"" + file + "\" on this volume");
+        throw Error(ErrorCode::NOT_FOUND,
+                    volume_->Info().target + ": no snapshot \"" + file + "\" on this volume");
     }
 }
 
@@ -137,8 +140,8 @@ void Sender::SendPart(ByteSink &sink) {
                                   AlignDown(range.offset + STREAM_DATA_BYTES_MAX, STREAM_DATA_BYTES_MAX));
     const uint64_t length = end - range.offset;
     if (files_[range.file]->Read(buffer_.Data(), length, range.offset) != length) {
-        throw Error(ErrorCode::IO, volume_->Info().target + ": the snapshot ends before byte " + std::to_string(end) +
-                                       ", which was to be sent");
+        throw Error(ErrorCode::IO, volume_->Info().target + ": the snapshot ends before byte " +
+                                       std::to_string(end) + ", which was to be sent");
     }
     WriteRecord(sink, StreamRecordType::DATA, EncodeDataStart(range.file, range.offset),
                 std::string_view(buffer_.Data(), length));

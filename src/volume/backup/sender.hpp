@@ -4,8 +4,8 @@
 
 #include "common/memory/aligned_buffer.hpp"
 #include "volume/backup/difference.hpp"
-#include "volume/backup/stream_bytes.hpp"
-#include "volume/backup/stream_format.hpp"
+#include "volume/backup/stream/stream_bytes.hpp"
+#include "volume/backup/stream/stream_format.hpp"
 #include "volume/registry.hpp"
 
 #include <memory>

@@ -61,8 +61,9 @@ VolumeDestination::VolumeDestination(VolumePin volume, std::string file, bool ov
       part_(PartName(file_)), overwrite_(overwrite) {
     CheckFileName(target_, OriginNameOf(part_));
     if (!SplitSnapshotName(file_).snapshot.empty() || !DatabaseOfLog(file_).empty()) {
-        throw Error(ErrorCode::INVALID, target_ + ": \"" + file_ + "\" is the name of a snapshot or a log; name the "
-                                                                  "database that is to be received");
+        throw Error(ErrorCode::INVALID, target_ + ": \"" + file_ +
+                                            "\" is the name of a snapshot or a log; name the "
+                                            "database that is to be received");
     }
 }
 
@@ -111,11 +112,12 @@ void VolumeDestination::RequireNotReceived() const {
         return;
     }
     const bool same = IdentityOf(*volume_, name) == sent;
-    throw Error(ErrorCode::EXISTS,
-                target_ + ": \"" + name + "\" is there already" +
-                    (same ? ", and it is the snapshot that the stream has: there is nothing to receive"
-                          : ", and it is another snapshot than the stream has; drop it (`rawduck rm`) or receive "
-                            "into another file"));
+    throw Error(
+        ErrorCode::EXISTS,
+        target_ + ": \"" + name + "\" is there already" +
+            (same ? ", and it is the snapshot that the stream has: there is nothing to receive"
+                  : ", and it is another snapshot than the stream has; drop it (`rawduck rm`) or receive "
+                    "into another file"));
 }
 
 // By what it is: names may be the same by chance, or different on purpose.
@@ -132,9 +134,10 @@ std::string VolumeDestination::FindBase() const {
         }
         there += (there.empty() ? "" : ", ") + snapshot.snapshot;
     }
-    throw Error(ErrorCode::INVALID, target_ + ": the stream has what changed since " + base.Name() + " of the volume " +
-                                        base.volume + ", and none of the snapshots of \"" + file_ + "\" here is that one (" +
-                                        (there.empty() ? "there are none" : there) +
+    throw Error(ErrorCode::INVALID, target_ + ": the stream has what changed since " + base.Name() +
+                                        " of the volume " + base.volume +
+                                        ", and none of the snapshots of \"" + file_ +
+                                        "\" here is that one (" + (there.empty() ? "there are none" : there) +
                                         "); send it in full, or since one that was received here");
 }
 
@@ -147,9 +150,10 @@ void VolumeDestination::LockReplaced(const std::string &base) {
         return;
     }
     if (!origin_.header.incremental && !overwrite_) {
-        throw Error(ErrorCode::EXISTS, target_ + ": \"" + taken +
-                                           "\" exists already; choose another name, or pass overwrite := true (rawduck "
-                                           "receive: --overwrite)");
+        throw Error(ErrorCode::EXISTS,
+                    target_ + ": \"" + taken +
+                        "\" exists already; choose another name, or pass overwrite := true (rawduck "
+                        "receive: --overwrite)");
     }
     if (taken == file_) {
         replaced_ = volume_->Open(file_, ExclusiveMode(false, FileKind::DATABASE));
@@ -183,7 +187,8 @@ std::optional<Origin> VolumeDestination::FindPart(const StreamHeader &header) {
     const std::string wanted = header.snapshot.Name();
     if (part && part->header.ContinuesAs(header)) {
         if (part->reached < header.from) {
-            throw Error(ErrorCode::INVALID, target_ + ": the stream of " + wanted + " goes on behind what was received "
+            throw Error(ErrorCode::INVALID, target_ + ": the stream of " + wanted +
+                                                " goes on behind what was received "
                                                 "here; send it with --resume " +
                                                 ResumeToken(part->header, part->reached));
         }
@@ -197,9 +202,10 @@ std::optional<Origin> VolumeDestination::FindPart(const StreamHeader &header) {
                         ", or give it up: rawduck receive --abort " + VolumePath{target_, file_}.ToString());
     }
     if (!(header.from == StreamPosition())) {
-        throw Error(ErrorCode::INVALID, target_ + ": the stream of " + wanted +
-                                            " goes on where an earlier one was cut off, of which nothing is here; "
-                                            "send it from its start, without --resume");
+        throw Error(ErrorCode::INVALID,
+                    target_ + ": the stream of " + wanted +
+                        " goes on where an earlier one was cut off, of which nothing is here; "
+                        "send it from its start, without --resume");
     }
     return std::nullopt;
 }
@@ -259,7 +265,8 @@ void VolumeDestination::Finish() {
     }
     Keep(header.End());
     const bool has_snapshot = header.snapshot.snapshot != LATEST;
-    volume_->TakeReceived(part_, file_, has_snapshot ? SnapshotFileName(file_, header.snapshot.snapshot) : "");
+    volume_->TakeReceived(part_, file_,
+                          has_snapshot ? SnapshotFileName(file_, header.snapshot.snapshot) : "");
     replaced_.reset();
     volume_->Remove(OriginNameOf(part_), RemoveMode::OWN);
     for (const StreamFile &file : header.files) {
@@ -281,7 +288,8 @@ std::optional<Origin> FindReceived(Volume &volume, const std::string &file) {
 
 bool GiveUpReceived(Volume &volume, const std::string &file) {
     bool any = false;
-    std::vector<std::string> names{OriginNameOf(PartName(file))}; // first: what it tells of is not whole afterwards
+    std::vector<std::string> names{
+        OriginNameOf(PartName(file))}; // first: what it tells of is not whole afterwards
     for (const std::string &ending : StreamEndings()) {
         names.push_back(PartName(file) + ending);
     }

@@ -29,7 +29,7 @@ struct FileInfo {
 struct FileLayout {
     uint64_t size = 0;               //!< bytes
     std::vector<ExtentInfo> extents; //!< in file order, from its start without a gap
-    std::vector<Hole> holes;         //!< sorted and disjoint: these bytes are zeros, whatever the target holds
+    std::vector<Hole> holes; //!< sorted and disjoint: these bytes are zeros, whatever the target holds
 };
 
 //! A snapshot, with its logs.

@@ -27,7 +27,8 @@ ReaderImage VolumeState::BeginReader(const std::string &file, uint64_t number) {
     ReaderImage image = ImageOf(kept, file);
     std::shared_lock<std::shared_mutex> guard(names_mutex);
     if (snapshot && Find(source) == snapshot) {
-        image.files.front().created_us = snapshot->Info().created_us; // of what is kept, and not of what keeps it
+        image.files.front().created_us =
+            snapshot->Info().created_us; // of what is kept, and not of what keeps it
     }
     return image;
 }

@@ -209,7 +209,7 @@ def test_what_was_cut_off_is_gone_on_with(source, copy, tmp_path):
 def test_what_was_cut_off_is_given_up(source, copy, tmp_path):
     take(source, "monday")
     cut, path = tmp_path / "cut", copy.path("copy.duckdb")
-    cut.write_bytes(stream(source, tmp_path, "monday")[:MIB * 2])
+    cut.write_bytes(stream(source, tmp_path, "monday")[: MIB * 2])
     failed("receive", path, "-i", str(cut))
     take(source, "tuesday")
     whole = tmp_path / "whole"
@@ -229,7 +229,9 @@ def test_a_local_file(source, tmp_path):
         pipe([path], [str(tmp_path / "back.duckdb")])
         assert (tmp_path / "back.duckdb.wal").exists(), "the log came, too"
         (tmp_path / "monday").write_bytes(stream(source, tmp_path, "monday"))
-        assert "exists already" in failed("receive", str(tmp_path / "back.duckdb"), "-i", str(tmp_path / "monday"))
+        assert "exists already" in failed(
+            "receive", str(tmp_path / "back.duckdb"), "-i", str(tmp_path / "monday")
+        )
         assert state_of(str(tmp_path / "back.duckdb")) == state_of(path)
     take(source, "tuesday")
     changes = tmp_path / "changes"
@@ -280,7 +282,9 @@ def test_ctrl_c_while_the_other_end_does_nothing(source, copy, end):
 def test_nobody_reads_what_is_sent(source):
     take(source, "monday")
     with subprocess.Popen(
-        [PROGRAM, "send", f"{source.path('sales.duckdb')}@monday"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [PROGRAM, "send", f"{source.path('sales.duckdb')}@monday"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as sender:
         sender.stdout.read(10)
         sender.stdout.close()
@@ -300,7 +304,9 @@ def test_a_snapshot_of_the_same_name_is_no_base(source, copy, tmp_path):
     changes = tmp_path / "changes"
     changes.write_bytes(stream(source, tmp_path, "tuesday", "--since", "monday"))
     before = content(to)
-    assert 'none of the snapshots of "copy.duckdb" here is that one (monday)' in failed("receive", to, "-i", str(changes))
+    assert 'none of the snapshots of "copy.duckdb" here is that one (monday)' in failed(
+        "receive", to, "-i", str(changes)
+    )
     assert content(to) == before
 
 

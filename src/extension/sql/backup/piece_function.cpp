@@ -89,7 +89,8 @@ void Continue(ClientContext &, duckdb::TableFunctionInput &input, duckdb::DataCh
     state.work->Release(); // the result of the statement may be kept for long
 }
 
-double Progress(ClientContext &, const duckdb::FunctionData *, const duckdb::GlobalTableFunctionState *state) {
+double Progress(ClientContext &, const duckdb::FunctionData *,
+                const duckdb::GlobalTableFunctionState *state) {
     const PieceWork *work = state ? state->Cast<State>().work.get() : nullptr;
     return work ? work->ProgressPercent() : 0;
 }
@@ -97,8 +98,8 @@ double Progress(ClientContext &, const duckdb::FunctionData *, const duckdb::Glo
 } // namespace
 
 void RegisterPieceFunction(duckdb::ExtensionLoader &loader, PieceFunction function) {
-    duckdb::TableFunction table_function(duckdb::Identifier(function.name), function.signature, Continue, Bind,
-                                         Start);
+    duckdb::TableFunction table_function(duckdb::Identifier(function.name), function.signature, Continue,
+                                         Bind, Start);
     table_function.table_scan_progress = Progress;
     const char *description = function.description, *example = function.example;
     const std::vector<Column> columns = function.columns;

@@ -21,14 +21,16 @@ VolumePin PinOf(ClientContext &context, const VolumePath &path) {
     return PinVolume(path.target, MountOptionsOf(duckdb::ClientData::Get(context).file_opener.get()));
 }
 
-std::unique_ptr<Destination> OpenDestination(ClientContext &context, const std::string &path, bool overwrite) {
+std::unique_ptr<Destination> OpenDestination(ClientContext &context, const std::string &path,
+                                             bool overwrite) {
     if (IsVolumePath(path)) {
         const VolumePath parts = AllowedVolumePath(context, path);
         AllowedVolumePath(context, path + ".receiving");
         return std::make_unique<VolumeDestination>(PinOf(context, parts), parts.file, overwrite);
     }
     if (overwrite) {
-        throw Error(ErrorCode::INVALID, path + ": a restore to an ordinary file replaces nothing; name a new one");
+        throw Error(ErrorCode::INVALID,
+                    path + ": a restore to an ordinary file replaces nothing; name a new one");
     }
     const std::string local = AllowedLocalPath(context, path);
     AllowedLocalPath(context, local + ".receiving");
@@ -37,7 +39,8 @@ std::unique_ptr<Destination> OpenDestination(ClientContext &context, const std::
 
 class ReceiveWork final : public PieceWork {
   public:
-    ReceiveWork(ClientContext &context, const Arguments &arguments) : path_(arguments.Text(1, "destination")) {
+    ReceiveWork(ClientContext &context, const Arguments &arguments)
+        : path_(arguments.Text(1, "destination")) {
         const StreamArgument stream(context, arguments.Text(0, "stream"));
         auto destination = OpenDestination(context, path_, arguments.NamedFlag("overwrite"));
         receiver_ = std::make_unique<Receiver>(stream.OpenSource(), std::move(destination));
@@ -50,7 +53,8 @@ class ReceiveWork final : public PieceWork {
     }
     duckdb::vector<Value> Row() const override {
         const StreamHeader &header = receiver_->Header();
-        return {Value(path_), Value(header.snapshot.Name()), TextOrNull(header.incremental ? header.base.Name() : ""),
+        return {Value(path_), Value(header.snapshot.Name()),
+                TextOrNull(header.incremental ? header.base.Name() : ""),
                 Value::UBIGINT(receiver_->WrittenBytes())};
     }
     void Release() override { receiver_.reset(); }
@@ -125,9 +129,12 @@ void RegisterReceive(duckdb::ExtensionLoader &loader) {
     RegisterPieceFunction(
         loader,
         {"nvme_receive",
-         "Makes a database, and a snapshot of it, of what nvme_send wrote to a file or a descriptor (fd:0); on a volume, or "
-         "of all of a snapshot as an ordinary file. It has its name when the stream was whole, and not before. What changed "
-         "is received where the snapshot is that it changed since. overwrite: give up what is there, or has changed since",
+         "Makes a database, and a snapshot of it, of what nvme_send wrote to a file or a descriptor (fd:0); "
+         "on a volume, or "
+         "of all of a snapshot as an ordinary file. It has its name when the stream was whole, and not "
+         "before. What changed "
+         "is received where the snapshot is that it changed since. overwrite: give up what is there, or has "
+         "changed since",
          "CALL nvme_receive('/backup/tuesday', 'nvme:///dev/nvme1n1/sales.duckdb')",
          signature,
          {{"destination", LogicalType::VARCHAR, "The path"},
@@ -143,22 +150,22 @@ void RegisterVerify(duckdb::ExtensionLoader &loader) {
     duckdb::FunctionSignature signature;
     signature.AddParameter("stream", LogicalType::VARCHAR);
     RegisterPieceFunction(
-        loader,
-        {"nvme_verify",
-         "What a stream of nvme_send has, once it was read to its end and all checksums held",
-         "FROM nvme_verify('/backup/tuesday')",
-         signature,
-         {{"snapshot", LogicalType::VARCHAR, "By the name that it was made with"},
-          {"created", LogicalType::TIMESTAMP, "When it was made, in UTC"},
-          {"volume", LogicalType::VARCHAR, "UUID of the volume that it was made on"},
-          {"base", LogicalType::VARCHAR, "What it is the difference from; NULL: it has all"},
-          {"size", LogicalType::UBIGINT, "Bytes of the file, and of its logs, when received"},
-          {"bytes", LogicalType::UBIGINT, "Of them in this stream"},
-          {"records", LogicalType::UBIGINT, "Of the stream"},
-          {"resumed_from", LogicalType::VARCHAR, "Where it goes on with what was cut off; NULL: from the start"}},
-         [](ClientContext &context, const Arguments &arguments) -> std::unique_ptr<PieceWork> {
-             return std::make_unique<VerifyWork>(context, arguments);
-         }});
+        loader, {"nvme_verify",
+                 "What a stream of nvme_send has, once it was read to its end and all checksums held",
+                 "FROM nvme_verify('/backup/tuesday')",
+                 signature,
+                 {{"snapshot", LogicalType::VARCHAR, "By the name that it was made with"},
+                  {"created", LogicalType::TIMESTAMP, "When it was made, in UTC"},
+                  {"volume", LogicalType::VARCHAR, "UUID of the volume that it was made on"},
+                  {"base", LogicalType::VARCHAR, "What it is the difference from; NULL: it has all"},
+                  {"size", LogicalType::UBIGINT, "Bytes of the file, and of its logs, when received"},
+                  {"bytes", LogicalType::UBIGINT, "Of them in this stream"},
+                  {"records", LogicalType::UBIGINT, "Of the stream"},
+                  {"resumed_from", LogicalType::VARCHAR,
+                   "Where it goes on with what was cut off; NULL: from the start"}},
+                 [](ClientContext &context, const Arguments &arguments) -> std::unique_ptr<PieceWork> {
+                     return std::make_unique<VerifyWork>(context, arguments);
+                 }});
 }
 
 } // namespace
@@ -170,15 +177,16 @@ void RegisterReceiveFunctions(duckdb::ExtensionLoader &loader) {
     signature.AddParameter("path", LogicalType::VARCHAR);
     signature.AddKeywordOnly("abort", LogicalType::BOOLEAN, Value::BOOLEAN(false));
     RegisterRowFunction(
-        loader, {"nvme_received",
-                 "What is kept of a receive into this file that was cut short, if there is any. abort: give it up",
-                 "FROM nvme_received('nvme:///dev/nvme1n1/sales.duckdb')",
-                 signature,
-                 {{"destination", LogicalType::VARCHAR, "The path"},
-                  {"snapshot", LogicalType::VARCHAR, "What was sent, by the name that it was made with"},
-                  {"base", LogicalType::VARCHAR, "What it is the difference from; NULL: all was sent"},
-                  {"token", LogicalType::VARCHAR, "For nvme_send, which goes on there: resume := token"}},
-                 ReceivedRows});
+        loader,
+        {"nvme_received",
+         "What is kept of a receive into this file that was cut short, if there is any. abort: give it up",
+         "FROM nvme_received('nvme:///dev/nvme1n1/sales.duckdb')",
+         signature,
+         {{"destination", LogicalType::VARCHAR, "The path"},
+          {"snapshot", LogicalType::VARCHAR, "What was sent, by the name that it was made with"},
+          {"base", LogicalType::VARCHAR, "What it is the difference from; NULL: all was sent"},
+          {"token", LogicalType::VARCHAR, "For nvme_send, which goes on there: resume := token"}},
+         ReceivedRows});
 }
 
 } // namespace rawduck

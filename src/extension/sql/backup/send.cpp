@@ -23,7 +23,8 @@ class SendWork final : public PieceWork {
         const SendOptions options{arguments.NamedText("since", ""), arguments.NamedText("resume", "")};
         if (!options.since.empty()) {
             const SnapshotName name = SplitSnapshotName(path.file);
-            AllowedVolumePath(context, VolumePath{path.target, SnapshotFileName(name.file, options.since)}.ToString());
+            AllowedVolumePath(context,
+                              VolumePath{path.target, SnapshotFileName(name.file, options.since)}.ToString());
         }
         const MountOptions mount = MountOptionsOf(duckdb::ClientData::Get(context).file_opener.get());
         sender_ = std::make_unique<Sender>(path.target, path.file, options, mount);
@@ -41,7 +42,8 @@ class SendWork final : public PieceWork {
         return more;
     }
     duckdb::vector<Value> Row() const override {
-        return {Value(snapshot_), TextOrNull(base_), Value::UBIGINT(done_bytes_), Value::UBIGINT(stream_bytes_)};
+        return {Value(snapshot_), TextOrNull(base_), Value::UBIGINT(done_bytes_),
+                Value::UBIGINT(stream_bytes_)};
     }
     void Release() override {
         sink_.reset();
@@ -66,8 +68,10 @@ void RegisterSendFunction(duckdb::ExtensionLoader &loader) {
     RegisterPieceFunction(
         loader,
         {"nvme_send",
-         "Writes a snapshot, of a database with its log, to a new file or a descriptor (fd:1), for nvme_receive; while others "
-         "write to the volume. since: only what differs from this snapshot of the same file is read and written. resume: "
+         "Writes a snapshot, of a database with its log, to a new file or a descriptor (fd:1), for "
+         "nvme_receive; while others "
+         "write to the volume. since: only what differs from this snapshot of the same file is read and "
+         "written. resume: "
          "where an earlier stream was cut off, as nvme_received says",
          "CALL nvme_send('nvme:///dev/nvme0n1/sales.duckdb@tuesday', '/backup/tuesday', since := 'monday')",
          signature,

@@ -20,11 +20,14 @@ constexpr const char *DESCRIPTOR_PREFIX = "fd:";
 
 int DescriptorIn(const std::string &stream) {
     int number = -1;
-    const char *const begin = stream.data() + std::strlen(DESCRIPTOR_PREFIX), *const end = stream.data() + stream.size();
+    const char *const begin = stream.data() + std::strlen(DESCRIPTOR_PREFIX), *const end = stream.data() +
+                                                                                           stream.size();
     const auto parsed = std::from_chars(begin, end, number);
     if (parsed.ec != std::errc() || parsed.ptr != end || number < 0) {
-        throw Error(ErrorCode::INVALID, "\"" + stream + "\" is no descriptor; write fd:0 for the standard input, fd:1 for the "
-                                                        "standard output");
+        throw Error(ErrorCode::INVALID,
+                    "\"" + stream +
+                        "\" is no descriptor; write fd:0 for the standard input, fd:1 for the "
+                        "standard output");
     }
     return number;
 }

@@ -2,7 +2,7 @@
 //! how a shell's pipes are reached.
 #pragma once
 
-#include "volume/backup/stream_bytes.hpp"
+#include "volume/backup/stream/stream_bytes.hpp"
 #include "volume/names/path.hpp"
 #include "volume/registry.hpp"
 

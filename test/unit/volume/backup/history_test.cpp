@@ -1,6 +1,6 @@
 //! Random histories of a database, its log and its snapshots, sent to a copy that must have what the original had.
 
-#include "support/streams.hpp"
+#include "volume/backup/streams.hpp"
 #include "volume/check.hpp"
 
 namespace rawduck {
@@ -112,7 +112,8 @@ void Live(uint64_t seed) {
         const size_t wanted = history.snapshots.size() - 1;
         const bool in_full = there.empty() || random() % 6 == 0;
         const size_t base = in_full ? 0 : there[random() % there.size()];
-        const std::string since = in_full ? "" : "s" + std::to_string(base), name = "s" + std::to_string(wanted);
+        const std::string since = in_full ? "" : "s" + std::to_string(base),
+                          name = "s" + std::to_string(wanted);
         if (random() % 2) {
             SendCutOff(from.name, to.name, name, since, random);
         } else {
@@ -121,7 +122,8 @@ void Live(uint64_t seed) {
         }
         last = wanted;
         there.push_back(wanted);
-        ASSERT_EQ(FilesOf(to.name, "copy.duckdb"), history.snapshots[wanted]) << "seed " << seed << ", step " << step;
+        ASSERT_EQ(FilesOf(to.name, "copy.duckdb"), history.snapshots[wanted])
+            << "seed " << seed << ", step " << step;
         if (there.size() > 3) {
             const size_t at = random() % (there.size() - 1);
             PinVolume(to.name, MountOptions())->DropSnapshot("copy.duckdb@s" + std::to_string(there[at]));

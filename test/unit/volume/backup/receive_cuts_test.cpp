@@ -2,7 +2,7 @@
 //! gone on with.
 
 #include "support/power_cut_workload.hpp"
-#include "support/streams.hpp"
+#include "volume/backup/streams.hpp"
 
 namespace rawduck {
 
@@ -38,7 +38,9 @@ TEST(ReceiveCutsTest, EveryEventOfAFullAndAnIncrementalReceive) {
     for (const SimulatedFua fua : {SimulatedFua::HONOURED, SimulatedFua::NONE}) {
         const Medium medium = Formatted(512, fua);
         std::vector<std::pair<uint64_t, Found>> states; // from an event on
-        const auto acknowledge = [&](Volume &volume) { states.emplace_back(medium->Events(), Contents(volume)); };
+        const auto acknowledge = [&](Volume &volume) {
+            states.emplace_back(medium->Events(), Contents(volume));
+        };
         {
             const std::shared_ptr<Volume> volume = Mount(medium);
             volume->Open("first", WriteMode())->Append("x", 1);
@@ -65,7 +67,8 @@ TEST(ReceiveCutsTest, EveryEventOfAFullAndAnIncrementalReceive) {
             for (size_t next = last; next < 2; next++) {
                 const std::string &stream = next == 0 ? full : changes;
                 if (found == states[next + 1].second) {
-                    EXPECT_EQ(FailureOf([&] { Receive(VolumePin(volume), "copy.duckdb", stream); }), ErrorCode::EXISTS);
+                    EXPECT_EQ(FailureOf([&] { Receive(VolumePin(volume), "copy.duckdb", stream); }),
+                              ErrorCode::EXISTS);
                 } else {
                     Receive(VolumePin(volume), "copy.duckdb", stream);
                 }

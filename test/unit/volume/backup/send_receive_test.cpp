@@ -1,6 +1,6 @@
 //! Snapshots sent from one volume to another: what arrives, what is read for it, and what is refused.
 
-#include "support/streams.hpp"
+#include "volume/backup/streams.hpp"
 #include "volume/check.hpp"
 
 namespace rawduck {
@@ -116,7 +116,8 @@ TEST_P(SendReceiveTest, AnotherBaseIsRefused) {
     const std::string changes = Sent(from.name, "x.duckdb@tuesday", {"monday", ""});
     std::string text;
     EXPECT_EQ(FailureOf([&] { Receive(to.name, "copy.duckdb", changes, true); }, &text), ErrorCode::INVALID);
-    EXPECT_NE(text.find("none of the snapshots of \"copy.duckdb\" here is that one (monday)"), std::string::npos)
+    EXPECT_NE(text.find("none of the snapshots of \"copy.duckdb\" here is that one (monday)"),
+              std::string::npos)
         << text;
     EXPECT_EQ(Content(to.name, "copy.duckdb"), monday);
     EXPECT_EQ(FailureOf([&] { Receive(to.name, "other.duckdb", changes); }), ErrorCode::INVALID);

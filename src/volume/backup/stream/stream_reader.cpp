@@ -1,4 +1,4 @@
-#include "volume/backup/stream_reader.hpp"
+#include "volume/backup/stream/stream_reader.hpp"
 
 #include "common/crc32c.hpp"
 #include "common/error.hpp"
@@ -29,7 +29,8 @@ void StreamReader::Refuse(const std::string &why) const {
         throw Error(ErrorCode::CORRUPT, source_.Name() + ": " + why);
     }
     throw Error(ErrorCode::CORRUPT, source_.Name() + ": the stream is not whole: " + why + " (record " +
-                                        std::to_string(records_) + ", before byte " + std::to_string(bytes_) + ")");
+                                        std::to_string(records_) + ", before byte " + std::to_string(bytes_) +
+                                        ")");
 }
 
 void StreamReader::ReadWhole(char *data, uint64_t length) {

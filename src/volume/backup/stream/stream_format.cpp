@@ -1,4 +1,4 @@
-#include "volume/backup/stream_format.hpp"
+#include "volume/backup/stream/stream_format.hpp"
 
 #include "common/crc32c.hpp"
 #include "common/error.hpp"
@@ -37,9 +37,7 @@ class Cursor {
     explicit Cursor(std::string_view bytes) : rest_(bytes) {}
     uint64_t Number(int count) {
         const std::string_view bytes = Bytes(static_cast<uint64_t>(count));
-        return bytes.empty()
-                   ? 0
-                   : ReadLittleEndian(reinterpret_cast<const uint8_t *>(bytes.data()), count);
+        return bytes.empty() ? 0 : ReadLittleEndian(reinterpret_cast<const uint8_t *>(bytes.data()), count);
     }
     std::string Text() {
         const uint64_t length = Number(4);
@@ -231,13 +229,14 @@ bool DecodeBegin(std::string_view payload, StreamHeader &header, std::string &pr
     }
     const bool complete = cursor.EndedWell() && incremental <= 1 && count >= 1 && count <= STREAM_FILES_MAX;
     const bool named = IsNamed(header.snapshot) && (!header.incremental || IsNamed(header.base));
-    problem = !complete || !named ? "its first record says nothing that can be" : FindProblemOfFiles(header.files);
+    problem =
+        !complete || !named ? "its first record says nothing that can be" : FindProblemOfFiles(header.files);
     if (!problem.empty()) {
         return false;
     }
     const bool at_end = header.from == header.End();
-    if (!at_end &&
-        (header.from.file >= header.files.size() || header.from.offset > header.files[header.from.file].size)) {
+    if (!at_end && (header.from.file >= header.files.size() ||
+                    header.from.offset > header.files[header.from.file].size)) {
         problem = "it begins behind its end";
         return false;
     }
@@ -319,9 +318,8 @@ StreamPosition ParseResumeToken(const StreamHeader &header, const std::string &t
     const auto file = std::from_chars(token.data(), end, position.file);
     const bool has_offset = file.ec == std::errc() && file.ptr != end && *file.ptr == ':';
     const auto offset = std::from_chars(has_offset ? file.ptr + 1 : end, end, position.offset);
-    const bool within = position == header.End() ||
-                        (position.file < header.files.size() &&
-                         position.offset <= header.files[position.file].size);
+    const bool within = position == header.End() || (position.file < header.files.size() &&
+                                                     position.offset <= header.files[position.file].size);
     if (!has_offset || offset.ec != std::errc() || !within || ResumeToken(header, position) != token) {
         throw Error(ErrorCode::INVALID,
                     "\"" + token + "\" is not where a receive of " + header.snapshot.Name() +

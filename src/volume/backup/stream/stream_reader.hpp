@@ -2,8 +2,8 @@
 //! behind what came before.
 #pragma once
 
-#include "volume/backup/stream_bytes.hpp"
-#include "volume/backup/stream_format.hpp"
+#include "volume/backup/stream/stream_bytes.hpp"
+#include "volume/backup/stream/stream_format.hpp"
 
 #include <memory>
 #include <optional>
@@ -29,7 +29,7 @@ class StreamReader {
     //! Nothing at the end, which is whole then: all records came, and their checksums hold. Throws as the constructor.
     std::optional<StreamPiece> Next();
     uint64_t Records() const { return records_; }
-    uint64_t Bytes() const { return bytes_; }         //!< read of the stream
+    uint64_t Bytes() const { return bytes_; }          //!< read of the stream
     uint64_t DataBytes() const { return data_bytes_; } //!< of files
 
   private:

@@ -1,4 +1,4 @@
-#include "volume/backup/stream_bytes.hpp"
+#include "volume/backup/stream/stream_bytes.hpp"
 
 #include "common/error.hpp"
 #include "direct/direct_file.hpp"
@@ -61,8 +61,9 @@ DescriptorSink::DescriptorSink(const std::string &new_file, Interrupted interrup
     : fd_(open(new_file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
       interrupted_(std::move(interrupted)), name_(new_file), is_new_file_(true) {
     if (!fd_.IsOpen() && errno == EEXIST) {
-        throw Error(ErrorCode::EXISTS, name_ + ": it exists already; a stream replaces nothing, so remove it, or "
-                                               "name another file");
+        throw Error(ErrorCode::EXISTS, name_ +
+                                           ": it exists already; a stream replaces nothing, so remove it, or "
+                                           "name another file");
     }
     if (!fd_.IsOpen()) {
         Throw(name_, "make", errno, "");
@@ -77,8 +78,9 @@ DescriptorSink::~DescriptorSink() {
 
 void DescriptorSink::RequireNoTerminal() const {
     if (isatty(fd_.Get())) {
-        throw Error(ErrorCode::INVALID, name_ + ": it is a terminal, which cannot show a stream; write it to a file or "
-                                                "a pipe");
+        throw Error(ErrorCode::INVALID,
+                    name_ + ": it is a terminal, which cannot show a stream; write it to a file or "
+                            "a pipe");
     }
 }
 
