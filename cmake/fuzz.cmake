@@ -15,6 +15,7 @@ endfunction()
 rawduck_fuzz_target(decode_fuzz)
 rawduck_fuzz_target(mount_fuzz)
 rawduck_fuzz_target(record_fuzz)
+rawduck_fuzz_target(stream_fuzz)
 rawduck_fuzz_target(text_fuzz)
 file(GLOB RAWDUCK_CEPH_FUZZ_SOURCES CONFIGURE_DEPENDS ceph/protocol/*.cpp ceph/parquet/*.cpp ceph/channel/*.cpp
      ceph/helper/worker/handed_over_object.cpp)

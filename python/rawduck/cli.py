@@ -11,7 +11,7 @@ import typer
 
 import rawduck
 from rawduck import render
-from rawduck.commands import bench, ceph, copy, demo, devices, names, snapshots, top, vfio, volume
+from rawduck.commands import backup, bench, ceph, copy, demo, devices, names, snapshots, top, vfio, volume
 from rawduck.commands.options import Json
 from rawduck.start import EXIT_INTERRUPTED
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 devices.register(app)
 volume.register(app)
 snapshots.register(app)
+backup.register(app)
 top.register(app)
 copy.register(app)
 names.register(app)

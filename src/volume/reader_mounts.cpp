@@ -233,7 +233,7 @@ VolumePin PinKnown(ReaderMounts &mounts, const Key &key, PinUse use, const std::
     }
     const std::shared_ptr<Volume> volume =
         found == mounts.entries.end() ? nullptr : found->second.volume.lock();
-    if (volume && use == PinUse::OPEN) {
+    if (volume && use != PinUse::LOOK) {
         lingered = std::move(found->second.lingers);
     } else if (volume == made && lingers) {
         Linger(mounts, found->second, volume);
@@ -256,7 +256,7 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
     if (VolumePin found = PinKnown(mounts, key, use, nullptr)) {
         return found;
     }
-    if (SourceOfReader(file) == file) {
+    if (SourceOfReader(file) == file && (use != PinUse::BESIDE || !HasNode(target.kind))) {
         try {
             return PinVolume(target_name, options);
         } catch (const Error &error) {

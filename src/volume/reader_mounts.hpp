@@ -21,8 +21,9 @@ namespace rawduck {
 //! is found in the same way where another process writes to the volume. Throws Error: LOCKED when whoever writes cannot be
 //! asked, NOT_FOUND, INVALID when nothing of the file is durable yet, UNSUPPORTED for @latest where no other process reaches
 //! the target, and as PinVolume.
-//! LOOK: what is found of a database stays for some seconds, until it is pinned to be opened with a lock (OPEN).
-enum class PinUse { LOOK, OPEN };
+//! LOOK: what is found of a database stays for some seconds, until it is pinned to be opened with a lock (OPEN). BESIDE: a
+//! snapshot, too, is kept for a reader, so that writers can begin while it is read, however long that takes.
+enum class PinUse { LOOK, OPEN, BESIDE };
 VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
                  const MountOptions &options, PinUse use = PinUse::LOOK);
 

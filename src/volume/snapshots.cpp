@@ -30,6 +30,11 @@ void Volume::Clone(const std::string &source, const std::string &name) {
     state_->MakeCopies(source, name, CloneKind::WRITABLE);
 }
 
+void Volume::TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot) {
+    CheckFileName(state_->target.name, to);
+    state_->TakeReceived(received, to, snapshot);
+}
+
 void Volume::DropSnapshot(const std::string &name) {
     const std::optional<uint64_t> number = ReaderOf(SplitSnapshotName(name).snapshot);
     if (number && state_->reader_bytes && state_->reader_bytes->IsLocked(*number)) {
@@ -58,7 +63,7 @@ std::vector<SnapshotInfo> Volume::Snapshots() const {
     std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
     std::vector<SnapshotInfo> snapshots;
     for (const auto &[name, file] : state_->names) {
-        if (!file->IsSnapshot() || !DatabaseOfLog(name).empty()) {
+        if (!file->IsSnapshot() || !DatabaseOfLog(name).empty() || state_->Find(SnapshotOfOrigin(name))) {
             continue;
         }
         const FileInfo info = file->Info();
@@ -72,6 +77,9 @@ std::vector<SnapshotInfo> Volume::Snapshots() const {
                 snapshot.size += log_info.size;
                 snapshot.not_shared += log_info.not_shared;
             }
+        }
+        if (const std::shared_ptr<File> origin = state_->Find(OriginNameOf(name))) {
+            snapshot.not_shared += origin->Info().not_shared;
         }
         snapshots.push_back(std::move(snapshot));
     }

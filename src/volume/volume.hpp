@@ -96,6 +96,10 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! Makes a file of its own with the contents of another one, or of a snapshot, as they are durable now; of a database
     //! its logs, too. As Snapshot.
     void Clone(const std::string &source, const std::string &name);
+    //! Makes what was received under one name a file `to`, which replaces the file of that name and its logs, which the
+    //! caller has locked exclusively; and `snapshot`, a name of a file, unless that is empty, with what OriginNameOf(received)
+    //! says. All of it in one record, durable on return; `received` stays. Throws Error as Snapshot.
+    void TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot);
     //! Gives up <name>@<snapshot>; space that nothing else has is free then. Durable on return. Throws Error: NOT_FOUND,
     //! LOCKED while it is open.
     void DropSnapshot(const std::string &name);

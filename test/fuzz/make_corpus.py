@@ -218,8 +218,46 @@ def segment(codec: int, kind: int, compression: str, values: str) -> bytes:
     return struct.pack("<BBHH", codec, kind, SEGMENT_ROWS - 1, 300) + stored.rstrip(b"\0") + bytes(64)
 
 
+def identity(snapshot: bytes) -> bytes:
+    """Which snapshot it is, as docs/BACKUP.md lays it out."""
+    uuid, file = b"01234567-89ab-4def-8123-456789abcdef", b"x.duckdb"
+    text = struct.pack("<I", len(uuid)) + uuid + struct.pack("<q", 7)
+    return text + struct.pack("<I", len(file)) + file + struct.pack("<I", len(snapshot)) + snapshot
+
+
+def stream_inputs() -> dict[str, bytes]:
+    """Records without their headers: type, length, payload."""
+
+    def record(kind: int, payload: bytes) -> bytes:
+        return struct.pack("<BH", kind, len(payload)) + payload
+
+    def begin(base: bytes, data_bytes: int, from_file: int = 0, from_offset: int = 0) -> bytes:
+        files = struct.pack("<I", 2) + struct.pack("<IIQ", 0, 1, 12288) + struct.pack("<IIQ", 3, 2, 100)
+        none = struct.pack("<IqII", 0, 0, 0, 0)
+        start = struct.pack("<IIIIQQ", 1, 0, bool(base), from_file, from_offset, data_bytes)
+        return record(1, start + identity(b"tuesday") + (identity(base) if base else none) + files)
+
+    def data(file: int, offset: int, content: bytes) -> bytes:
+        return record(2, struct.pack("<IIQ", file, 0, offset) + content)
+
+    def zeros(file: int, offset: int, length: int) -> bytes:
+        return record(3, struct.pack("<IIQQ", file, 0, offset, length))
+
+    end = record(4, b"")
+    return {
+        "full": begin(b"", 200) + data(0, 0, bytes(100)) + data(1, 0, bytes(100)) + end,
+        "since": begin(b"monday", 8) + zeros(0, 4096, 8192) + data(1, 92, b"the rest") + end,
+        "resumed": begin(b"", 50, 1, 50) + data(1, 50, bytes(50)) + end,
+        "nothing": begin(b"monday", 0, 2, 0) + end,
+        "order": begin(b"", 20) + data(1, 0, bytes(10)) + data(0, 0, bytes(10)) + end,
+        "outside": begin(b"", 10) + data(0, 2**64 - 5, bytes(10)) + end,
+        "zeros": begin(b"", 0) + zeros(0, 4096, 2**64 - 1) + end,
+    }
+
+
 def main() -> None:
     seeds = {
+        "stream_fuzz": stream_inputs(),
         "text_fuzz": {f"{number:02}": text.encode() for number, text in enumerate(TEXTS)},
         "record_fuzz": payloads(),
         "mount_fuzz": patches(),

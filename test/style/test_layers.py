@@ -38,6 +38,7 @@ LAYERS = [
     "volume/mount",
     "volume",
     "direct",
+    "volume/backup",
     "gpu/decode",
     "gpu/columns",
     "gpu/kernels",

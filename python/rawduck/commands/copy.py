@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import os
 import time
@@ -12,25 +11,13 @@ from typing import Annotated
 
 import duckdb
 import typer
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import Progress
 
 import rawduck
 from rawduck import paths, render
 from rawduck.commands import names
 from rawduck.commands.options import Json
-
-_POLL_SECONDS = 0.1
-# Between two lines where there is no terminal that a bar could move on.
-_LINE_SECONDS = 10.0
+from rawduck.commands.progress import ShownBytes, progress_bar, run_shown
 
 
 def register(app: typer.Typer) -> None:
@@ -57,7 +44,7 @@ def copy(
     given, destination = names.sources_and_destination(path)
     destination = _absolute(destination)
     copied: list[render.Row] = []
-    with rawduck.connect() as connection, _progress_bar() as progress:
+    with rawduck.connect() as connection, progress_bar() as progress:
         sources = names.matching(connection, [_absolute(source) for source in given])
         into = destination.endswith("/") or _is_folder(destination)
         names.require_folder(sources, into, destination)
@@ -81,7 +68,7 @@ def _copy_shown(
     start = time.perf_counter()
     total = _source_size(connection, source)
     task = progress.add_task(render.printable(PurePosixPath(source).name), total=total)
-    show = _Shown(progress, task, total) if total else None
+    show = ShownBytes("cp", progress, task, total) if total else None
     copied = copy_file(connection, source, destination, overwrite, show)
     progress.remove_task(task)
     if for_people:
@@ -94,21 +81,6 @@ def _copy_shown(
     return {"destination": destination, "bytes": copied}
 
 
-class _Shown:
-    """Moves the bar of one file, or prints a line now and then where there is no terminal."""
-
-    def __init__(self, progress: Progress, task: TaskID, total: int) -> None:
-        self._progress, self._task, self._total = progress, task, total
-        self._line_at = time.monotonic() + _LINE_SECONDS
-
-    def __call__(self, percent: float) -> None:
-        done = self._total * percent / 100
-        self._progress.update(self._task, completed=done)
-        if self._progress.disable and time.monotonic() >= self._line_at:
-            self._line_at = time.monotonic() + _LINE_SECONDS
-            render.print_note(f"cp: {render.size(done)} of {render.size(self._total)}")
-
-
 def copy_file(
     connection: duckdb.DuckDBPyConnection,
     source: str,
@@ -116,41 +88,9 @@ def copy_file(
     overwrite: bool,
     show: Callable[[float], None] | None,
 ) -> int:
-    """Runs nvme_copy on a thread and shows what DuckDB reports as done. Returns bytes copied."""
+    """Copies a file, showing what is done, and returns its bytes."""
     query = "SELECT bytes FROM nvme_copy(?, ?, overwrite := ?)"
-    connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        running = pool.submit(
-            lambda: connection.execute(query, [source, destination, overwrite]).fetchone()[0]
-        )
-        try:
-            while not _finished(running):
-                percent = connection.query_progress()
-                if show and percent > 0:
-                    show(percent)
-        except KeyboardInterrupt:
-            connection.interrupt()
-            raise
-        return running.result()
-
-
-def _finished(running: concurrent.futures.Future) -> bool:
-    concurrent.futures.wait([running], timeout=_POLL_SECONDS)
-    return running.done()
-
-
-def _progress_bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=render.error_console,
-        transient=True,
-        disable=not render.error_console.is_terminal,
-    )
+    return run_shown(connection, query, [source, destination, overwrite], show)["bytes"]
 
 
 def _absolute(path: str) -> str:

@@ -33,6 +33,8 @@ void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterFdpFunction(loader);
     RegisterCopyFunction(loader);
     RegisterMoveFunction(loader);
+    RegisterSendFunction(loader);
+    RegisterReceiveFunctions(loader);
     RegisterMemoryFunction(loader);
     if (TestFunctionsAreWanted()) {
         RegisterSimulateFunction(loader);

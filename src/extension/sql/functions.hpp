@@ -18,6 +18,8 @@ void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);    //!< nvme_devic
 void RegisterFdpFunction(duckdb::ExtensionLoader &loader);       //!< nvme_fdp
 void RegisterCopyFunction(duckdb::ExtensionLoader &loader);      //!< nvme_copy
 void RegisterMoveFunction(duckdb::ExtensionLoader &loader);      //!< nvme_move
+void RegisterSendFunction(duckdb::ExtensionLoader &loader);      //!< nvme_send
+void RegisterReceiveFunctions(duckdb::ExtensionLoader &loader);  //!< nvme_receive, nvme_verify, nvme_received
 void RegisterMemoryFunction(duckdb::ExtensionLoader &loader);    //!< nvme_memory
 
 // For tests and benchmarks.

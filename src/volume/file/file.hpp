@@ -76,6 +76,7 @@ class File {
     //! this are what a read returns now. Appends change no bytes that are there.
     uint64_t ContentVersion() const { return content_version_.load(std::memory_order_acquire); }
     FileInfo Info() const;
+    FileLayout Layout() const;
 
     uint64_t Read(char *data, uint64_t length, uint64_t offset);
     //! As StorageFile::ReadRanges.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "volume/format/file_kind.hpp"
+#include "volume/format/record.hpp"
 
 #include <cstdint>
 #include <string>
@@ -22,6 +23,13 @@ struct FileInfo {
     bool snapshot = false;   //!< nothing is written to it
     uint64_t not_shared = 0; //!< bytes of what is allocated that no other file has
     std::vector<ExtentInfo> extents;
+};
+
+//! Where the bytes of a file are. Those behind the last whole LBA are in metadata, whatever extents and holes say.
+struct FileLayout {
+    uint64_t size = 0;               //!< bytes
+    std::vector<ExtentInfo> extents; //!< in file order, from its start without a gap
+    std::vector<Hole> holes; //!< sorted and disjoint: these bytes are zeros, whatever the target holds
 };
 
 //! A snapshot, with its logs.

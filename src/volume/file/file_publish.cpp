@@ -150,6 +150,19 @@ FileInfo File::Info() const {
     return info;
 }
 
+FileLayout File::Layout() const {
+    FileLayout layout;
+    std::shared_lock<std::shared_mutex> guard(map_mutex_);
+    layout.size = Size();
+    for (const Extent &extent : map_.Extents()) {
+        layout.extents.push_back(ExtentInfo{extent.file_unit * ALLOCATION_UNIT_BYTES,
+                                            extent.start * ALLOCATION_UNIT_BYTES,
+                                            extent.units * ALLOCATION_UNIT_BYTES});
+    }
+    layout.holes = holes_.List();
+    return layout;
+}
+
 void File::Sync() {
     if (IsTemp()) {
         return;

@@ -3,6 +3,7 @@
 #include "volume/mount/volume_state.hpp"
 
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "volume/names/file_name.hpp"
 #include "volume/names/snapshot_name.hpp"
 
@@ -13,7 +14,7 @@ namespace {
 //! The file of that name and its logs, with the names that they are to have beside `to`. A log of which nothing is durable
 //! yet is not there after a crash either.
 std::vector<VolumeState::Copy> CopiesOf(const VolumeState &state, const std::string &from,
-                                        const std::string &to) {
+                                        const std::string &to, CloneKind kind) {
     const std::shared_ptr<File> file = state.Find(from);
     if (!file) {
         throw Error(ErrorCode::NOT_FOUND, state.target.name + ": no file \"" + from +
@@ -32,21 +33,28 @@ std::vector<VolumeState::Copy> CopiesOf(const VolumeState &state, const std::str
         throw Error(ErrorCode::INVALID,
                     state.target.name + ": nothing of \"" + from + "\" is durable yet; try again then");
     }
-    std::vector<VolumeState::Copy> copies{{file, to}};
+    std::vector<VolumeState::Copy> copies{{file, to, kind}};
     for (const std::string &log : LogNamesOf(from)) {
         const std::shared_ptr<File> found = state.Find(log);
         if (found && found->Published()) {
-            copies.push_back({found, to + log.substr(from.size())});
+            copies.push_back({found, to + log.substr(from.size()), kind});
         }
+    }
+    const std::shared_ptr<File> origin = state.Find(OriginNameOf(from));
+    if (kind == CloneKind::SNAPSHOT && file->IsSnapshot() && origin && origin->IsSnapshot()) {
+        copies.push_back({origin, OriginNameOf(to), kind});
     }
     return copies;
 }
 
-//! Neither the name nor that of a log of it is taken.
-void RequireFreeName(const VolumeState &state, const std::string &name) {
+//! Neither the name nor that of what may come to lie beside it is taken.
+void RequireFreeName(const VolumeState &state, const std::string &name, CloneKind kind) {
     CheckFileName(state.target.name, name);
     std::vector<std::string> names = LogNamesOf(name);
     names.push_back(name);
+    if (kind == CloneKind::SNAPSHOT) {
+        names.push_back(OriginNameOf(name));
+    }
     for (const std::string &taken : names) {
         CheckFileName(state.target.name, taken);
         if (state.Find(taken)) {
@@ -63,8 +71,41 @@ void VolumeState::MakeCopies(const std::string &from, const std::string &to, Clo
     uint64_t ticket = 0;
     WithRoom([&] {
         std::unique_lock<std::shared_mutex> guard(names_mutex);
-        RequireFreeName(*this, to);
-        ticket = QueueClones(CopiesOf(*this, from, to), kind);
+        RequireFreeName(*this, to, kind);
+        ticket = QueueClones(CopiesOf(*this, from, to, kind));
+    });
+    log.Commit(ticket);
+    writing.Finish();
+}
+
+void VolumeState::TakeReceived(const std::string &received, const std::string &to,
+                               const std::string &snapshot) {
+    WriteScope writing(*this);
+    uint64_t ticket = 0;
+    WithRoom([&] {
+        std::unique_lock<std::shared_mutex> guard(names_mutex);
+        std::vector<Copy> copies = CopiesOf(*this, received, to, CloneKind::WRITABLE);
+        if (!snapshot.empty()) {
+            RequireFreeName(*this, snapshot, CloneKind::SNAPSHOT);
+            for (Copy &copy : CopiesOf(*this, received, snapshot, CloneKind::SNAPSHOT)) {
+                copies.push_back(std::move(copy));
+            }
+            copies.push_back({Find(OriginNameOf(received)), OriginNameOf(snapshot), CloneKind::SNAPSHOT});
+            RAWDUCK_INVARIANT(copies.back().source, "what was received has its origin beside it");
+        }
+        std::vector<std::shared_ptr<File>> replaced;
+        if (const std::shared_ptr<File> file = Find(to)) {
+            RequireNoSnapshot(*file, "replaced");
+            RAWDUCK_INVARIANT(file->exclusive_lock, "who replaces a file has it locked");
+            replaced.push_back(file);
+        }
+        for (const std::string &log_name : LogNamesOf(to)) {
+            if (const std::shared_ptr<File> found = Find(log_name)) {
+                RequireUnlocked(*found, "replace");
+                replaced.push_back(found);
+            }
+        }
+        ticket = QueueClones(copies, replaced);
     });
     log.Commit(ticket);
     writing.Finish();
@@ -87,6 +128,10 @@ void VolumeState::DropSnapshot(const std::string &name) {
             if (found) {
                 files.push_back(found);
             }
+        }
+        const std::shared_ptr<File> origin = Find(OriginNameOf(name));
+        if (origin && origin->IsSnapshot()) {
+            files.push_back(origin);
         }
         for (const std::shared_ptr<File> &file : files) {
             if (file->handles > 0) {

@@ -99,6 +99,10 @@ FileInfo OpenFile::Info() const {
     return file_->Info();
 }
 
+FileLayout OpenFile::Layout() const {
+    return file_->Layout();
+}
+
 StorageFile::Status OpenFile::GetStatus() {
     return StatusOf(file_->Info());
 }

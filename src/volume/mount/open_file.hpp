@@ -33,6 +33,8 @@ class OpenFile final : public StorageFile {
     uint64_t Size() override;
     Status GetStatus() override;
     FileInfo Info() const;
+    //! Of what is durable, if nobody writes to the file.
+    FileLayout Layout() const;
     //! Idempotent. The destructor calls it and cannot report errors of the final publish: call it yourself to
     //! see them.
     void Close() override;

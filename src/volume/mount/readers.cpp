@@ -10,10 +10,11 @@ namespace rawduck {
 
 ReaderImage VolumeState::BeginReader(const std::string &file, uint64_t number) {
     const std::string source = SourceOfReader(file);
+    std::shared_ptr<File> snapshot;
     if (source == file) {
         std::shared_lock<std::shared_mutex> guard(names_mutex);
-        const std::shared_ptr<File> found = Find(source);
-        if (found && !found->IsSnapshot()) {
+        snapshot = Find(source);
+        if (snapshot && !snapshot->IsSnapshot()) {
             throw Error(ErrorCode::LOCKED, target.name + ": \"" + file +
                                                "\" is no snapshot, and the volume is open for "
                                                "writing; attach \"" +
@@ -23,7 +24,13 @@ ReaderImage VolumeState::BeginReader(const std::string &file, uint64_t number) {
     }
     const std::string kept = SnapshotFileName(source, ReaderSnapshot(number));
     MakeCopies(source, kept, CloneKind::SNAPSHOT, Patience::NONE);
-    return ImageOf(kept, file);
+    ReaderImage image = ImageOf(kept, file);
+    std::shared_lock<std::shared_mutex> guard(names_mutex);
+    if (snapshot && Find(source) == snapshot) {
+        image.files.front().created_us =
+            snapshot->Info().created_us; // of what is kept, and not of what keeps it
+    }
+    return image;
 }
 
 std::string VolumeState::Answer(const WriterRequest &request) {
@@ -39,11 +46,13 @@ ReaderImage VolumeState::ImageOf(const std::string &source, const std::string &n
     image.superblock = superblock;
     std::vector<std::string> parts = LogNamesOf(source);
     parts.insert(parts.begin(), source);
+    parts.push_back(OriginNameOf(source));
     std::shared_lock<std::shared_mutex> names_guard(names_mutex);
     std::shared_lock<std::shared_mutex> trees_guard(trees->store.Mutex());
     for (const std::string &part : parts) {
         const std::shared_ptr<File> file = Find(part);
-        if (file && file->Published()) {
+        const bool belongs = part != OriginNameOf(source) || (file && file->IsSnapshot());
+        if (file && file->Published() && belongs) {
             RequireReadable(part);
             image.files.push_back(trees->catalog.Load(file->Id()));
             image.files.back().name = name + part.substr(source.size());

@@ -54,14 +54,16 @@ class VolumeState {
     std::shared_ptr<File> Create(const std::string &name, FileKind kind);
     //! Throws READ_ONLY for a file of a snapshot; `what` was to be done, such as "written to".
     void RequireNoSnapshot(const File &file, const char *what) const;
-    //! Files that are to be made with the contents of others.
+    //! A file that is to be made with the contents of another.
     struct Copy {
         std::shared_ptr<File> source;
         std::string name;
+        CloneKind kind = CloneKind::WRITABLE;
     };
-    // Without a lock, durable on return, as Volume::Snapshot, Clone and DropSnapshot.
+    // Without a lock, durable on return, as Volume::Snapshot, Clone, TakeReceived and DropSnapshot.
     void MakeCopies(const std::string &from, const std::string &to, CloneKind kind,
                     Patience patience = Patience::WAITS);
+    void TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot);
     void DropSnapshot(const std::string &name);
     //! As Volume::BeginReader.
     ReaderImage BeginReader(const std::string &file, uint64_t number);
@@ -72,8 +74,10 @@ class VolumeState {
     std::string Answer(const WriterRequest &request);
     //! Drops what was kept for readers that have ended, where this process is writing.
     void DropLeftReaders() noexcept;
-    //! Makes all of them in one record; when it throws before its end, none. Returns the ticket to commit. Does I/O.
-    uint64_t QueueClones(const std::vector<Copy> &copies, CloneKind kind);
+    //! Makes all of them in one record, which first removes what is `replaced`; when it throws before its end, nothing has
+    //! changed. Returns the ticket to commit. Does I/O.
+    uint64_t QueueClones(const std::vector<Copy> &copies,
+                         const std::vector<std::shared_ptr<File>> &replaced = {});
     //! Removes all of them, which nobody has open, in one record; returns the ticket to commit.
     uint64_t QueueRemoveTogether(const std::vector<std::shared_ptr<File>> &files);
     //! Calls `queue`, which tells the log that the file is gone; when it throws, nothing has changed.

@@ -1,17 +1,21 @@
 #include "volume/names/snapshot_name.hpp"
 
 #include "common/error.hpp"
+#include "common/text/text.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 
 namespace rawduck {
 
 namespace {
 
 constexpr char READER_PREFIX[] = "latest-";
+
+constexpr const char *ORIGIN_ENDING = ".origin";
 
 //! The longest first: each ends with the one before it.
 constexpr const char *LOG_ENDINGS[] = {".wal.checkpoint", ".wal.recovery", ".wal"};
@@ -36,6 +40,9 @@ void CheckSnapshotName(const std::string &name) {
     }
     if (!DatabaseOfLog("x" + name).empty()) {
         refuse("it ends as the name of a log does");
+    }
+    if (!SnapshotOfOrigin("x" + name).empty()) {
+        refuse("it ends as the name of what is known of a received snapshot does");
     }
     if (name == LATEST) {
         refuse("\"latest\" stands for the last durable state of a file");
@@ -75,6 +82,14 @@ SnapshotName SplitSnapshotName(const std::string &name) {
 std::string SourceOfReader(const std::string &file) {
     const SnapshotName parts = SplitSnapshotName(file);
     return parts.snapshot == LATEST ? parts.file : file;
+}
+
+std::string OriginNameOf(const std::string &snapshot_file) {
+    return snapshot_file + ORIGIN_ENDING;
+}
+
+std::string SnapshotOfOrigin(const std::string &name) {
+    return EndsWith(name, ORIGIN_ENDING) ? name.substr(0, name.size() - std::strlen(ORIGIN_ENDING)) : "";
 }
 
 std::vector<std::string> LogNamesOf(const std::string &database) {

@@ -34,6 +34,11 @@ SnapshotName SplitSnapshotName(const std::string &name);
 //! What a reader of this file reads: "sales.duckdb" for "sales.duckdb@latest", otherwise the file itself.
 std::string SourceOfReader(const std::string &file);
 
+//! What a snapshot that was received has beside it: which one it was where it was sent from. Part of the snapshot, as logs are.
+std::string OriginNameOf(const std::string &snapshot_file);
+//! The snapshot that has this beside it; empty when it is no such name.
+std::string SnapshotOfOrigin(const std::string &name);
+
 //! The logs that a database may have.
 std::vector<std::string> LogNamesOf(const std::string &database);
 //! The database whose log has this name; empty when it is not that of a log.

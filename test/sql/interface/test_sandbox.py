@@ -24,7 +24,10 @@ DIRECT_FILE = "the ordinary file data.csv"
 DIRECT = "all ordinary files beside it"
 MEMORY_VOLUME = "a volume in memory"
 MACHINE = "the devices of the machine"
-EVERYTHING = {NVME_FILE, NVME, NVME_NEW, DIRECT_FILE, DIRECT, MEMORY_VOLUME, MACHINE}
+PLAIN = "ordinary files by their plain names"
+NVME_AND_PLAIN = "everything on the volume, and ordinary files"
+ANYWHERE = {NVME_FILE, NVME, NVME_NEW, DIRECT_FILE, DIRECT}
+EVERYTHING = ANYWHERE | {MEMORY_VOLUME, MACHINE, PLAIN, NVME_AND_PLAIN}
 
 NO_ACCESS = "SET enable_external_access = false"
 NOTHING: set[str] = set()
@@ -34,16 +37,14 @@ SETTINGS = {
     "SELECT 'nothing is set'": EVERYTHING,
     NO_ACCESS: NOTHING,
     "SET disabled_filesystems = 'LocalFileSystem'": {MEMORY_VOLUME},
-    "SET disabled_filesystems = 'NvmeFileSystem'": {DIRECT_FILE, DIRECT},
+    "SET disabled_filesystems = 'NvmeFileSystem'": {DIRECT_FILE, DIRECT, PLAIN},
     "SET disabled_filesystems = 'DirectFileSystem'": EVERYTHING - {DIRECT_FILE, DIRECT},
-    "SET disabled_filesystems = 'NvmeFileSystem,DirectFileSystem'": NOTHING,
-    f"SET allowed_directories = ['nvme://{{area}}', 'direct://{{area}}']; {NO_ACCESS}": EVERYTHING
-    - {MEMORY_VOLUME, MACHINE},
-    f"SET allowed_directories = ['nvme://{{link}}', 'direct://{{link}}']; {NO_ACCESS}": EVERYTHING
-    - {MEMORY_VOLUME, MACHINE},
+    "SET disabled_filesystems = 'NvmeFileSystem,DirectFileSystem'": {PLAIN},
+    f"SET allowed_directories = ['nvme://{{area}}', 'direct://{{area}}']; {NO_ACCESS}": ANYWHERE,
+    f"SET allowed_directories = ['nvme://{{link}}', 'direct://{{link}}']; {NO_ACCESS}": ANYWHERE,
     f"SET allowed_directories = ['nvme://{{area}}/volume']; {NO_ACCESS}": {NVME_FILE, NVME},
     f"SET allowed_directories = ['nvme://{MEMORY}']; {NO_ACCESS}": {MEMORY_VOLUME},
-    f"SET allowed_directories = ['{{area}}']; {NO_ACCESS}": NOTHING,
+    f"SET allowed_directories = ['{{area}}']; {NO_ACCESS}": {PLAIN},
     f"SET allowed_directories = ['nvme:///elsewhere', 'direct:///elsewhere']; {NO_ACCESS}": NOTHING,
     f"SET allowed_paths = ['nvme://{{area}}/volume/data.csv', 'direct://{{area}}/data.csv']; {NO_ACCESS}": {
         NVME_FILE,
@@ -80,6 +81,10 @@ ENTRIES = [
     Entry(NVME, "CALL nvme_snapshot('nvme://{area}/volume/data.csv', 'monday')"),
     Entry(NVME, "CALL nvme_clone('nvme://{area}/volume/data.csv', 'nvme://{area}/volume/clone.csv')"),
     Entry(NVME, "FROM nvme_snapshots('{area}/volume')"),
+    Entry(NVME_AND_PLAIN, "CALL nvme_send('nvme://{area}/volume/data.csv@monday', '{area}/stream')"),
+    Entry(NVME_AND_PLAIN, "CALL nvme_receive('{area}/stream', 'nvme://{area}/volume/received.csv')"),
+    Entry(PLAIN, "FROM nvme_verify('{area}/data.csv')", "no stream"),
+    Entry(NVME, "FROM nvme_received('nvme://{area}/volume/received.csv')"),
     Entry(NVME_FILE, "CALL nvme_drop_snapshot('nvme://{area}/volume/data.csv')", "no snapshot"),
     Entry(NVME_FILE, "CALL nvme_remove('nvme://{area}/volume/data.csv')"),
     Entry(NVME, "CALL nvme_move('nvme://{area}/volume/x.duckdb', 'nvme://{area}/volume/x.duckdb')"),

@@ -127,7 +127,8 @@ def test_progress_without_a_terminal(file_target, tmp_path):
     with source.open("wb") as file:
         file.truncate(100 * 1024**2)
     code = (
-        "import sys; from rawduck.commands import copy; copy._LINE_SECONDS = 0; copy._POLL_SECONDS = 0.001\n"
+        "import sys; from rawduck.commands import copy, progress\n"
+        "progress._LINE_SECONDS = 0; progress._POLL_SECONDS = 0.001\n"
         "copy.copy(sys.argv[1:])"
     )
     command = [sys.executable, "-c", code, str(source), file_target.path("large")]

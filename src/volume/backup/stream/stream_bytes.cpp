@@ -1,0 +1,141 @@
+#include "volume/backup/stream/stream_bytes.hpp"
+
+#include "common/error.hpp"
+#include "direct/direct_file.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace rawduck {
+
+namespace {
+
+//! How often somebody who waits for a pipe asks whether to go on.
+constexpr int POLL_MS = 100;
+
+[[noreturn]] void Throw(const std::string &name, const char *tried, int error_number, const char *advice) {
+    throw Error(ErrorCode::IO, name + ": cannot " + tried + " it (" + ErrnoText(error_number) + ")" + advice);
+}
+
+//! A pipe opened anew does not wait, which is not to be set for those who have the other descriptors of it.
+FileDescriptor WithoutWaiting(int fd, int access) {
+    struct stat status;
+    if (fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode)) {
+        const std::string path = "/proc/self/fd/" + std::to_string(fd);
+        FileDescriptor own(open(path.c_str(), access | O_NONBLOCK | O_CLOEXEC));
+        if (own.IsOpen()) {
+            return own;
+        }
+    }
+    return FileDescriptor(fd, FileDescriptor::Closing::NEVER);
+}
+
+void WaitFor(int fd, short events, const Interrupted &interrupted, const std::string &name) {
+    for (;;) {
+        if (interrupted && interrupted()) {
+            throw Error(ErrorCode::INTERRUPTED, name + ": interrupted");
+        }
+        pollfd wanted{fd, events, 0};
+        const int ready = poll(&wanted, 1, POLL_MS);
+        if (ready > 0) {
+            return;
+        }
+        if (ready < 0 && errno != EINTR) {
+            Throw(name, "wait for", errno, "");
+        }
+    }
+}
+
+} // namespace
+
+DescriptorSink::DescriptorSink(int fd, Interrupted interrupted)
+    : fd_(WithoutWaiting(fd, O_WRONLY)), interrupted_(std::move(interrupted)),
+      name_("descriptor " + std::to_string(fd)), is_new_file_(false) {
+    RequireNoTerminal();
+}
+
+DescriptorSink::DescriptorSink(const std::string &new_file, Interrupted interrupted)
+    : fd_(open(new_file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
+      interrupted_(std::move(interrupted)), name_(new_file), is_new_file_(true) {
+    if (!fd_.IsOpen() && errno == EEXIST) {
+        throw Error(ErrorCode::EXISTS, name_ +
+                                           ": it exists already; a stream replaces nothing, so remove it, or "
+                                           "name another file");
+    }
+    if (!fd_.IsOpen()) {
+        Throw(name_, "make", errno, "");
+    }
+}
+
+DescriptorSink::~DescriptorSink() {
+    if (is_new_file_ && !finished_) {
+        unlink(name_.c_str());
+    }
+}
+
+void DescriptorSink::RequireNoTerminal() const {
+    if (isatty(fd_.Get())) {
+        throw Error(ErrorCode::INVALID,
+                    name_ + ": it is a terminal, which cannot show a stream; write it to a file or "
+                            "a pipe");
+    }
+}
+
+void DescriptorSink::Write(const void *data, uint64_t length) {
+    const char *bytes = static_cast<const char *>(data);
+    while (length > 0) {
+        WaitFor(fd_.Get(), POLLOUT, interrupted_, name_);
+        const ssize_t written = write(fd_.Get(), bytes, length);
+        if (written < 0 && (errno == EINTR || errno == EAGAIN)) {
+            continue;
+        }
+        if (written < 0) {
+            Throw(name_, "write to", errno,
+                  errno == EPIPE ? ": who was to read it has ended; what was received is kept there, and "
+                                   "`rawduck receive --token <destination>` says how to go on"
+                                 : "");
+        }
+        bytes += written;
+        length -= static_cast<uint64_t>(written);
+    }
+}
+
+void DescriptorSink::Finish() {
+    // A pipe has nothing to flush.
+    if (fsync(fd_.Get()) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP) {
+        Throw(name_, "flush", errno, "; what was written may be lost: send again");
+    }
+    if (is_new_file_) {
+        SyncDirectoryOf(name_);
+    }
+    finished_ = true;
+}
+
+DescriptorSource::DescriptorSource(int fd, Interrupted interrupted)
+    : fd_(WithoutWaiting(fd, O_RDONLY)), interrupted_(std::move(interrupted)),
+      name_("descriptor " + std::to_string(fd)) {}
+
+DescriptorSource::DescriptorSource(const std::string &file, Interrupted interrupted)
+    : fd_(open(file.c_str(), O_RDONLY | O_CLOEXEC)), interrupted_(std::move(interrupted)), name_(file) {
+    if (!fd_.IsOpen()) {
+        Throw(name_, "open", errno, "");
+    }
+}
+
+uint64_t DescriptorSource::Read(void *data, uint64_t length) {
+    for (;;) {
+        WaitFor(fd_.Get(), POLLIN, interrupted_, name_);
+        const ssize_t bytes = read(fd_.Get(), data, length);
+        if (bytes >= 0) {
+            return static_cast<uint64_t>(bytes);
+        }
+        if (errno != EINTR && errno != EAGAIN) {
+            Throw(name_, "read", errno, "");
+        }
+    }
+}
+
+} // namespace rawduck

@@ -1,0 +1,66 @@
+//! Where a stream is written to and read from: a file, a pipe, a socket.
+#pragma once
+
+#include "target/system/file_descriptor.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace rawduck {
+
+class ByteSink {
+  public:
+    virtual ~ByteSink() = default;
+    //! All of it, or throws Error.
+    virtual void Write(const void *data, uint64_t length) = 0;
+    //! What was written is there to stay, as far as the place can promise that.
+    virtual void Finish() = 0;
+};
+
+class ByteSource {
+  public:
+    virtual ~ByteSource() = default;
+    //! At most `length` bytes, at least one; 0 only at the end.
+    virtual uint64_t Read(void *data, uint64_t length) = 0;
+    //! For messages.
+    virtual const std::string &Name() const = 0;
+};
+
+//! What waits for a pipe asks this now and then, and throws Error INTERRUPTED when it is true.
+using Interrupted = std::function<bool()>;
+
+//! A descriptor of the process: its number is all that is known of it, and it stays open. Or a file: a new one, which is removed
+//! unless it is finished.
+class DescriptorSink final : public ByteSink {
+  public:
+    DescriptorSink(int fd, Interrupted interrupted);
+    //! Throws Error EXISTS where something has the name.
+    DescriptorSink(const std::string &new_file, Interrupted interrupted);
+    ~DescriptorSink() override;
+    void Write(const void *data, uint64_t length) override;
+    void Finish() override;
+
+  private:
+    void RequireNoTerminal() const;
+    FileDescriptor fd_;
+    const Interrupted interrupted_;
+    const std::string name_;
+    const bool is_new_file_;
+    bool finished_ = false;
+};
+
+class DescriptorSource final : public ByteSource {
+  public:
+    DescriptorSource(int fd, Interrupted interrupted);
+    DescriptorSource(const std::string &file, Interrupted interrupted);
+    uint64_t Read(void *data, uint64_t length) override;
+    const std::string &Name() const override { return name_; }
+
+  private:
+    FileDescriptor fd_;
+    const Interrupted interrupted_;
+    const std::string name_;
+};
+
+} // namespace rawduck

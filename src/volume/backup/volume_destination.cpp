@@ -1,0 +1,305 @@
+#include "volume/backup/volume_destination.hpp"
+
+#include "common/error.hpp"
+#include "common/memory/aligned_buffer.hpp"
+#include "common/text/size.hpp"
+#include "volume/backup/difference.hpp"
+#include "volume/names/path.hpp"
+#include "volume/names/snapshot_name.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rawduck {
+
+namespace {
+
+std::string PartName(const std::string &file) {
+    return file + ".receiving";
+}
+
+OpenMode ExclusiveMode(bool create, FileKind kind) {
+    OpenMode mode;
+    mode.write = true;
+    mode.create = create;
+    mode.lock = OpenMode::Lock::EXCLUSIVE;
+    mode.kind = kind;
+    return mode;
+}
+
+//! Whether two files read the same, which is known of their metadata but for the bytes behind their last whole LBA.
+bool ReadTheSame(Volume &volume, const std::string &name, const std::string &other, uint32_t lba_size) {
+    const auto is_empty = [&](const std::string &file) {
+        FileInfo info;
+        return !volume.Stat(file, info) || info.size == 0;
+    };
+    if (is_empty(name) || is_empty(other)) {
+        return is_empty(name) && is_empty(other);
+    }
+    const auto file = volume.Open(name, OpenMode()), other_file = volume.Open(other, OpenMode());
+    const FileLayout layout = file->Layout(), other_layout = other_file->Layout();
+    if (layout.size != other_layout.size) {
+        return false;
+    }
+    uint64_t unknown = 0;
+    for (const ChangedRange &range : FindDifference(&other_layout, layout, lba_size)) {
+        unknown += range.length;
+        std::string bytes(range.length, '\0'), other_bytes(range.length, '\0');
+        if (unknown >= lba_size || file->Read(&bytes[0], range.length, range.offset) != range.length ||
+            other_file->Read(&other_bytes[0], range.length, range.offset) != range.length ||
+            bytes != other_bytes) {
+            return false;
+        }
+    }
+    return true;
+}
+
+} // namespace
+
+VolumeDestination::VolumeDestination(VolumePin volume, std::string file, bool overwrite)
+    : volume_(std::move(volume)), target_(volume_->Info().target), file_(std::move(file)),
+      part_(PartName(file_)), overwrite_(overwrite) {
+    CheckFileName(target_, OriginNameOf(part_));
+    if (!SplitSnapshotName(file_).snapshot.empty() || !DatabaseOfLog(file_).empty()) {
+        throw Error(ErrorCode::INVALID, target_ + ": \"" + file_ +
+                                            "\" is the name of a snapshot or a log; name the "
+                                            "database that is to be received");
+    }
+}
+
+StreamPosition VolumeDestination::Begin(const StreamHeader &header) {
+    origin_.header = header;
+    origin_.header.from = {};
+    RequireNotReceived();
+    const std::string base = header.incremental ? FindBase() : "";
+    LockReplaced(base);
+    const std::optional<Origin> part = FindPart(header);
+    if (!part) {
+        GiveUpReceived(*volume_, file_);
+        RequireRoom();
+        if (header.incremental) {
+            volume_->Clone(base, part_);
+        }
+    }
+    OpenPart();
+    if (part) {
+        origin_ = *part;
+    } else {
+        Keep({});
+    }
+    return origin_.reached;
+}
+
+// Holes take space, too.
+void VolumeDestination::RequireRoom() const {
+    uint64_t needed = origin_.header.incremental ? origin_.header.data_bytes : 0;
+    for (const StreamFile &file : origin_.header.files) {
+        const uint64_t more = origin_.header.incremental ? 0 : file.size;
+        needed = more > UINT64_MAX - needed ? UINT64_MAX : needed + more;
+    }
+    const uint64_t free = volume_->Info().free_bytes;
+    if (free < needed) {
+        throw Error(ErrorCode::NO_SPACE, target_ + ": \"" + file_ + "\" needs " + SizeText(needed) +
+                                             ", and the volume has " + SizeText(free) +
+                                             " free; remove files or snapshots there");
+    }
+}
+
+void VolumeDestination::RequireNotReceived() const {
+    const SnapshotIdentity &sent = origin_.header.snapshot;
+    const std::string name = SnapshotFileName(file_, sent.snapshot);
+    if (sent.snapshot == LATEST || !volume_->FileExists(name)) {
+        return;
+    }
+    const bool same = IdentityOf(*volume_, name) == sent;
+    throw Error(
+        ErrorCode::EXISTS,
+        target_ + ": \"" + name + "\" is there already" +
+            (same ? ", and it is the snapshot that the stream has: there is nothing to receive"
+                  : ", and it is another snapshot than the stream has; drop it (`rawduck rm`) or receive "
+                    "into another file"));
+}
+
+// By what it is: names may be the same by chance, or different on purpose.
+std::string VolumeDestination::FindBase() const {
+    const SnapshotIdentity &base = origin_.header.base;
+    std::string there;
+    for (const SnapshotInfo &snapshot : volume_->Snapshots()) {
+        if (snapshot.file != file_) {
+            continue;
+        }
+        const std::string name = SnapshotFileName(snapshot.file, snapshot.snapshot);
+        if (IdentityOf(*volume_, name) == base) {
+            return name;
+        }
+        there += (there.empty() ? "" : ", ") + snapshot.snapshot;
+    }
+    throw Error(ErrorCode::INVALID, target_ + ": the stream has what changed since " + base.Name() +
+                                        " of the volume " + base.volume +
+                                        ", and none of the snapshots of \"" + file_ +
+                                        "\" here is that one (" + (there.empty() ? "there are none" : there) +
+                                        "); send it in full, or since one that was received here");
+}
+
+void VolumeDestination::LockReplaced(const std::string &base) {
+    std::string taken;
+    for (const std::string &ending : StreamEndings()) {
+        taken = taken.empty() && volume_->FileExists(file_ + ending) ? file_ + ending : taken;
+    }
+    if (taken.empty()) {
+        return;
+    }
+    if (!origin_.header.incremental && !overwrite_) {
+        throw Error(ErrorCode::EXISTS,
+                    target_ + ": \"" + taken +
+                        "\" exists already; choose another name, or pass overwrite := true (rawduck "
+                        "receive: --overwrite)");
+    }
+    if (taken == file_) {
+        replaced_ = volume_->Open(file_, ExclusiveMode(false, FileKind::DATABASE));
+        replaced_->Sync(); // a file of which nothing is durable cannot be given up in a record
+    }
+    if (!overwrite_ && !IsUnchangedSince(base)) {
+        throw Error(ErrorCode::INVALID,
+                    target_ + ": \"" + file_ + "\" has changed since it was " +
+                        SplitSnapshotName(base).snapshot +
+                        ", and that would be lost; to give it up, pass overwrite := true (rawduck receive: "
+                        "--overwrite). To keep it, `rawduck mv` it before, and open what is received with "
+                        "READ_ONLY, or a clone of it");
+    }
+}
+
+bool VolumeDestination::IsUnchangedSince(const std::string &base) const {
+    const uint32_t lba_size = volume_->Info().lba_size;
+    const std::vector<std::string> endings = StreamEndings();
+    return std::all_of(endings.begin(), endings.end(), [&](const std::string &ending) {
+        return ReadTheSame(*volume_, file_ + ending, base + ending, lba_size);
+    });
+}
+
+bool VolumeDestination::IsReceived(const SnapshotIdentity &snapshot) const {
+    const std::string name = SnapshotFileName(file_, snapshot.snapshot);
+    return volume_->FileExists(name) && IdentityOf(*volume_, name) == snapshot;
+}
+
+std::optional<Origin> VolumeDestination::FindPart(const StreamHeader &header) {
+    const std::optional<Origin> part = FindReceived(*volume_, file_);
+    const std::string wanted = header.snapshot.Name();
+    if (part && part->header.ContinuesAs(header)) {
+        if (part->reached < header.from) {
+            throw Error(ErrorCode::INVALID, target_ + ": the stream of " + wanted +
+                                                " goes on behind what was received "
+                                                "here; send it with --resume " +
+                                                ResumeToken(part->header, part->reached));
+        }
+        return part;
+    }
+    if (part && !IsReceived(part->header.snapshot) && part->header.snapshot.snapshot != LATEST) {
+        throw Error(ErrorCode::EXISTS,
+                    target_ + ": here a receive of " + part->header.snapshot.Name() +
+                        " was cut short, and the stream is of " + wanted +
+                        "; send that first, with --resume " + ResumeToken(part->header, part->reached) +
+                        ", or give it up: rawduck receive --abort " + VolumePath{target_, file_}.ToString());
+    }
+    if (!(header.from == StreamPosition())) {
+        throw Error(ErrorCode::INVALID,
+                    target_ + ": the stream of " + wanted +
+                        " goes on where an earlier one was cut off, of which nothing is here; "
+                        "send it from its start, without --resume");
+    }
+    return std::nullopt;
+}
+
+void VolumeDestination::OpenPart() {
+    const std::vector<StreamFile> &sent = origin_.header.files;
+    for (const std::string &ending : StreamEndings()) {
+        const bool wanted = std::any_of(sent.begin(), sent.end(),
+                                        [&](const StreamFile &file) { return file.ending == ending; });
+        if (!wanted && volume_->FileExists(part_ + ending)) {
+            volume_->Remove(part_ + ending); // the base has a log that this snapshot has not
+        }
+    }
+    for (const StreamFile &file : sent) {
+        files_.push_back(volume_->Open(part_ + file.ending, ExclusiveMode(true, file.kind)));
+        if (files_.back()->Size() > file.size) {
+            files_.back()->Truncate(file.size);
+        }
+        files_.back()->Sync();
+    }
+    origin_file_ = volume_->Open(OriginNameOf(part_), ExclusiveMode(true, FileKind::OTHER));
+}
+
+void VolumeDestination::Write(const StreamPiece &piece) {
+    OpenFile &file = *files_[piece.range.file];
+    if (piece.data) {
+        file.Write(piece.data, piece.range.length, piece.range.offset);
+        return;
+    }
+    // What lies behind the end is zeros as soon as the file has it.
+    const uint64_t size = file.Size();
+    const uint64_t end = std::min(size, piece.range.offset + piece.range.length);
+    AlignedBuffer zeros(STREAM_DATA_BYTES_MAX);
+    std::memset(zeros.Data(), 0, STREAM_DATA_BYTES_MAX);
+    for (uint64_t at = piece.range.offset; at < end;) {
+        const uint64_t length = std::min(STREAM_DATA_BYTES_MAX, end - at);
+        file.Write(zeros.Data(), length, at);
+        at += length;
+    }
+}
+
+// What was written first, and then that it was.
+void VolumeDestination::Keep(const StreamPosition &reached) {
+    for (const auto &file : files_) {
+        file->Sync();
+    }
+    origin_.reached = reached;
+    WriteOrigin(*origin_file_, origin_);
+}
+
+void VolumeDestination::Finish() {
+    const StreamHeader &header = origin_.header;
+    for (size_t i = 0; i < files_.size(); i++) {
+        if (files_[i]->Size() < header.files[i].size) { // it ends with a hole
+            files_[i]->Write("", 1, header.files[i].size - 1);
+        }
+    }
+    Keep(header.End());
+    const bool has_snapshot = header.snapshot.snapshot != LATEST;
+    volume_->TakeReceived(part_, file_,
+                          has_snapshot ? SnapshotFileName(file_, header.snapshot.snapshot) : "");
+    replaced_.reset();
+    volume_->Remove(OriginNameOf(part_), RemoveMode::OWN);
+    for (const StreamFile &file : header.files) {
+        volume_->Remove(part_ + file.ending, RemoveMode::OWN);
+    }
+    origin_file_.reset();
+    files_.clear();
+}
+
+std::string VolumeDestination::AfterFailure() const {
+    return ". Nothing has the name \"" + file_ + "\" of it. What came is kept as \"" + part_ +
+           "\": `rawduck receive --token " + VolumePath{target_, file_}.ToString() +
+           "` says how to go on, and with --abort it is given up";
+}
+
+std::optional<Origin> FindReceived(Volume &volume, const std::string &file) {
+    return ReadOrigin(volume, OriginNameOf(PartName(file)));
+}
+
+bool GiveUpReceived(Volume &volume, const std::string &file) {
+    bool any = false;
+    std::vector<std::string> names{
+        OriginNameOf(PartName(file))}; // first: what it tells of is not whole afterwards
+    for (const std::string &ending : StreamEndings()) {
+        names.push_back(PartName(file) + ending);
+    }
+    for (const std::string &name : names) {
+        if (volume.FileExists(name)) {
+            volume.Remove(name);
+            any = true;
+        }
+    }
+    return any;
+}
+
+} // namespace rawduck

@@ -1,0 +1,56 @@
+//! Receives a stream into a volume. What comes is written to <file>.receiving, which for a difference begins as a clone of its base,
+//! and how far it is to <file>.receiving.origin, so that after a power cut, too, a later stream can go on. When the stream is whole,
+//! one record makes that the file, and a snapshot of it under the name that it was sent with.
+//!
+//! What is there at an instant, and what the next receive does with it:
+//!   nothing ── Begin ──▶ the files ── WriteOrigin ──▶ files and origin ── Keep, … ──▶ reached the end
+//!     removed and begun anew ◀─┘     goes on, or is given up ◀─┘                        │ TakeReceived
+//!   nothing ◀── the rest is removed, also by the next receive ◀── file and snapshot ◀──┘
+#pragma once
+
+#include "volume/backup/origin.hpp"
+#include "volume/backup/receiver.hpp"
+#include "volume/registry.hpp"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace rawduck {
+
+class VolumeDestination final : public Destination {
+  public:
+    //! `overwrite`: of the file, what changed since it was received, or all of it.
+    VolumeDestination(VolumePin volume, std::string file, bool overwrite);
+    //! Throws Error EXISTS, INVALID when the base is not there or the file has changed since, LOCKED, NO_SPACE.
+    StreamPosition Begin(const StreamHeader &header) override;
+    void Write(const StreamPiece &piece) override;
+    void Keep(const StreamPosition &reached) override;
+    void Finish() override;
+    std::string AfterFailure() const override;
+
+  private:
+    void RequireRoom() const;
+    void RequireNotReceived() const;
+    std::string FindBase() const;
+    void LockReplaced(const std::string &base);
+    bool IsUnchangedSince(const std::string &base) const;
+    std::optional<Origin> FindPart(const StreamHeader &header);
+    bool IsReceived(const SnapshotIdentity &snapshot) const;
+    void OpenPart();
+
+    VolumePin volume_;
+    const std::string target_, file_, part_;
+    const bool overwrite_;
+    Origin origin_;
+    std::unique_ptr<OpenFile> replaced_; //!< keeps others from it
+    std::vector<std::unique_ptr<OpenFile>> files_;
+    std::unique_ptr<OpenFile> origin_file_;
+};
+
+//! What was received of a stream that was cut short, for the file of that name. Nothing when there is none.
+std::optional<Origin> FindReceived(Volume &volume, const std::string &file);
+//! Removes that. Throws Error LOCKED while it is being received. False when there was nothing.
+bool GiveUpReceived(Volume &volume, const std::string &file);
+
+} // namespace rawduck
