@@ -50,6 +50,20 @@ void ReportSuperblocks(const JournalImage &image, std::vector<CheckFinding> &fin
     }
 }
 
+// Where superblock 0 is damaged, superblock 1 is looked for at the end of the target: so it is worth a warning.
+void ReportSize(const BlockIo &io, const TreeSuperblock &superblock, std::vector<CheckFinding> &findings) {
+    const uint64_t bytes = superblock.capacity_units * ALLOCATION_UNIT_BYTES;
+    const uint64_t whole = AlignDown(io.CapacityBytes(), ALLOCATION_UNIT_BYTES);
+    if (whole > bytes) {
+        findings.push_back({Severity::WARNING, "size",
+                            "the volume has " + std::to_string(bytes) + " bytes, and its target " +
+                                std::to_string(whole) + ": `rawduck grow " + io.TargetName() +
+                                "` uses the rest. Until then superblock 1 would not be found if superblock 0 were "
+                                "damaged",
+                            ""});
+    }
+}
+
 void ReportMetadata(const LoadedMetadata &metadata, std::vector<CheckFinding> &findings) {
     for (const std::string &problem : metadata.problems) {
         findings.push_back(
@@ -202,6 +216,7 @@ std::vector<CheckFinding> Examine(const Target &target) {
     try {
         const LoadedVolume volume = LoadVolume(io, CACHE_BYTES);
         ReportSuperblocks(volume.metadata.image, findings);
+        ReportSize(io, volume.metadata.image.superblock, findings);
         ReportMetadata(volume.metadata, findings);
         ReportLog(volume.metadata.image, findings);
         ReportFiles(io, volume, findings);

@@ -22,7 +22,8 @@ constexpr uint64_t FUA_BYTES_MAX = 64 * KIB;
 Journal::Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones &zones)
     : io_(io), trees_(trees), zones_(zones), spare_superblock_(1 - image.superblock_copy),
       mount_(NextMount(image)), found_parts_(image.log.size()), layout_(image.superblock),
-      tells_sharing_((image.superblock.incompat & INCOMPAT_SHARED) != 0), area_(image.log.back().area),
+      tells_sharing_((image.superblock.incompat & INCOMPAT_SHARED) != 0),
+      capacity_units_(image.superblock.capacity_units), area_(image.log.back().area),
       position_(image.log.back().bytes), records_(image.log.back().records), epoch_(image.log.back().epoch),
       superblock_(image.superblock) {}
 
@@ -75,6 +76,50 @@ void Journal::WriteSuperblocks(TreeSuperblock next) {
     superblock_ = next;
 }
 
+// Superblock 0 says where the other one is; where it is damaged, that is looked for at the end of the target. So the new
+// place comes first: whatever a cut leaves of superblock 0, it leads to a whole one, or that one is found at the end.
+// What lies at the old place afterwards belongs to the data area, and must not be taken for a superblock.
+void Journal::WriteGrownSuperblocks(TreeSuperblock next) {
+    next.sequence = superblock_.sequence + 1;
+    SealSuperblock(next);
+    WriteSuperblockDurably(next, 1);
+    WriteSuperblockDurably(next, 0);
+    WriteNoSuperblock(superblock_.capacity_units - 1);
+    superblock_ = next;
+}
+
+void Journal::WriteNoSuperblock(uint64_t unit) {
+    AlignedBuffer zeros;
+    zeros.AppendZeros(ALLOCATION_UNIT_BYTES);
+    WriteDurably(
+        {{unit * ALLOCATION_UNIT_BYTES, zeros.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}}, false);
+}
+
+// Growing may have been cut short when the superblock at the end of the target was there, and nothing named it. This mount
+// goes on without it, so that whoever finds superblock 0 damaged must not find that one.
+void Journal::RemoveUnfinishedGrowth() {
+    const uint64_t units = io_.CapacityBytes() / ALLOCATION_UNIT_BYTES;
+    if (units <= superblock_.capacity_units) {
+        return;
+    }
+    AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
+    TreeSuperblock found;
+    bool readable = true;
+    try {
+        io_.Read((units - 1) * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES);
+        memcpy(static_cast<void *>(&found), buffer.Data(), sizeof(found));
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::IO) {
+            throw;
+        }
+        readable = false;
+    }
+    if (!readable || (memcmp(found.magic, SUPERBLOCK_MAGIC, sizeof(SUPERBLOCK_MAGIC)) == 0 &&
+                      memcmp(&found.uuid, &superblock_.uuid, sizeof(found.uuid)) == 0)) {
+        WriteNoSuperblock(units - 1);
+    }
+}
+
 // Both superblocks count the mount before it writes a record or a page, so whoever mounts after it uses other numbers,
 // whichever copy is lost then.
 void Journal::Begin() {
@@ -86,6 +131,7 @@ void Journal::Begin() {
         // What the mount has read may still be in the device's cache, if the process before was killed.
         Flush();
         TreeSuperblock next = superblock_;
+        RemoveUnfinishedGrowth();
         next.mounts = mount_;
         WriteSuperblocks(next);
         counted_ = true;
@@ -152,6 +198,31 @@ void Journal::Checkpoint() {
     WriteCheckpoint();
 }
 
+// What the mount has found may name a checkpoint that has yet to be written; there is one at a time.
+void Journal::BeginGrowth(uint64_t capacity_units) {
+    Begin();
+    WriteCheckpoint();
+    if (capacity_units > capacity_units_) {
+        GrowTrees(capacity_units);
+    }
+    BeginCheckpoint();
+}
+
+void Journal::GrowTrees(uint64_t capacity_units) {
+    for (;;) {
+        try {
+            std::unique_lock<std::shared_mutex> guard(trees_.store.Mutex());
+            trees_.catalog.Grow(capacity_units - 1);
+            capacity_units_ = capacity_units; // with the area of the trees: every checkpoint from now on is of both
+            return;
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::NO_SPACE || !RefillZones()) {
+                throw;
+            }
+        }
+    }
+}
+
 // A checkpoint begins when half of an area is full, so that there is room for records while it is written. Only when
 // the rest is full, too, has a record to wait for it.
 void Journal::RequireRoom(uint64_t footprint) {
@@ -171,6 +242,8 @@ void Journal::BeginCheckpoint() {
     RAWDUCK_INVARIANT(!pending_, "one checkpoint is written at a time");
     Pending pending;
     pending.superblock = superblock_;
+    pending.superblock.capacity_units = capacity_units_;
+    pending.superblock.data_end = capacity_units_ - 1;
     TakeFrozen(pending);
     before_ = {epoch_, position_};
     area_ = 1 - area_;
@@ -284,7 +357,9 @@ bool Journal::WriteCheckpoint() {
     WriteMap(*pending_);
     // Superblocks must not name pages that are still in the device's cache.
     Flush();
-    WriteSuperblocks(pending_->superblock);
+    pending_->superblock.capacity_units > superblock_.capacity_units
+        ? WriteGrownSuperblocks(pending_->superblock)
+        : WriteSuperblocks(pending_->superblock);
     uint64_t pages = 0;
     {
         // Only now can no mount go by the checkpoint before.
