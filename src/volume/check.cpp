@@ -50,16 +50,14 @@ void ReportSuperblocks(const JournalImage &image, std::vector<CheckFinding> &fin
     }
 }
 
-// Where superblock 0 is damaged, superblock 1 is looked for at the end of the target: so it is worth a warning.
 void ReportSize(const BlockIo &io, const TreeSuperblock &superblock, std::vector<CheckFinding> &findings) {
     const uint64_t bytes = superblock.capacity_units * ALLOCATION_UNIT_BYTES;
     const uint64_t whole = AlignDown(io.CapacityBytes(), ALLOCATION_UNIT_BYTES);
     if (whole > bytes) {
-        findings.push_back({Severity::WARNING, "size",
+        findings.push_back({Severity::OK, "size",
                             "the volume has " + std::to_string(bytes) + " bytes, and its target " +
                                 std::to_string(whole) + ": `rawduck grow " + io.TargetName() +
-                                "` uses the rest. Until then superblock 1 would not be found if superblock 0 were "
-                                "damaged",
+                                "` uses the rest",
                             ""});
     }
 }

@@ -79,11 +79,14 @@ void RefuseImpossibleSize(const VolumeState &state, uint64_t size_bytes) {
     }
 }
 
-//! What cannot be written is noticed before anything depends on it; and no superblock of another volume is left there.
-void WriteZerosAtEnd(VolumeState &state, uint64_t units) {
+//! What cannot be written is noticed before anything depends on it: in front of the superblock that may lie at the end.
+void TryGainedSpace(VolumeState &state, uint64_t units) {
+    if (units - state.capacity_units < 2) {
+        return;
+    }
     AlignedBuffer zeros;
     zeros.AppendZeros(ALLOCATION_UNIT_BYTES);
-    state.io->Write((units - 1) * ALLOCATION_UNIT_BYTES, zeros.Data(), ALLOCATION_UNIT_BYTES,
+    state.io->Write((units - 2) * ALLOCATION_UNIT_BYTES, zeros.Data(), ALLOCATION_UNIT_BYTES,
                     PlacementClass::METADATA);
 }
 
@@ -121,7 +124,7 @@ VolumeGrowth Volume::Grow(uint64_t size_bytes) {
     }
     const uint64_t units = UnitsOf(state);
     if (units > state.capacity_units) {
-        WriteZerosAtEnd(state, units);
+        TryGainedSpace(state, units);
         if (file) {
             file->Keep();
         }

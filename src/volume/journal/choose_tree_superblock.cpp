@@ -91,6 +91,15 @@ std::string ChooseTreeSuperblock(BlockIo &io, JournalImage &image) {
     const uint64_t units =
         copies[0].state.valid ? copies[0].superblock.capacity_units : capacity / ALLOCATION_UNIT_BYTES;
     copies[1] = ReadCopy(io, units - 1);
+    const Copy &end = copies[1];
+    if (!copies[0].state.valid && end.state.valid && end.superblock.capacity_units != units) {
+        // The third copy, on a target that has become larger: see Journal. One that did not know that may have written.
+        Copy second = ReadCopy(io, end.superblock.capacity_units - 1);
+        if (second.state.valid && second.superblock.uuid == end.superblock.uuid &&
+            second.state.sequence >= end.state.sequence) {
+            copies[1] = std::move(second);
+        }
+    }
     RefuseOtherFormat(copies[0], io.TargetName());
     RefuseOtherFormat(copies[1], io.TargetName());
     const TreeSuperblock &first = copies[0].superblock, &second = copies[1].superblock;

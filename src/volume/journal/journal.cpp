@@ -57,13 +57,16 @@ void Journal::WriteDurably(std::vector<Segment> segments, bool flush) {
     }
 }
 
-void Journal::WriteSuperblockDurably(const TreeSuperblock &superblock, int copy) {
+void Journal::WriteSuperblockDurablyAt(const TreeSuperblock &superblock, uint64_t unit) {
     AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
     memcpy(buffer.Data(), &superblock, sizeof(superblock));
-    const uint64_t unit = copy == 0 ? 0 : superblock.capacity_units - 1;
     WriteDurably(
         {{unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}},
         false);
+}
+
+void Journal::WriteSuperblockDurably(const TreeSuperblock &superblock, int copy) {
+    WriteSuperblockDurablyAt(superblock, copy == 0 ? 0 : superblock.capacity_units - 1);
 }
 
 // The copy that the mount relies on comes last: the other one may be damaged, or old. Only when both are durable is
@@ -71,6 +74,7 @@ void Journal::WriteSuperblockDurably(const TreeSuperblock &superblock, int copy)
 void Journal::WriteSuperblocks(TreeSuperblock next) {
     next.sequence = superblock_.sequence + 1;
     SealSuperblock(next);
+    WriteCopyAtEnd(next);
     WriteSuperblockDurably(next, spare_superblock_);
     WriteSuperblockDurably(next, 1 - spare_superblock_);
     superblock_ = next;
@@ -82,41 +86,30 @@ void Journal::WriteSuperblocks(TreeSuperblock next) {
 void Journal::WriteGrownSuperblocks(TreeSuperblock next) {
     next.sequence = superblock_.sequence + 1;
     SealSuperblock(next);
+    WriteCopyAtEnd(next); // it may have become larger still
     WriteSuperblockDurably(next, 1);
     WriteSuperblockDurably(next, 0);
-    WriteNoSuperblock(superblock_.capacity_units - 1);
+    AlignedBuffer zeros;
+    zeros.AppendZeros(ALLOCATION_UNIT_BYTES);
+    WriteDurably({{(superblock_.capacity_units - 1) * ALLOCATION_UNIT_BYTES, zeros.Data(),
+                   ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}},
+                 false);
     superblock_ = next;
 }
 
-void Journal::WriteNoSuperblock(uint64_t unit) {
-    AlignedBuffer zeros;
-    zeros.AppendZeros(ALLOCATION_UNIT_BYTES);
-    WriteDurably(
-        {{unit * ALLOCATION_UNIT_BYTES, zeros.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}}, false);
-}
-
-// Growing may have been cut short when the superblock at the end of the target was there, and nothing named it. This mount
-// goes on without it, so that whoever finds superblock 0 damaged must not find that one.
-void Journal::RemoveUnfinishedGrowth() {
-    const uint64_t units = io_.CapacityBytes() / ALLOCATION_UNIT_BYTES;
-    if (units <= superblock_.capacity_units) {
-        return;
-    }
-    AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
-    TreeSuperblock found;
-    bool readable = true;
+// On a target that has become larger, superblock 1 is not at the end, where it is looked for when superblock 0 is damaged,
+// as it may be by a cut while it is written. So a third copy is there first. It also replaces what a growth that was cut
+// short has left: this mount goes on without that.
+void Journal::WriteCopyAtEnd(const TreeSuperblock &superblock) {
+    uint64_t bytes = io_.CapacityBytes();
     try {
-        io_.Read((units - 1) * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES);
-        memcpy(static_cast<void *>(&found), buffer.Data(), sizeof(found));
-    } catch (const Error &error) {
-        if (error.Code() != ErrorCode::IO) {
-            throw;
-        }
-        readable = false;
+        bytes = io_.RefreshCapacity();
+    } catch (const Error &) {
+        // A device that cannot be asked is as large as it was.
     }
-    if (!readable || (memcmp(found.magic, SUPERBLOCK_MAGIC, sizeof(SUPERBLOCK_MAGIC)) == 0 &&
-                      memcmp(&found.uuid, &superblock_.uuid, sizeof(found.uuid)) == 0)) {
-        WriteNoSuperblock(units - 1);
+    const uint64_t units = bytes / ALLOCATION_UNIT_BYTES;
+    if (units > superblock.capacity_units) {
+        WriteSuperblockDurablyAt(superblock, units - 1);
     }
 }
 
@@ -131,7 +124,6 @@ void Journal::Begin() {
         // What the mount has read may still be in the device's cache, if the process before was killed.
         Flush();
         TreeSuperblock next = superblock_;
-        RemoveUnfinishedGrowth();
         next.mounts = mount_;
         WriteSuperblocks(next);
         counted_ = true;
@@ -198,10 +190,9 @@ void Journal::Checkpoint() {
     WriteCheckpoint();
 }
 
-// What the mount has found may name a checkpoint that has yet to be written; there is one at a time.
 void Journal::BeginGrowth(uint64_t capacity_units) {
     Begin();
-    WriteCheckpoint();
+    WriteCheckpoint(); // there is one at a time
     if (capacity_units > capacity_units_) {
         GrowTrees(capacity_units);
     }

@@ -6,6 +6,7 @@
 //!  - A superblock is written only after everything that it names is durable, and one copy only after the other.
 //!  - What the superblocks before named (pages, an area of the log) is given up only after both copies are durable.
 //!  - What items need that older code does not know is in both superblocks before they are in the log.
+//!  - While the target is larger than the volume, a superblock is at its end, too, before superblock 0 is written.
 //!  - A volume that grows gets its second superblock at its new end before its first one tells of it, and both are durable
 //!    before the old place is given up, and before anything is put into what it gains.
 //!  - No mount uses an epoch or a generation that another mount may have used: superblocks that count the mount are
@@ -107,8 +108,8 @@ class Journal {
     void WriteDurably(std::vector<Segment> segments, bool flush);
     void WriteSuperblocks(TreeSuperblock next);
     void WriteGrownSuperblocks(TreeSuperblock next);
-    void WriteNoSuperblock(uint64_t unit);
-    void RemoveUnfinishedGrowth();
+    void WriteCopyAtEnd(const TreeSuperblock &superblock);
+    void WriteSuperblockDurablyAt(const TreeSuperblock &superblock, uint64_t unit);
     void GrowTrees(uint64_t capacity_units);
     void WriteSuperblockDurably(const TreeSuperblock &superblock, int copy);
     void Flush();
