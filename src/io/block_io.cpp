@@ -9,6 +9,7 @@
 #include "io/queue/thread_queues.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <thread>
 
@@ -68,7 +69,7 @@ const char *QueueModeName(QueueMode mode) {
 struct BlockIo::State {
     State(std::unique_ptr<Device> device, const BlockIoOptions &options, std::string name,
           std::shared_ptr<IoStats> io_stats)
-        : caps(device->Caps()), queues(MakeStrategy(std::move(device), options)),
+        : caps(device->Caps()), capacity_bytes(caps.capacity_bytes), queues(MakeStrategy(std::move(device), options)),
           target_name(std::move(name)), stats(std::move(io_stats)), fork_generation(ForkGeneration()),
           placement_mode(options.placement.mode),
           placement(MapPlacement(options.placement, caps.placements, caps.placement_obstacle, target_name)),
@@ -93,7 +94,8 @@ struct BlockIo::State {
         if (!IsAligned(offset, caps.lba_size) || !IsAligned(length, caps.lba_size)) {
             refuse("is not a multiple of the LBA size of " + std::to_string(caps.lba_size) + " bytes");
         }
-        const uint64_t end = caps.capacity_bytes == 0 ? INT64_MAX : caps.capacity_bytes;
+        const uint64_t capacity = capacity_bytes;
+        const uint64_t end = capacity == 0 ? INT64_MAX : capacity;
         if (offset > end || length > end - offset) {
             refuse("ends beyond the capacity of " + std::to_string(end) + " bytes");
         }
@@ -109,6 +111,7 @@ struct BlockIo::State {
     }
 
     const Capabilities caps;
+    std::atomic<uint64_t> capacity_bytes; //!< as it is now, while caps says how it was
     const std::shared_ptr<QueueStrategy> queues; //!< shared with the threads, which may exit later than this
     const std::string target_name;
     const std::shared_ptr<IoStats> stats;
@@ -280,6 +283,16 @@ void BlockIo::InvalidateRereads(uint64_t device_offset, uint64_t length) {
 
 const Capabilities &BlockIo::Caps() const {
     return state_->caps;
+}
+
+uint64_t BlockIo::CapacityBytes() const {
+    return state_->capacity_bytes;
+}
+
+uint64_t BlockIo::RefreshCapacity() {
+    state_->CheckFork();
+    state_->capacity_bytes = state_->queues->GetDevice().CurrentCapacity();
+    return state_->capacity_bytes;
 }
 
 const PlacementMap &BlockIo::Placement() const {

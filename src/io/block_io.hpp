@@ -80,6 +80,10 @@ class BlockIo {
     bool Deallocate(const std::vector<DeviceRange> &ranges);
 
     const Capabilities &Caps() const;
+    //! Bytes that commands may reach; 0 for a file that grows. At first as in Caps.
+    uint64_t CapacityBytes() const;
+    //! Asks the device how large it is now; from then on commands reach all of it. Throws Error.
+    uint64_t RefreshCapacity();
     const PlacementMap &Placement() const;
     //! The map in words, or "off: " and why.
     std::string PlacementText() const;

@@ -56,6 +56,18 @@ void ReportSuperblocks(const JournalImage &image, std::vector<CheckFinding> &fin
     }
 }
 
+void ReportSize(const BlockIo &io, const TreeSuperblock &superblock, std::vector<CheckFinding> &findings) {
+    const uint64_t bytes = superblock.capacity_units * ALLOCATION_UNIT_BYTES;
+    const uint64_t whole = AlignDown(io.CapacityBytes(), ALLOCATION_UNIT_BYTES);
+    if (whole > bytes) {
+        findings.push_back({Severity::OK, "size",
+                            "the volume has " + std::to_string(bytes) + " bytes, and its target " +
+                                std::to_string(whole) + ": `rawduck grow " + io.TargetName() +
+                                "` uses the rest",
+                            ""});
+    }
+}
+
 void ReportMetadata(const LoadedMetadata &metadata, std::vector<CheckFinding> &findings) {
     for (const std::string &problem : metadata.problems) {
         findings.push_back(
@@ -212,6 +224,7 @@ std::vector<CheckFinding> Examine(BlockIo &io) {
     try {
         const LoadedVolume volume = LoadVolume(io, CACHE_BYTES);
         ReportSuperblocks(volume.metadata.image, findings);
+        ReportSize(io, volume.metadata.image.superblock, findings);
         ReportMetadata(volume.metadata, findings);
         ReportLog(volume.metadata.image, findings);
         ReportFiles(io, volume, findings);

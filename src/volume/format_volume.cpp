@@ -12,6 +12,7 @@
 #include "volume/empty_volume.hpp"
 #include "volume/mount/in_use.hpp"
 #include "volume/registry.hpp"
+#include "volume/reserve_file.hpp"
 #include "volume/volume.hpp"
 
 #include <algorithm>
@@ -21,7 +22,6 @@
 #include <optional>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 namespace rawduck {
@@ -50,24 +50,15 @@ class PreparedFile {
     PreparedFile(const PreparedFile &) = delete;
     PreparedFile &operator=(const PreparedFile &) = delete;
 
-    //! Grows the file to `size_bytes` if it is shorter. All of its space is reserved now, so that the volume
-    //! does not run out later because the file system below did. `fd` is the file, locked.
+    //! Grows the file to `size_bytes` if it is shorter, with all of its space. `fd` is the file, locked.
     void Reserve(int fd, uint64_t size_bytes) {
         struct stat status;
-        struct statvfs file_system;
-        if (fstat(fd, &status) != 0 || fstatvfs(fd, &file_system) != 0) {
+        if (fstat(fd, &status) != 0) {
             throw Error(ErrorCode::IO, path_ + ": cannot ask for its size: " + ErrnoText(errno));
-        }
-        const uint64_t held = static_cast<uint64_t>(status.st_blocks) * 512;
-        const uint64_t available = uint64_t(file_system.f_bfree) * file_system.f_frsize;
-        if (size_bytes > held && size_bytes - held > available) {
-            ThrowNoRoom(size_bytes, ENOSPC);
         }
         old_size_ = status.st_size;
         grown_fd_ = old_size_ < static_cast<off_t>(size_bytes) ? fd : -1;
-        if (const int failed = posix_fallocate(fd, 0, static_cast<off_t>(size_bytes))) {
-            ThrowNoRoom(size_bytes, failed);
-        }
+        ReserveFile(fd, path_, 0, size_bytes);
     }
     //! `fd` is the file, locked. Until then others may have made it their own: it is not ours to remove when
     //! it holds anything.
@@ -90,14 +81,6 @@ class PreparedFile {
     }
 
   private:
-    [[noreturn]] void ThrowNoRoom(uint64_t size_bytes, int error_number) const {
-        throw Error(error_number == ENOSPC ? ErrorCode::NO_SPACE : ErrorCode::IO,
-                    path_ + ": cannot reserve " + std::to_string(size_bytes) +
-                        " bytes for the volume: " + ErrnoText(error_number) +
-                        "; nothing was changed. Choose a smaller --size or another "
-                        "disk");
-    }
-
     const std::string path_;
     bool created_ = false, kept_ = false;
     int grown_fd_ = -1;

@@ -288,7 +288,8 @@ VolumeInfo Volume::Info() const {
     info.lba_size = sb.lba_size;
     info.queue_depth = std::min(state_->queue_depth, caps.max_queue_depth);
     info.memory_alignment = caps.memory_alignment;
-    info.capacity_bytes = sb.capacity_units * ALLOCATION_UNIT_BYTES;
+    info.capacity_bytes = state_->capacity_units * ALLOCATION_UNIT_BYTES;
+    info.growable_bytes = GrowableBytes();
     info.free_bytes = state_->space.FreeUnits() * ALLOCATION_UNIT_BYTES;
     const uint64_t zone_bytes = state_->room.HeldZones() * ZONE_UNITS * ALLOCATION_UNIT_BYTES;
     info.used_bytes = state_->space.TotalUnits() * ALLOCATION_UNIT_BYTES - info.free_bytes - zone_bytes;
@@ -326,7 +327,7 @@ VolumeInfo Volume::Info() const {
 
 uint64_t Volume::Trim() {
     WriteScope writing(*state_);
-    const uint64_t bytes = state_->deallocator.Trim(state_->superblock.capacity_units);
+    const uint64_t bytes = state_->deallocator.Trim(state_->capacity_units);
     writing.Finish();
     return bytes;
 }

@@ -45,6 +45,11 @@ enum class RemoveMode {
     OWN            //!< what the caller has locked exclusively
 };
 
+//! Bytes of a volume before it has grown, and afterwards.
+struct VolumeGrowth {
+    uint64_t before_bytes = 0, after_bytes = 0;
+};
+
 class Volume;
 //! Answers other processes that ask what an SQL function says of a volume that this process has open for writing. It is called
 //! by a thread of the volume, so it keeps no pin. Throws Error for a function that it does not know. One for all volumes, set
@@ -123,6 +128,13 @@ class Volume : public std::enable_shared_from_this<Volume> {
     void List(const std::string &directory,
               const std::function<void(const std::string &, bool)> &visit) const;
 
+    //! Makes the volume as large as its target is now. `size_bytes`: makes a regular file that large before, with all of its
+    //! space reserved; 0: as it is. Durable on return; whatever interrupts it, the volume has the old size or the new
+    //! one. Others read and write meanwhile. Throws Error: INVALID for a size that cannot be, NO_SPACE, and as a write
+    //! does.
+    VolumeGrowth Grow(uint64_t size_bytes);
+    //! Bytes of the target behind the volume that Grow would use; 0 too where the target cannot be asked.
+    uint64_t GrowableBytes() const;
     //! Deallocates all free space on the device, whenever it was freed: also what was in use when a process
     //! crashed. Returns bytes. Throws Error: LOCKED, READ_ONLY, UNSUPPORTED, IO.
     uint64_t Trim();

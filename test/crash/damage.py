@@ -50,15 +50,25 @@ class Damage:
                 self._damage_one_superblock(start_sequence)
 
     def _damage_one_superblock(self, start_sequence: int) -> None:
-        if harmless := harmless_copies(self._metadata.superblocks(), start_sequence):
+        copies = self._metadata.superblocks()
+        harmless = harmless_copies(copies, start_sequence)
+        # On a larger device, what is found without superblock 0.
+        at_end = self._metadata.at_end()
+        is_larger = self._metadata.end_lbas() != self._metadata.copy_lbas(1)
+        if 0 in harmless and is_larger and (not at_end or at_end.content != copies[0].content):
+            harmless.remove(0)
+        if harmless:
             self._damage_superblock(self._draw.choice(harmless))
             self._counts["superblocks damaged"] += 1
 
     def _damage_superblock(self, number: int) -> None:
+        self._damage_copy(self._metadata.copy_lbas(number))
+
+    def _damage_copy(self, lbas: range) -> None:
         """Unless a life before has left it damaged: a bit that changes twice is whole again."""
         fault = self._draw.choice(("corruption", "read_error"))
-        while self._metadata.superblocks()[number] is not None:
-            self._disk.inject(self._connection, fault, self._draw.choice(self._metadata.copy_lbas(number)))
+        while self._metadata.is_superblock(lbas):
+            self._disk.inject(self._connection, fault, self._draw.choice(lbas))
 
     def _repair(self) -> None:
         done = [row for row in findings(self._connection, self._disk, repair=True) if row[1] == "repair"]
@@ -100,8 +110,9 @@ class Refusal(Damage):
         self._draw.choice((self._both_superblocks, self._log_record, self._page, self._data))()
 
     def _both_superblocks(self) -> None:
-        for number in (0, 1):
-            self._damage_superblock(number)
+        copies = [self._metadata.copy_lbas(number) for number in (0, 1)]
+        for lbas in (*copies, self._metadata.end_lbas()):
+            self._damage_copy(lbas)
         self._counts["volumes with both superblocks damaged"] += 1
         self._nothing_changes(lambda: self._refuses(lambda: findings(self._connection, self._disk, True)))
         self._nothing_changes(lambda: self._refuses(self._attach_for_writing))

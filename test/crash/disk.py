@@ -20,10 +20,6 @@ class Geometry:
     latency_us: int = 0
     seed: int = 0
 
-    @property
-    def lbas(self) -> int:
-        return int(self.size.removesuffix("M")) * 2**20 // self.lba_size
-
 
 CUT = "CALL nvme_simulate(?, at := ?, seed := ?, survivor := ?)"
 FAULT = "CALL nvme_simulate(?, fault := ?, at := ?)"
@@ -59,6 +55,19 @@ class Disk:
         """LBAs as they are. Raises duckdb.IOException when one of them cannot be read."""
         query = "SELECT content FROM nvme_simulate(?, read := ?, lbas := ?)"
         return connection.execute(query, [self.target, first, lbas]).fetchone()[0]
+
+    def capacity(self, connection: duckdb.DuckDBPyConnection) -> int:
+        """Bytes that the device has now."""
+        return connection.execute("SELECT capacity FROM nvme_simulate(?)", [self.target]).fetchone()[0]
+
+    def enlarge(self, connection: duckdb.DuckDBPyConnection, bytes_more: int, grow: bool) -> None:
+        """The device, and the volume too, or not yet."""
+        size = self.capacity(connection) + bytes_more
+        connection.execute("CALL nvme_simulate(?, grow := ?)", [self.target, size])
+        if grow:
+            row = connection.execute("CALL nvme_grow(?)", [self.target]).fetchone()
+            if row[1] != size:
+                raise RuntimeError(f"{self.target} has {row[1]} bytes and not {size}")
 
     def inject(self, connection: duckdb.DuckDBPyConnection, fault: str, at: int) -> None:
         connection.execute(FAULT, [self.target, fault, at])

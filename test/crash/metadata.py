@@ -10,9 +10,9 @@ import duckdb
 from disk import Disk, Geometry
 
 ALLOCATION_UNIT_BYTES = 4096
-#: Magic, checksum, UUID, sequence, start of area 0 and 1 of the log and their length, mounts, epoch, area,
-#: bytes of the map of pages.
-SUPERBLOCK = struct.Struct("<8sI28x16sQ16x3Q16xQ8xQI4xQ")
+#: Magic, checksum, UUID, sequence, allocation units of the volume, start of area 0 and 1 of the log and their
+#: length, mounts, epoch, area, bytes of the map of pages.
+SUPERBLOCK = struct.Struct("<8sI28x16sQQ8x3Q16xQ8xQI4xQ")
 CRC_OFFSET = 8
 MAP_UNITS = struct.Struct("<200Q")
 MAP_UNITS_OFFSET = 376
@@ -51,6 +51,7 @@ class Superblock:
     content: bytes
     uuid: bytes
     sequence: int
+    capacity_units: int
     mounts: int
     epoch: int
     log_area: int
@@ -61,15 +62,17 @@ class Superblock:
 
     @classmethod
     def parse(cls, block: bytes) -> Superblock | None:
-        magic, crc, uuid, sequence, *starts, units, mounts, epoch, area, map_bytes = SUPERBLOCK.unpack_from(
-            block
-        )
+        fields = SUPERBLOCK.unpack_from(block)
+        magic, crc, uuid, sequence, capacity, *starts, units, mounts, epoch, area, map_bytes = fields
         if magic != b"RAWDUCK\0" or crc != crc32c(block[:CRC_OFFSET], bytes(4), block[CRC_OFFSET + 4 :]):
             return None
         log_starts = tuple(start * ALLOCATION_UNIT_BYTES for start in starts)
         map_units = tuple(unit for unit in MAP_UNITS.unpack_from(block, MAP_UNITS_OFFSET) if unit)
         log_bytes = units * ALLOCATION_UNIT_BYTES
-        return cls(block, uuid, sequence, mounts, epoch, area, log_starts, log_bytes, map_bytes, map_units)
+        return cls(
+            *(block, uuid, sequence, capacity, mounts, epoch),
+            *(area, log_starts, log_bytes, map_bytes, map_units),
+        )
 
 
 @dataclass(frozen=True)
@@ -87,28 +90,43 @@ class Metadata:
     """Reads, with a hand on the device, what a mount would read."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, disk: Disk, geometry: Geometry) -> None:
-        self._connection, self._disk, self._geometry = connection, disk, geometry
+        self._connection, self._disk = connection, disk
         self.lba_size = geometry.lba_size
 
     def _read(self, start: int, length: int) -> bytes:
         return self._disk.read(self._connection, start // self.lba_size, length // self.lba_size)
 
-    def copy_lbas(self, number: int) -> range:
-        """Of superblock 0 or 1."""
+    def _lbas_of(self, unit: int) -> range:
         lbas = ALLOCATION_UNIT_BYTES // self.lba_size
-        first = 0 if number == 0 else self._geometry.lbas - lbas
-        return range(first, first + lbas)
+        return range(unit * lbas, (unit + 1) * lbas)
+
+    def _superblock(self, lbas: range) -> Superblock | None:
+        try:
+            block = self._disk.read(self._connection, lbas.start, len(lbas))
+        except duckdb.IOException:
+            block = bytes(ALLOCATION_UNIT_BYTES)
+        return Superblock.parse(block)
+
+    def is_superblock(self, lbas: range) -> bool:
+        return self._superblock(lbas) is not None
+
+    def end_lbas(self) -> range:
+        """Where superblock 1 is looked for when superblock 0 is damaged."""
+        return self._lbas_of(self._disk.capacity(self._connection) // ALLOCATION_UNIT_BYTES - 1)
+
+    def at_end(self) -> Superblock | None:
+        return self._superblock(self.end_lbas())
+
+    def copy_lbas(self, number: int) -> range:
+        """Of superblock 0 or 1. Where the latter is, the former says; otherwise it is at the end, or the copy
+        there says where."""
+        if number == 0:
+            return self._lbas_of(0)
+        known = self._superblock(self._lbas_of(0)) or self.at_end()
+        return self._lbas_of(known.capacity_units - 1) if known else self.end_lbas()
 
     def superblocks(self) -> list[Superblock | None]:
-        copies = []
-        for number in (0, 1):
-            lbas = self.copy_lbas(number)
-            try:
-                block = self._disk.read(self._connection, lbas.start, len(lbas))
-            except duckdb.IOException:
-                block = bytes(ALLOCATION_UNIT_BYTES)
-            copies.append(Superblock.parse(block))
-        return copies
+        return [self._superblock(self.copy_lbas(number)) for number in (0, 1)]
 
     def newest(self) -> Superblock:
         return max((copy for copy in self.superblocks() if copy), key=lambda copy: copy.sequence)

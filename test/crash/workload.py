@@ -148,6 +148,8 @@ class Life:
                 self._checkpoint(draw.choice("ab"))
             elif draw.random() < 0.03:
                 self._keep(draw.choice("ab"), draw)
+            elif draw.random() < 0.02:
+                self.enlarge(draw, self._connection)
             self.between_statements()
 
     def _keep(self, database: str, draw: random.Random) -> None:
@@ -157,6 +159,10 @@ class Life:
             lane.name: self.history.start[lane.name] + len(marks[lane.name]) for lane in self._plan.lanes
         }
         Keeper(self._disk, self.history.kept).step(self._connection, database, steps, draw)
+
+    def enlarge(self, draw: random.Random, connection: duckdb.DuckDBPyConnection) -> None:
+        """Makes the device larger, and mostly the volume."""
+        self._disk.enlarge(connection, draw.choice((1, 3, 40)) * 2**20, draw.random() < 0.8)
 
     def between_statements(self) -> None:
         """For whoever wants to look at what is there now."""
@@ -180,6 +186,12 @@ class Life:
 
         workers = [threading.Thread(target=work, args=(lane,)) for lane in self._plan.lanes]
         helpers = [threading.Thread(target=checkpoint, args=(database,)) for database in "ab"]
+        def enlarge() -> None:
+            cursor = self._connection.cursor()
+            while not stop.wait(0.02):
+                self.enlarge(draw, cursor)
+
+        helpers.append(threading.Thread(target=enlarge))
         if self._plan.spill:
             helpers.append(threading.Thread(target=spill, args=(self._connection.cursor(), stop)))
         for thread in workers + helpers:

@@ -1,4 +1,4 @@
-"""`rawduck format`, `info`, `ls`, `trim` and `check`."""
+"""`rawduck format`, `grow`, `info`, `ls`, `trim` and `check`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
     app.command("format", epilog="Example: rawduck format /data/disk.rawduck --size 8G --label sales")(
         format_target
     )
+    app.command("grow", epilog="Example: rawduck grow /data/disk.rawduck --size 200G")(grow)
     app.command("info", epilog="Example: rawduck info /dev/nvme0n1")(info)
     app.command("ls", epilog="Example: rawduck ls /data/disk.rawduck --extents")(list_files)
     app.command("trim", epilog="Example: rawduck trim /dev/nvme0n1")(trim)
@@ -92,6 +93,28 @@ def _require_consent(target: str, refusal: str) -> None:
         raise rawduck.RawduckError(f"{target}: left as it is")
 
 
+def grow(
+    target: Target,
+    size: Annotated[
+        str, typer.Option(help="Make a regular file that large before, such as 200G; with all of its space.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Make a volume as large as its target, which was made larger."""
+    query, values = "SELECT * FROM nvme_grow(?)", [paths.absolute_target(target)]
+    if size:
+        query, values = "SELECT * FROM nvme_grow(?, size := ?)", [*values, size]
+    with rawduck.connect() as connection:
+        (row,) = render.rows(connection, query, values)
+    if json:
+        render.print_json(row)
+        return
+    name, capacity = render.text(row["target"]), render.size(row["capacity"])
+    done = f"Grown {name}: {capacity}, {render.size(row['added'])} more than before"
+    same = f"{name} is as large as its target already: {capacity}"
+    render.console.print(done if row["added"] else same, soft_wrap=True)
+
+
 def info(target: Target, json: Json = False) -> None:
     """Show a volume: identity, space, engine, and the state of its metadata."""
     with rawduck.connect() as connection:
@@ -113,12 +136,18 @@ def _log(row: render.Row) -> str:
     return f"epoch {epoch}, {row['log_records']} records, {render.size(row['log_bytes'])}"
 
 
+def _capacity(row: render.Row) -> str:
+    growable = row["growable"]
+    rest = f"; the target has {render.size(growable)} more, which `rawduck grow` would use"
+    return render.size(row["capacity"]) + (rest if growable else "")
+
+
 def _info_fields(row: render.Row) -> list[tuple[str, str]]:
     pairs = [
         ("target", row["target"]),
         ("UUID", str(row["uuid"])),
         ("label", row["label"] or "-"),
-        ("capacity", render.size(row["capacity"])),
+        ("capacity", _capacity(row)),
         ("used", f"{render.size(row['used'])}, and {render.size(row['metadata_bytes'])} for metadata"),
         ("free", f"{render.size(row['free'])}, largest extent {render.size(row['largest_free_extent'])}"),
         ("files", f"{row['files']} in {row['extents']} extent{'' if row['extents'] == 1 else 's'}"),

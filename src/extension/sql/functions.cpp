@@ -28,6 +28,7 @@ void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterStatsFunctions(loader);
     RegisterFormatFunction(loader);
     RegisterCheckFunction(loader);
+    RegisterGrowFunction(loader);
     RegisterTrimFunction(loader);
     RegisterDeviceFunction(loader);
     RegisterFdpFunction(loader);

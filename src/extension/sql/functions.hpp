@@ -13,6 +13,7 @@ void RegisterSnapshotFunctions(duckdb::ExtensionLoader &loader); //!< nvme_snaps
 void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);    //!< nvme_stats, nvme_reset_stats
 void RegisterFormatFunction(duckdb::ExtensionLoader &loader);    //!< nvme_format
 void RegisterCheckFunction(duckdb::ExtensionLoader &loader);     //!< nvme_check
+void RegisterGrowFunction(duckdb::ExtensionLoader &loader);      //!< nvme_grow
 void RegisterTrimFunction(duckdb::ExtensionLoader &loader);      //!< nvme_trim
 void RegisterDeviceFunction(duckdb::ExtensionLoader &loader);    //!< nvme_devices
 void RegisterFdpFunction(duckdb::ExtensionLoader &loader);       //!< nvme_fdp

@@ -34,6 +34,8 @@ std::vector<Cell> Cells(const VolumeInfo &info) {
         {"memory_alignment", Value::UBIGINT(info.memory_alignment),
          "Of memory that the device reads and writes without a copy, in bytes"},
         {"capacity", Value::UBIGINT(info.capacity_bytes), "Bytes of the volume"},
+        {"growable", Value::UBIGINT(info.growable_bytes),
+         "Bytes of the target behind the volume, which nvme_grow() would use"},
         {"used", Value::UBIGINT(info.used_bytes), "Bytes that files have, or have reserved"},
         {"free", Value::UBIGINT(info.free_bytes), "Bytes that neither files nor metadata have"},
         {"largest_free_extent", Value::UBIGINT(info.largest_free_extent_bytes),

@@ -34,7 +34,7 @@ struct Command {
     uint64_t started_ns = 0;
 };
 
-//! What this device through this engine can do. Fixed while the device is open.
+//! What this device through this engine can do. Fixed while the device is open, but for Device::CurrentCapacity.
 struct Capabilities {
     std::string engine;            //!< one of EngineNames, "xnvme:<interface>", "vfio", "memory", "simulated"
     std::string engine_reason;     //!< why this engine: asked for, or why `auto` chose it
@@ -100,6 +100,9 @@ class Device {
   public:
     virtual ~Device() = default;
     virtual const Capabilities &Caps() const = 0;
+    //! Bytes that it has now, a multiple of the LBA size: a file or device may be enlarged while it is open. Commands
+    //! reach all of it. The default is for engines that do not see this. Thread-safe. Throws Error.
+    virtual uint64_t CurrentCapacity() const { return Caps().capacity_bytes; }
     //! Throws Error when none can be made now.
     virtual std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) = 0;
     //! A queue of depth 1 whose commands run on the calling thread and which uses no scarce resource, so that

@@ -71,6 +71,19 @@ void FileDevice::Open(const Target &target, const DeviceOptions &options) {
     ThrowOpenError(name_, "open for direct I/O", error_number);
 }
 
+uint64_t FileDevice::CurrentCapacity() const {
+    if (caps_.capacity_bytes == 0) {
+        return 0; // it grows with what is written
+    }
+    uint64_t bytes = 0;
+    struct stat status;
+    const bool is_device = kind_ == TargetKind::BLOCK_DEVICE;
+    if ((is_device ? ioctl(fd_.Get(), BLKGETSIZE64, &bytes) : fstat(fd_.Get(), &status)) != 0) {
+        throw Error(ErrorCode::IO, name_ + ": cannot ask for its size: " + ErrnoText(errno));
+    }
+    return AlignDown(is_device ? bytes : static_cast<uint64_t>(status.st_size), caps_.lba_size);
+}
+
 int FileDevice::SyncData() {
     return fdatasync(fd_.Get()) == 0 ? 0 : errno;
 }

@@ -12,6 +12,7 @@ namespace rawduck {
 class FileDevice : public Device {
   public:
     const Capabilities &Caps() const override { return caps_; }
+    uint64_t CurrentCapacity() const override;
     void Flush() override;
     bool Deallocate(uint64_t device_offset, uint64_t length) override;
 

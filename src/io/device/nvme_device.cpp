@@ -87,7 +87,8 @@ void SetNvmeResult(Command &command, int status) {
     }
 }
 
-NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : name_(target.name) {
+NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options)
+    : name_(target.name), node_(target) {
     const TargetInfo info = InspectTarget(target);
     if (!info.nvme) {
         throw Error(ErrorCode::PERMISSION,
@@ -100,6 +101,11 @@ NvmeDevice::NvmeDevice(const Target &target, const DeviceOptions &options) : nam
     caps_.read_only = options.read_only || info.read_only;
     Open(target, options);
     Describe(info, options);
+}
+
+// What the controller and the kernel say, which have to agree.
+uint64_t NvmeDevice::CurrentCapacity() const {
+    return node_ ? InspectTarget(*node_).capacity_bytes : caps_.capacity_bytes;
 }
 
 void NvmeDevice::Describe(const TargetInfo &info, const DeviceOptions &options) {

@@ -10,6 +10,7 @@
 #include "target/target.hpp"
 
 #include <linux/nvme_ioctl.h>
+#include <optional>
 
 namespace rawduck {
 
@@ -42,6 +43,7 @@ nvme_passthru_cmd64 MakeDeallocate(const DatasetRange *ranges, size_t count, uin
 class NvmeDevice : public Device {
   public:
     const Capabilities &Caps() const override { return caps_; }
+    uint64_t CurrentCapacity() const override;
     std::unique_ptr<Queue> CreateSynchronousQueue() override;
     void Flush() override;
     bool Deallocate(uint64_t device_offset, uint64_t length) override;
@@ -59,6 +61,7 @@ class NvmeDevice : public Device {
     virtual int Run(nvme_passthru_cmd64 command) const;
 
     std::string name_;
+    std::optional<Target> node_; //!< that takes the commands; none when the process drives the controller itself
     FileDescriptor fd_;
     uint32_t namespace_id_ = 0;
     bool polling_queues_ = false; //!< the driver has some for this namespace

@@ -46,6 +46,12 @@ CatalogRoots CatalogTree::Roots() const {
             space_.MapsRoot(), space_.SummariesRoot(), references_.Root()};
 }
 
+void CatalogTree::Grow(uint64_t data_end) {
+    RAWDUCK_INVARIANT(steps_done_ == steps_.size(), "no item is under way");
+    space_.Grow(data_end);
+    area_.end = data_end;
+}
+
 // Everything that can be wrong with an item, and everything that has to be read, comes before the first step.
 bool CatalogTree::Apply(const Item &item, std::string &problem) {
     if (steps_done_ == steps_.size()) {

@@ -42,6 +42,9 @@ class CatalogTree {
     //! change may be made in part, and the next call must be with the same item: it goes on with it.
     bool Apply(const Item &item, std::string &problem);
 
+    //! The data area ends there from now on: see SpaceTree::Grow. Not while an item is applied.
+    void Grow(uint64_t data_end);
+
     //! From now on the space that items free is added to the list, if there is one, before they free it.
     void CollectFreed(std::vector<Extent> *freed) { freed_ = freed; }
 
@@ -105,7 +108,7 @@ class CatalogTree {
 
     PageStore &store_;
     const uint32_t lba_size_;
-    const SpaceMap::Area area_;
+    SpaceMap::Area area_;
     Tree names_, files_, tails_;
     SpaceTree space_;
     ReferenceTree references_;

@@ -106,8 +106,37 @@ std::vector<GroupSummary> SpaceTree::Block(uint64_t block) const {
 void SpaceTree::StoreSummary(uint64_t group, const GroupSummary &summary) {
     std::vector<GroupSummary> summaries = Block(group / BLOCK_GROUPS);
     summaries[group % BLOCK_GROUPS] = summary;
-    summaries_.Put(NumberKey(group / BLOCK_GROUPS),
+    PutBlock(group / BLOCK_GROUPS, summaries);
+}
+
+void SpaceTree::PutBlock(uint64_t block, const std::vector<GroupSummary> &summaries) {
+    summaries_.Put(NumberKey(block),
                    {reinterpret_cast<const char *>(summaries.data()), BLOCK_GROUPS * sizeof(GroupSummary)});
+}
+
+// What is stored says of units behind the end: of a group without a bitmap of its own that everything is in use, of a
+// summary that nothing is free there. The rest is not stored, and follows from the area.
+void SpaceTree::Grow(uint64_t end) {
+    RAWDUCK_INVARIANT(end >= area_.end && area_.end > area_.start, "the data area only grows");
+    const SpaceMap::Area grown{area_.start, end};
+    const uint64_t last = GroupOf(area_.end - 1), block = last / BLOCK_GROUPS;
+    const auto stored = maps_.Find(NumberKey(last));
+    if (stored && stored->empty()) {
+        maps_.Put(NumberKey(last), Map(last).Bytes());
+    }
+    if (summaries_.Find(NumberKey(block))) {
+        std::vector<GroupSummary> summaries = Block(block);
+        SpaceMap map(last, grown);
+        if (stored) {
+            map.Load(Map(last).Bytes());
+        }
+        summaries[last % BLOCK_GROUPS] = map.Summary();
+        for (uint64_t group = last + 1; group < (block + 1) * BLOCK_GROUPS; group++) {
+            summaries[group % BLOCK_GROUPS] = SpaceMap::EmptySummary(group, grown);
+        }
+        PutBlock(block, summaries);
+    }
+    area_ = grown;
 }
 
 std::vector<GroupSummary> SpaceTree::Summaries() const {

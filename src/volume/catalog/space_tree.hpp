@@ -25,6 +25,9 @@ class SpaceTree {
     bool AllUsed(const Extent &extent) const;
     //! The range is in use from now on, or no longer.
     void Set(const Extent &extent, bool used);
+    //! The area ends there from now on, not before its end until now. What it gains is free. When it throws, the area is
+    //! the old one.
+    void Grow(uint64_t end);
 
     SpaceMap Map(uint64_t group) const;
     //! Of all groups of the area.
@@ -46,9 +49,10 @@ class SpaceTree {
     void Store(uint64_t group, const SpaceMap &map);
     void StoreSummary(uint64_t group, const GroupSummary &summary);
     std::vector<GroupSummary> Block(uint64_t block) const;
+    void PutBlock(uint64_t block, const std::vector<GroupSummary> &summaries);
 
     Tree maps_, summaries_;
-    const SpaceMap::Area area_;
+    SpaceMap::Area area_;
 };
 
 } // namespace rawduck

@@ -31,7 +31,7 @@ Copy ReadCopy(BlockIo &io, uint64_t unit) {
         return copy;
     }
     memcpy(static_cast<void *>(&copy.superblock), buffer.Data(), sizeof(copy.superblock));
-    copy.state.problem = ExamineSuperblock(copy.superblock, io.Caps().capacity_bytes, copy.unsupported);
+    copy.state.problem = ExamineSuperblock(copy.superblock, io.CapacityBytes(), copy.unsupported);
     copy.state.valid = copy.state.problem.empty();
     copy.state.sequence = copy.state.valid ? copy.superblock.sequence : 0;
     return copy;
@@ -61,10 +61,25 @@ void RefuseOtherFormat(const Copy &copy, const std::string &target_name) {
     }
 }
 
+//! What lies at the end of such a target is no superblock of this volume, or one of when it was smaller.
+void RefuseShorterTarget(const Copy &first, const BlockIo &io) {
+    bool unsupported = false;
+    if (first.unreadable || first.state.valid ||
+        !ExamineSuperblock(first.superblock, UINT64_MAX, unsupported).empty()) {
+        return;
+    }
+    throw Error(ErrorCode::CORRUPT,
+                io.TargetName() + ": the volume has " +
+                    std::to_string(first.superblock.capacity_units * ALLOCATION_UNIT_BYTES) +
+                    " bytes, and its target only " + std::to_string(io.CapacityBytes()) +
+                    ": it was made smaller, or not all of it was copied. Nothing was changed; make the target as "
+                    "large again, or copy the volume again");
+}
+
 } // namespace
 
 std::string ChooseTreeSuperblock(BlockIo &io, JournalImage &image) {
-    const uint64_t capacity = io.Caps().capacity_bytes;
+    const uint64_t capacity = io.CapacityBytes();
     if (capacity < MIN_VOLUME_BYTES) {
         throw Error(ErrorCode::INVALID, io.TargetName() + " is not a rawduck volume: it has only " +
                                             std::to_string(capacity) +
@@ -72,9 +87,19 @@ std::string ChooseTreeSuperblock(BlockIo &io, JournalImage &image) {
     }
     Copy copies[2];
     copies[0] = ReadCopy(io, 0);
+    RefuseShorterTarget(copies[0], io);
     const uint64_t units =
         copies[0].state.valid ? copies[0].superblock.capacity_units : capacity / ALLOCATION_UNIT_BYTES;
     copies[1] = ReadCopy(io, units - 1);
+    const Copy &end = copies[1];
+    if (!copies[0].state.valid && end.state.valid && end.superblock.capacity_units != units) {
+        // The third copy, on a target that has become larger: see Journal. One that did not know that may have written.
+        Copy second = ReadCopy(io, end.superblock.capacity_units - 1);
+        if (second.state.valid && second.superblock.uuid == end.superblock.uuid &&
+            second.state.sequence >= end.state.sequence) {
+            copies[1] = std::move(second);
+        }
+    }
     RefuseOtherFormat(copies[0], io.TargetName());
     RefuseOtherFormat(copies[1], io.TargetName());
     const TreeSuperblock &first = copies[0].superblock, &second = copies[1].superblock;

@@ -22,7 +22,8 @@ constexpr uint64_t FUA_BYTES_MAX = 64 * KIB;
 Journal::Journal(BlockIo &io, const JournalImage &image, MetadataTrees &trees, Zones &zones)
     : io_(io), trees_(trees), zones_(zones), spare_superblock_(1 - image.superblock_copy),
       mount_(NextMount(image)), found_parts_(image.log.size()), layout_(image.superblock),
-      tells_sharing_((image.superblock.incompat & INCOMPAT_SHARED) != 0), area_(image.log.back().area),
+      tells_sharing_((image.superblock.incompat & INCOMPAT_SHARED) != 0),
+      capacity_units_(image.superblock.capacity_units), area_(image.log.back().area),
       position_(image.log.back().bytes), records_(image.log.back().records), epoch_(image.log.back().epoch),
       superblock_(image.superblock) {}
 
@@ -56,13 +57,16 @@ void Journal::WriteDurably(std::vector<Segment> segments, bool flush) {
     }
 }
 
-void Journal::WriteSuperblockDurably(const TreeSuperblock &superblock, int copy) {
+void Journal::WriteSuperblockDurablyAt(const TreeSuperblock &superblock, uint64_t unit) {
     AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
     memcpy(buffer.Data(), &superblock, sizeof(superblock));
-    const uint64_t unit = copy == 0 ? 0 : superblock.capacity_units - 1;
     WriteDurably(
         {{unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}},
         false);
+}
+
+void Journal::WriteSuperblockDurably(const TreeSuperblock &superblock, int copy) {
+    WriteSuperblockDurablyAt(superblock, copy == 0 ? 0 : superblock.capacity_units - 1);
 }
 
 // The copy that the mount relies on comes last: the other one may be damaged, or old. Only when both are durable is
@@ -70,9 +74,43 @@ void Journal::WriteSuperblockDurably(const TreeSuperblock &superblock, int copy)
 void Journal::WriteSuperblocks(TreeSuperblock next) {
     next.sequence = superblock_.sequence + 1;
     SealSuperblock(next);
+    WriteCopyAtEnd(next);
     WriteSuperblockDurably(next, spare_superblock_);
     WriteSuperblockDurably(next, 1 - spare_superblock_);
     superblock_ = next;
+}
+
+// Superblock 0 says where the other one is; where it is damaged, that is looked for at the end of the target. So the new
+// place comes first: whatever a cut leaves of superblock 0, it leads to a whole one, or that one is found at the end.
+// What lies at the old place afterwards belongs to the data area, and must not be taken for a superblock.
+void Journal::WriteGrownSuperblocks(TreeSuperblock next) {
+    next.sequence = superblock_.sequence + 1;
+    SealSuperblock(next);
+    WriteCopyAtEnd(next); // it may have become larger still
+    WriteSuperblockDurably(next, 1);
+    WriteSuperblockDurably(next, 0);
+    AlignedBuffer zeros;
+    zeros.AppendZeros(ALLOCATION_UNIT_BYTES);
+    WriteDurably({{(superblock_.capacity_units - 1) * ALLOCATION_UNIT_BYTES, zeros.Data(),
+                   ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}},
+                 false);
+    superblock_ = next;
+}
+
+// On a target that has become larger, superblock 1 is not at the end, where it is looked for when superblock 0 is damaged,
+// as it may be by a cut while it is written. So a third copy is there first. It also replaces what a growth that was cut
+// short has left: this mount goes on without that.
+void Journal::WriteCopyAtEnd(const TreeSuperblock &superblock) {
+    uint64_t bytes = io_.CapacityBytes();
+    try {
+        bytes = io_.RefreshCapacity();
+    } catch (const Error &) {
+        // A device that cannot be asked is as large as it was.
+    }
+    const uint64_t units = bytes / ALLOCATION_UNIT_BYTES;
+    if (units > superblock.capacity_units) {
+        WriteSuperblockDurablyAt(superblock, units - 1);
+    }
 }
 
 // Both superblocks count the mount before it writes a record or a page, so whoever mounts after it uses other numbers,
@@ -152,6 +190,30 @@ void Journal::Checkpoint() {
     WriteCheckpoint();
 }
 
+void Journal::BeginGrowth(uint64_t capacity_units) {
+    Begin();
+    WriteCheckpoint(); // there is one at a time
+    if (capacity_units > capacity_units_) {
+        GrowTrees(capacity_units);
+    }
+    BeginCheckpoint();
+}
+
+void Journal::GrowTrees(uint64_t capacity_units) {
+    for (;;) {
+        try {
+            std::unique_lock<std::shared_mutex> guard(trees_.store.Mutex());
+            trees_.catalog.Grow(capacity_units - 1);
+            capacity_units_ = capacity_units; // with the area of the trees: every checkpoint from now on is of both
+            return;
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::NO_SPACE || !RefillZones()) {
+                throw;
+            }
+        }
+    }
+}
+
 // A checkpoint begins when half of an area is full, so that there is room for records while it is written. Only when
 // the rest is full, too, has a record to wait for it.
 void Journal::RequireRoom(uint64_t footprint) {
@@ -171,6 +233,8 @@ void Journal::BeginCheckpoint() {
     RAWDUCK_INVARIANT(!pending_, "one checkpoint is written at a time");
     Pending pending;
     pending.superblock = superblock_;
+    pending.superblock.capacity_units = capacity_units_;
+    pending.superblock.data_end = capacity_units_ - 1;
     TakeFrozen(pending);
     before_ = {epoch_, position_};
     area_ = 1 - area_;
@@ -284,7 +348,9 @@ bool Journal::WriteCheckpoint() {
     WriteMap(*pending_);
     // Superblocks must not name pages that are still in the device's cache.
     Flush();
-    WriteSuperblocks(pending_->superblock);
+    pending_->superblock.capacity_units > superblock_.capacity_units
+        ? WriteGrownSuperblocks(pending_->superblock)
+        : WriteSuperblocks(pending_->superblock);
     uint64_t pages = 0;
     {
         // Only now can no mount go by the checkpoint before.

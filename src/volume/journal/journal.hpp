@@ -6,6 +6,9 @@
 //!  - A superblock is written only after everything that it names is durable, and one copy only after the other.
 //!  - What the superblocks before named (pages, an area of the log) is given up only after both copies are durable.
 //!  - What items need that older code does not know is in both superblocks before they are in the log.
+//!  - While the target is larger than the volume, a superblock is at its end, too, before superblock 0 is written.
+//!  - A volume that grows gets its second superblock at its new end before its first one tells of it, and both are durable
+//!    before the old place is given up, and before anything is put into what it gains.
 //!  - No mount uses an epoch or a generation that another mount may have used: superblocks that count the mount are
 //!    durable before it writes anything else.
 #pragma once
@@ -66,6 +69,11 @@ class Journal {
     //! Makes a checkpoint of what was appended. By the thread that appends. Throws as Append.
     void Checkpoint();
 
+    //! Begins a checkpoint of a volume of so many allocation units, as many as now or more. When it is durable, the
+    //! volume has that size; before, nothing may be put into what it gains. By the thread that appends. Throws as
+    //! Append, and Error NO_SPACE: then nothing has changed, and this may be called again.
+    void BeginGrowth(uint64_t capacity_units);
+
     //! Whether a checkpoint has begun and is not durable yet. Any thread.
     bool CheckpointPending() const { return has_pending_; }
     //! Writes the checkpoint that is pending. Any thread, beside Append; Append does it itself only where it cannot go
@@ -99,6 +107,10 @@ class Journal {
     void WriteMap(const Pending &pending);
     void WriteDurably(std::vector<Segment> segments, bool flush);
     void WriteSuperblocks(TreeSuperblock next);
+    void WriteGrownSuperblocks(TreeSuperblock next);
+    void WriteCopyAtEnd(const TreeSuperblock &superblock);
+    void WriteSuperblockDurablyAt(const TreeSuperblock &superblock, uint64_t unit);
+    void GrowTrees(uint64_t capacity_units);
     void WriteSuperblockDurably(const TreeSuperblock &superblock, int copy);
     void Flush();
 
@@ -114,6 +126,7 @@ class Journal {
     bool counted_ = false; //!< superblocks count this mount
     bool started_ = false;
     bool tells_sharing_;  //!< both superblocks say that files may share space
+    uint64_t capacity_units_; //!< that the trees are of, and the next checkpoint
     uint32_t epochs_ = 0; //!< of this mount
     uint32_t area_ = 0;
     LogEnding before_;                               //!< that the epoch continues

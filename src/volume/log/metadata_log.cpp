@@ -196,6 +196,25 @@ void MetadataLog::Checkpoint() {
     RunAlone([this] { journal_.Checkpoint(); });
 }
 
+void MetadataLog::Grow(uint64_t capacity_units) {
+    FinishCheckpoint(); // so that commits wait for none of its writes
+    std::string refused;
+    RunAlone([&] {
+        try {
+            journal_.BeginGrowth(capacity_units);
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::NO_SPACE) {
+                throw;
+            }
+            refused = error.what(); // which is no reason to take no more writes
+        }
+    });
+    if (!refused.empty()) {
+        throw Error(ErrorCode::NO_SPACE, io_.TargetName() + ": the volume cannot grow: " + refused);
+    }
+    FinishCheckpoint();
+}
+
 void MetadataLog::FinishCheckpoint() {
     if (!journal_.CheckpointPending()) {
         return;

@@ -53,6 +53,9 @@ class MetadataLog {
 
     //! Makes a checkpoint, and what was queued durable. Throws as Commit.
     void Checkpoint();
+    //! Makes the volume so many allocation units large: durable on return. Commits go on meanwhile. Throws as Commit, and
+    //! Error NO_SPACE: then nothing has changed.
+    void Grow(uint64_t capacity_units);
     //! Waits until no checkpoint is being written: then nothing is written but what is asked for. Throws as Commit.
     void FinishCheckpoint();
 

@@ -42,14 +42,18 @@ uint64_t SpacePages(const SpaceMap::Area &area) {
     return maps + DivideUp(maps, FAN_OUT_MIN) - 1 + DivideUp(maps, 64);
 }
 
+//! Bytes that are reserved for creating logs.
+uint64_t BytesForLogs(const SpaceMap::Area &area) {
+    return std::clamp((area.end - area.start) * ALLOCATION_UNIT_BYTES / NEW_LOG_SHARE, NEW_LOG_BYTES_MIN,
+                      NEW_LOG_BYTES_MAX);
+}
+
 } // namespace
 
 MetadataRoom::MetadataRoom(Space &space, ZoneStock &stock, const SpaceMap::Area &area, uint64_t zones,
                            std::string target_name)
     : space_(space), stock_(stock), target_name_(std::move(target_name)), space_pages_(SpacePages(area)),
-      for_logs_(std::clamp((area.end - area.start) * ALLOCATION_UNIT_BYTES / NEW_LOG_SHARE, NEW_LOG_BYTES_MIN,
-                           NEW_LOG_BYTES_MAX)),
-      zones_(zones) {}
+      for_logs_(BytesForLogs(area)), zones_(zones) {}
 
 //! What the files may have when there are so many zones.
 uint64_t MetadataRoom::BytesIn(uint64_t zones) const {
@@ -161,6 +165,15 @@ void MetadataRoom::Give(uint64_t bytes) {
     std::lock_guard<std::mutex> guard(mutex_);
     RAWDUCK_INVARIANT(bytes <= taken_, "no more room for metadata is given back than was taken");
     taken_ -= bytes;
+}
+
+void MetadataRoom::Grow(const SpaceMap::Area &area) {
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        space_pages_ = SpacePages(area);
+        for_logs_ = BytesForLogs(area);
+    }
+    TakeFoundZones();
 }
 
 bool MetadataRoom::TryTakeForLogs(uint64_t bytes) {

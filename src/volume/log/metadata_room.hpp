@@ -33,6 +33,8 @@ class MetadataRoom : public Journal::Zones {
     //! After the last TakeFound: takes zones for it.
     void TakeFoundZones();
     void Give(uint64_t bytes);
+    //! The data area has become that: takes zones for the metadata of its free space, too. After Space::Grow.
+    void Grow(const SpaceMap::Area &area);
 
     //! The part that is reserved for creating logs.
     bool TryTakeForLogs(uint64_t bytes);
@@ -61,9 +63,9 @@ class MetadataRoom : public Journal::Zones {
     Space &space_;
     ZoneStock &stock_;
     const std::string target_name_;
-    const uint64_t space_pages_; //!< that the bitmaps and summaries of free space need
-    const uint64_t for_logs_;    //!< bytes
-    mutable std::mutex mutex_;   //!< guards what follows; no other lock is taken under it
+    mutable std::mutex mutex_; //!< guards what follows; no other lock is taken under it
+    uint64_t space_pages_;     //!< that the bitmaps and summaries of free space need
+    uint64_t for_logs_;        //!< bytes
     uint64_t taken_ = 0, taken_for_logs_ = 0;
     uint64_t zones_;
     bool refused_ = false;

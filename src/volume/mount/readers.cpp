@@ -43,7 +43,7 @@ std::string VolumeState::Answer(const WriterRequest &request) {
 
 ReaderImage VolumeState::ImageOf(const std::string &source, const std::string &name) const {
     ReaderImage image;
-    image.superblock = superblock;
+    image.superblock = Layout();
     std::vector<std::string> parts = LogNamesOf(source);
     parts.insert(parts.begin(), source);
     parts.push_back(OriginNameOf(source));

@@ -13,6 +13,7 @@ struct VolumeInfo {
     std::string target, uuid, label, engine, engine_reason, queue_mode;
     uint32_t format_version = 0, lba_size = 0, queue_depth = 0, memory_alignment = 0;
     uint64_t capacity_bytes = 0, used_bytes = 0, free_bytes = 0, metadata_bytes = 0;
+    uint64_t growable_bytes = 0; //!< see Volume::GrowableBytes
     uint64_t largest_free_extent_bytes = 0;
     uint64_t files = 0, open_handles = 0, extents = 0;
     uint64_t epoch = 0, log_bytes = 0, log_records = 0;

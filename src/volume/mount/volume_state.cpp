@@ -72,6 +72,14 @@ VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> loc
     }
 }
 
+TreeSuperblock VolumeState::Layout() const {
+    TreeSuperblock layout = superblock;
+    layout.capacity_units = capacity_units;
+    layout.data_end = layout.capacity_units - 1;
+    SealSuperblock(layout);
+    return layout;
+}
+
 // Where the node that readers lock cannot be opened, nobody reads beside a writer; that is no reason not to mount.
 void VolumeState::ServeReaders() {
     try {

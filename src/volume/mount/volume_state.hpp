@@ -9,6 +9,7 @@
 #include "volume/readers/reader_image.hpp"
 #include "volume/readers/reader_service.hpp"
 
+#include <atomic>
 #include <map>
 #include <set>
 #include <shared_mutex>
@@ -70,6 +71,8 @@ class VolumeState {
     //! As Volume::ImageOf.
     ReaderImage ImageOf(const std::string &source, const std::string &name) const;
     void ServeReaders();
+    //! The superblock that was found at mount, with the size that the volume has now.
+    TreeSuperblock Layout() const;
     //! For the service of readers. Throws what the reader is to be told.
     std::string Answer(const WriterRequest &request);
     //! Drops what was kept for readers that have ended, where this process is writing.
@@ -103,6 +106,8 @@ class VolumeState {
     std::unique_ptr<TargetLock> lock;
     std::unique_ptr<BlockIo> io;
     const TreeSuperblock superblock; //!< as found at mount
+    //! Of the volume, which may have grown since.
+    std::atomic<uint64_t> capacity_units{superblock.capacity_units};
     const std::unique_ptr<MetadataTrees> trees;
     const std::string warning;
     const std::vector<Extent> overwritten; //!< see LoadedVolume
@@ -118,6 +123,8 @@ class VolumeState {
     uint32_t queue_depth = 0;
     double mount_ms = 0;
 
+    std::mutex growth_mutex; //!< one that grows at a time; held during I/O, and the first of a volume's locks
+
     //! Guards the names, the members of File that say so, and what follows up to access_mutex. Taken under
     //! access_mutex; under it the locks of files. I/O is done under it only by QueueRemove and QueueMove,
     //! which finish the commit of a file that is removed or replaced and wait for spilled blocks in flight.
@@ -128,7 +135,7 @@ class VolumeState {
     uint64_t open_handles = 0;
     uint64_t temp_files = 0;
 
-    //! Guards what follows and the mode of `lock`. The first of a volume's locks: names_mutex and the log's may
+    //! Guards what follows and the mode of `lock`. Before all locks but growth_mutex: names_mutex and the log's may
     //! be taken under it. Held during I/O: BecomeWriter reads the log, EndWrite commits.
     mutable std::mutex access_mutex;
     uint64_t writers = 0;

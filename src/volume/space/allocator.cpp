@@ -163,6 +163,24 @@ bool Allocator::Free(AllocationUnit start, uint64_t units) {
     return true;
 }
 
+void Allocator::Grow(AllocationUnit end) {
+    const uint64_t old_end = end_, units = Index(end) - old_end;
+    RAWDUCK_INVARIANT(Index(end) >= old_end, "the data area only grows");
+    if (units == 0) {
+        return;
+    }
+    end_ += units;
+    total_units_ += units;
+    try {
+        const bool freed = Free(static_cast<AllocationUnit>(old_end), units);
+        RAWDUCK_INVARIANT(freed, "nobody has what lay behind the data area");
+    } catch (...) {
+        end_ = old_end;
+        total_units_ -= units;
+        throw;
+    }
+}
+
 std::vector<Allocator::Result> Allocator::FreeParts(AllocationUnit start, uint64_t units) const {
     const uint64_t first = Index(start), last = first + units;
     std::vector<Result> parts;

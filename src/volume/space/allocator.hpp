@@ -38,6 +38,10 @@ class Allocator {
     //! Gives units back; they must have been allocated. False when any of them is free already.
     bool Free(AllocationUnit start, uint64_t units);
 
+    //! The space ends there from now on, not before its end until now, and what it gains is free. When it throws,
+    //! nothing has changed.
+    void Grow(AllocationUnit end);
+
     //! The parts of [start, start + units) that are free, in order.
     std::vector<Result> FreeParts(AllocationUnit start, uint64_t units) const;
 

@@ -7,6 +7,7 @@
 #include "volume/tree/unit_counts.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -24,7 +25,8 @@ class Space {
   public:
     //! `shared`: how many files have space besides the one that every file may think it is.
     Space(Allocator allocator, ZoneCandidates candidates, UnitCounts shared = UnitCounts())
-        : allocator_(std::move(allocator)), candidates_(std::move(candidates)), shared_(std::move(shared)) {
+        : total_units_(allocator.TotalUnits()), allocator_(std::move(allocator)),
+          candidates_(std::move(candidates)), shared_(std::move(shared)) {
         pending_free_.reserve(PENDING_FREE_MAX);
     }
 
@@ -175,7 +177,26 @@ class Space {
         std::lock_guard<std::mutex> guard(mutex_);
         return allocator_.LargestFree();
     }
-    uint64_t TotalUnits() const { return allocator_.TotalUnits(); }
+    uint64_t TotalUnits() const { return total_units_; }
+
+    //! The data area ends at `end` now, which no mount will doubt; what it gains is free. When it throws, nothing has
+    //! changed.
+    void Grow(uint64_t data_end) {
+        Extent gained;
+        {
+            std::lock_guard<std::mutex> guard(mutex_);
+            candidates_.Grow(data_end);
+            const uint64_t before = allocator_.TotalUnits();
+            allocator_.Grow(static_cast<AllocationUnit>(data_end));
+            total_units_ = allocator_.TotalUnits();
+            gained.units = total_units_ - before;
+            gained.start = data_end - gained.units;
+            given_back_.notify_all(); // whoever waits for space finds some
+        }
+        if (on_discard_ && gained.units > 0) {
+            on_discard_({gained}); // the device need not keep what lay there
+        }
+    }
 
   private:
     static constexpr uint64_t HEADER_UNITS = 64;
@@ -224,6 +245,7 @@ class Space {
         return kept;
     }
 
+    std::atomic<uint64_t> total_units_;
     mutable std::mutex mutex_; //!< guards what follows; no other lock is taken under it
     std::condition_variable given_back_;
     Allocator allocator_;

@@ -12,10 +12,16 @@
 
 namespace rawduck {
 
-//! Not thread-safe. Needs no memory after it is made.
+//! Not thread-safe. Needs memory only when it is made, and to grow.
 class ZoneCandidates {
   public:
     explicit ZoneCandidates(uint64_t data_end) : since_(data_end / ZONE_UNITS + 1), before_(since_.size()) {}
+
+    //! Nothing that the log has freed lies in what the data area gains.
+    void Grow(uint64_t data_end) {
+        since_.resize(data_end / ZONE_UNITS + 1);
+        before_.resize(since_.size());
+    }
 
     //! What the log has freed since the checkpoint began that was begun last.
     void Exclude(const std::vector<Extent> &extents) noexcept;

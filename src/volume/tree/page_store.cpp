@@ -47,7 +47,7 @@ std::shared_ptr<PageStore::Buffer> PageStore::FindClean(const PagePointer &place
 // What a pointer says that can be of no page on the device; empty when there may be one. Pages of the generation that is
 // under way are in memory, and are changed there in place.
 std::string PageStore::PlaceProblem(const PagePointer &place) const {
-    const uint64_t units = io_.Caps().capacity_bytes / ALLOCATION_UNIT_BYTES;
+    const uint64_t units = io_.CapacityBytes() / ALLOCATION_UNIT_BYTES;
     if (place.unit > units || units - place.unit < TREE_PAGE_UNITS) {
         return "it would lie outside";
     }

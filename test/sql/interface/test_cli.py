@@ -19,6 +19,7 @@ from support import Image, failed, make_target, one, run_cli, succeeded
 COMMANDS = (
     "devices",
     "format",
+    "grow",
     "info",
     "ls",
     "cp",

@@ -28,6 +28,7 @@ def arguments(file_target, tmp_path) -> dict[str, list[str]]:
     new, target = str(tmp_path / "new.rawduck"), file_target.name
     return {
         "format": [new, "--size", "32M"],
+        "grow": [new, "--size", "48M"],
         "cp": [str(source), f"nvme://{target}/"],
         "devices": [],
         "info": [target],

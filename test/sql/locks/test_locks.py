@@ -43,6 +43,7 @@ TOUCHES_STOCK = {
     "info": "FROM nvme_info('{path}')",
     "check": "FROM nvme_check('{path}')",
     "repair": "FROM nvme_check('{path}', repair := true)",
+    "grow": "CALL nvme_grow('{path}', size := '64M')",
     "trim": "CALL nvme_trim('{path}')",
     "fdp": "FROM nvme_fdp('{path}')",
     "attach": "ATTACH 'nvme://{path}/x.duckdb' AS x",

@@ -61,6 +61,7 @@ class HookedDevice final : public Device {
     HookedDevice(std::unique_ptr<Device> inner, std::shared_ptr<CommandHook> hook)
         : inner_(std::move(inner)), hook_(std::move(hook)) {}
     const Capabilities &Caps() const override { return inner_->Caps(); }
+    uint64_t CurrentCapacity() const override { return inner_->CurrentCapacity(); }
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
         return std::make_unique<HookedQueue>(inner_->CreateQueue(depth, use), hook_);
     }

@@ -16,6 +16,7 @@ class KilledAtFlush final : public Device {
     KilledAtFlush(std::unique_ptr<Device> inner, uint64_t flushes)
         : inner_(std::move(inner)), flushes_max_(flushes) {}
     const Capabilities &Caps() const override { return inner_->Caps(); }
+    uint64_t CurrentCapacity() const override { return inner_->CurrentCapacity(); }
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
         return inner_->CreateQueue(depth, use);
     }

@@ -108,6 +108,8 @@ class Workload {
             Snapshot(name);
         } else if (action == 9) {
             Clone();
+        } else if (action == 7 && random_() % 2 == 0) {
+            Enlarge();
         } else if (exists && action == 3 && state_[name].size() >= 12288) {
             RewriteHeader(name);
         } else {
@@ -133,6 +135,14 @@ class Workload {
             const std::string content = source->second;
             volume_->Clone(source->first, name);
             state_[name] = content;
+        }
+    }
+    //! The device, and the volume then or the next time.
+    void Enlarge() {
+        const uint64_t capacity = medium_->CapacityBytes() + (1 + random_() % 4) * MIB / 2;
+        medium_->Grow(capacity);
+        if (random_() % 4 != 0) {
+            EXPECT_EQ(volume_->Grow(0).after_bytes, capacity);
         }
     }
     void RewriteHeader(const std::string &name) {

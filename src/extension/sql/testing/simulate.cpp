@@ -47,7 +47,7 @@ void Create(const std::string &name, const Arguments &arguments) {
 
 //! What the LBAs from `first` on hold.
 Value ReadLbas(SimulatedMedium &medium, const std::string &target, uint64_t first, uint64_t count) {
-    const uint64_t lba_size = medium.Options().lba_size, lbas = medium.Options().capacity_bytes / lba_size;
+    const uint64_t lba_size = medium.Options().lba_size, lbas = medium.CapacityBytes() / lba_size;
     if (first >= lbas || count > lbas - first) {
         throw Error(ErrorCode::INVALID, target + ": there are only " + std::to_string(lbas) + " LBAs");
     }
@@ -68,6 +68,9 @@ Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
         Create(name, arguments);
     }
     std::shared_ptr<SimulatedMedium> medium = FindSimulatedTarget(name);
+    if (!arguments.Named("grow").IsNull()) {
+        medium->Grow(ParseSize(arguments.NamedText("grow", "0"), "grow"));
+    }
     const uint64_t at = Count(arguments, "at", medium->Events());
     const std::string fault = arguments.NamedText("fault", "");
     const std::string survivor_name = arguments.NamedText("survivor", "");
@@ -81,7 +84,7 @@ Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
     if (!arguments.Named("read").IsNull()) {
         content = ReadLbas(*medium, target, Count(arguments, "read", 0), Count(arguments, "lbas", 1));
     }
-    const uint64_t events = medium->Events();
+    const uint64_t events = medium->Events(), capacity = medium->CapacityBytes();
     const bool power_is_on = medium->PowerIsOn();
     PowerCutReport report;
     if (!survivor_name.empty()) {
@@ -91,7 +94,8 @@ Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
     }
     return {{Value(target), Value::UBIGINT(events), Value(power_is_on ? "on" : "off"),
              Value::UBIGINT(report.units_survived), Value::UBIGINT(report.units_lost),
-             Value::UBIGINT(report.units_garbage), Value::UBIGINT(report.writes_torn), content}};
+             Value::UBIGINT(report.units_garbage), Value::UBIGINT(report.writes_torn), content,
+             Value::UBIGINT(capacity)}};
 }
 
 } // namespace
@@ -99,6 +103,7 @@ Rows SimulateRow(duckdb::ClientContext &context, const Arguments &arguments) {
 void RegisterSimulateFunction(duckdb::ExtensionLoader &loader) {
     duckdb::FunctionSignature signature = TargetSignature();
     signature.AddKeywordOnly("size", LogicalType::ANY, Value(LogicalType::VARCHAR));
+    signature.AddKeywordOnly("grow", LogicalType::ANY, Value(LogicalType::VARCHAR));
     signature.AddKeywordOnly("lba_size", LogicalType::ANY, Value("4096"));
     signature.AddKeywordOnly("atomic_write", LogicalType::ANY, Value("0"));
     signature.AddKeywordOnly("write_cache", LogicalType::BOOLEAN, Value::BOOLEAN(true));
@@ -123,7 +128,8 @@ void RegisterSimulateFunction(duckdb::ExtensionLoader &loader) {
                           {"units_lost", LogicalType::UBIGINT},
                           {"units_garbage", LogicalType::UBIGINT},
                           {"writes_torn", LogicalType::UBIGINT},
-                          {"content", LogicalType::BLOB}},
+                          {"content", LogicalType::BLOB},
+                          {"capacity", LogicalType::UBIGINT}},
                          SimulateRow});
 }
 

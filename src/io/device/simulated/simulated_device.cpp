@@ -60,12 +60,13 @@ class SimulatedQueue final : public Queue {
     };
 
     int64_t Transfer(const Command &command, std::optional<uint64_t> &event) {
+        const uint64_t capacity = medium_->CapacityBytes();
         const bool valid = command.length > 0 && command.length <= caps_.max_transfer_bytes &&
                            IsAligned(command.length, caps_.lba_size) &&
                            IsAligned(command.device_offset, caps_.lba_size) &&
                            IsAligned(reinterpret_cast<uintptr_t>(command.data), caps_.memory_alignment) &&
-                           command.device_offset <= caps_.capacity_bytes &&
-                           command.length <= caps_.capacity_bytes - command.device_offset;
+                           command.device_offset <= capacity &&
+                           command.length <= capacity - command.device_offset;
         if (!valid) {
             return -EINVAL;
         }
@@ -93,7 +94,7 @@ class SimulatedDevice final : public Device {
         const SimulatedOptions &simulated = medium_->Options();
         caps_.engine = "simulated";
         caps_.engine_reason = "the target is simulated";
-        caps_.capacity_bytes = simulated.capacity_bytes;
+        caps_.capacity_bytes = medium_->CapacityBytes();
         caps_.lba_size = simulated.lba_size;
         caps_.memory_alignment = MEMORY_ALIGNMENT;
         caps_.max_transfer_bytes =
@@ -107,6 +108,7 @@ class SimulatedDevice final : public Device {
     }
 
     const Capabilities &Caps() const override { return caps_; }
+    uint64_t CurrentCapacity() const override { return medium_->CapacityBytes(); }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse) override {
         return std::make_unique<SimulatedQueue>(medium_, caps_, std::clamp(depth, 1u, MAX_QUEUE_DEPTH));

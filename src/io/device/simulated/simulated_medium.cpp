@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
 #include <thread>
 
 namespace rawduck {
@@ -81,7 +82,25 @@ struct SimulatedMedium::Fate {
 
 SimulatedMedium::SimulatedMedium(const SimulatedOptions &options)
     : options_(options), initial_(options.capacity_bytes), current_(options.capacity_bytes),
-      random_(options.seed), settled_(options.capacity_bytes) {}
+      capacities_{{0, options.capacity_bytes}}, random_(options.seed), settled_(options.capacity_bytes) {}
+
+uint64_t SimulatedMedium::CapacityBytes() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return current_.Capacity();
+}
+
+void SimulatedMedium::Grow(uint64_t capacity_bytes) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (capacity_bytes < current_.Capacity() || !IsAligned(capacity_bytes, options_.lba_size)) {
+        throw Error(ErrorCode::INVALID, "a simulated device of " + std::to_string(current_.Capacity()) +
+                                            " bytes cannot get " + std::to_string(capacity_bytes) +
+                                            ": give it more, and whole LBAs");
+    }
+    for (SparseImage *image : {&initial_, &current_, &settled_}) {
+        image->Resize(capacity_bytes);
+    }
+    capacities_[events_.size()] = capacity_bytes;
+}
 
 uint64_t SimulatedMedium::Events() const {
     std::lock_guard<std::mutex> guard(mutex_);
@@ -135,7 +154,7 @@ int64_t SimulatedMedium::Write(uint64_t offset, const char *data, uint64_t lengt
     if (fails) {
         MixWithOld(offset, content);
     } else if (TakeFault(SimulatedFault::MISDIRECTED_WRITE)) {
-        const uint64_t lbas = (options_.capacity_bytes - length) / options_.lba_size + 1;
+        const uint64_t lbas = (current_.Capacity() - length) / options_.lba_size + 1;
         offset = random_() % lbas * options_.lba_size;
     }
     const uint64_t number = Record(offset, std::move(content), fua && options_.fua == SimulatedFua::HONOURED);
@@ -215,9 +234,9 @@ void SimulatedMedium::Inject(SimulatedFault fault, uint64_t at) {
         armed_[fault] = at;
         return;
     }
-    if (at >= options_.capacity_bytes / options_.lba_size) {
+    if (at >= current_.Capacity() / options_.lba_size) {
         throw Error(ErrorCode::INVALID, "LBA " + std::to_string(at) + " lies beyond the last one, " +
-                                            std::to_string(options_.capacity_bytes / options_.lba_size - 1));
+                                            std::to_string(current_.Capacity() / options_.lba_size - 1));
     }
     if (fault == SimulatedFault::READ_ERROR) {
         unreadable_.insert(at);
@@ -304,8 +323,10 @@ std::shared_ptr<SimulatedMedium> SimulatedMedium::PowerCut(uint64_t events, uint
         }
     }
     SimulatedOptions options = options_;
+    options.capacity_bytes = std::prev(capacities_.upper_bound(events))->second;
     options.latency_us = 0;
     options.seed = seed; // or its faults would fall where this device's have fallen
+    image.Resize(options.capacity_bytes);
     auto survivor = std::make_shared<SimulatedMedium>(options);
     survivor->unreadable_ = unreadable_;
     survivor->settled_ = survivor->current_ = survivor->initial_ = std::move(image);

@@ -58,7 +58,11 @@ class SimulatedMedium {
     SimulatedMedium(const SimulatedMedium &) = delete;
     SimulatedMedium &operator=(const SimulatedMedium &) = delete;
 
+    //! As it was made: how many bytes it has now, CapacityBytes says.
     const SimulatedOptions &Options() const { return options_; }
+    uint64_t CapacityBytes() const;
+    //! The device is larger from the next event on, also after a power cut behind that. Throws Error INVALID.
+    void Grow(uint64_t capacity_bytes);
     //! Number of events so far.
     uint64_t Events() const;
     bool PowerIsOn() const;
@@ -106,6 +110,7 @@ class SimulatedMedium {
     SparseImage initial_;
     SparseImage current_;
     std::vector<Event> events_;
+    std::map<uint64_t, uint64_t> capacities_; //!< bytes that the device has behind so many events
     std::vector<uint64_t> unflushed_;          //!< completed events that no flush covers
     std::set<uint64_t> unreadable_;            //!< LBAs
     std::map<SimulatedFault, uint64_t> armed_; //!< by event

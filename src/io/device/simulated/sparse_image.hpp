@@ -19,6 +19,11 @@ class SparseImage {
     uint64_t Capacity() const { return capacity_bytes_; }
     void Read(uint64_t offset, char *data, uint64_t length) const;
     void Write(uint64_t offset, const char *data, uint64_t length);
+    //! What is gained is zeros, and what lay behind the new end is gone.
+    void Resize(uint64_t capacity_bytes) {
+        capacity_bytes_ = capacity_bytes;
+        chunks_.resize((capacity_bytes + CHUNK_BYTES - 1) / CHUNK_BYTES);
+    }
 
   private:
     static constexpr uint64_t CHUNK_BYTES = 64 * KIB;

@@ -1,0 +1,149 @@
+//! Volume::Grow. The target is made larger first, if it is a file, and that is durable; then a checkpoint gives the volume
+//! its new size (Journal::BeginGrowth); only then is what it gains given to files. So a cut or kill anywhere leaves the
+//! volume with one of the two sizes, on a target that is large enough for both.
+#include "common/error.hpp"
+#include "common/memory/aligned_buffer.hpp"
+#include "volume/mount/volume_state.hpp"
+#include "volume/reserve_file.hpp"
+#include "volume/volume.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace rawduck {
+
+namespace {
+
+[[noreturn]] void ThrowImpossible(const VolumeState &state, const std::string &why) {
+    throw Error(ErrorCode::INVALID, state.target.name + ": " + why + "; nothing was changed");
+}
+
+uint64_t CapacityOf(const VolumeState &state) {
+    return state.capacity_units * ALLOCATION_UNIT_BYTES;
+}
+
+//! A regular file that is made longer. Undone unless Keep is called.
+class LongerFile {
+  public:
+    LongerFile(const VolumeState &state, uint64_t size_bytes)
+        : fd_(state.lock->DescriptorOf(state.target)), size_bytes_(size_bytes) {
+        struct stat status;
+        if (fd_ < 0 || fstat(fd_, &status) != 0) {
+            throw Error(ErrorCode::IO, state.target.name + ": cannot ask for its size: " + ErrnoText(errno));
+        }
+        old_bytes_ = static_cast<uint64_t>(status.st_size);
+        if (size_bytes_ != 0 && size_bytes_ < AlignDown(old_bytes_, ALLOCATION_UNIT_BYTES)) {
+            ThrowImpossible(state, "the file has " + std::to_string(old_bytes_) + " bytes already, more than " +
+                                       std::to_string(size_bytes_) +
+                                       "; to use them all, leave out --size (size in SQL)");
+        }
+    }
+    ~LongerFile() {
+        if (!kept_ && size_bytes_ > old_bytes_) {
+            // If that fails, the file is longer than its volume, which is no damage.
+            [[maybe_unused]] const int result = ftruncate(fd_, static_cast<off_t>(old_bytes_));
+        }
+    }
+    LongerFile(const LongerFile &) = delete;
+    LongerFile &operator=(const LongerFile &) = delete;
+
+    void Reserve(const VolumeState &state) {
+        const uint64_t from = CapacityOf(state), end = std::max(size_bytes_, old_bytes_);
+        if (end > from) {
+            ReserveFile(fd_, state.target.name, from, end);
+        }
+    }
+    void Keep() { kept_ = true; }
+
+  private:
+    const int fd_;
+    const uint64_t size_bytes_;
+    uint64_t old_bytes_ = 0;
+    bool kept_ = false;
+};
+
+void RefuseImpossibleSize(const VolumeState &state, uint64_t size_bytes) {
+    if (size_bytes == 0) {
+        return;
+    }
+    if (state.target.kind != TargetKind::REGULAR_FILE) {
+        ThrowImpossible(state, "only a regular file can be made larger here, this target has the size that it has: "
+                               "leave out --size (size in SQL)");
+    }
+    if (size_bytes < CapacityOf(state)) {
+        ThrowImpossible(state, "the volume has " + std::to_string(CapacityOf(state)) +
+                                   " bytes, and cannot shrink to " + std::to_string(size_bytes) +
+                                   "; give a larger --size (size in SQL)");
+    }
+}
+
+//! What cannot be written is noticed before anything depends on it: in front of the superblock that may lie at the end.
+void TryGainedSpace(VolumeState &state, uint64_t units) {
+    if (units - state.capacity_units < 2) {
+        return;
+    }
+    AlignedBuffer zeros;
+    zeros.AppendZeros(ALLOCATION_UNIT_BYTES);
+    state.io->Write((units - 2) * ALLOCATION_UNIT_BYTES, zeros.Data(), ALLOCATION_UNIT_BYTES,
+                    PlacementClass::METADATA);
+}
+
+//! The superblocks have the new size.
+void UseSpace(VolumeState &state, uint64_t units) {
+    state.capacity_units = units; // before any file has something there, or an image would name what lies outside
+    state.space.Grow(units - 1);
+    state.room.Grow({state.superblock.data_start, units - 1});
+}
+
+uint64_t UnitsOf(VolumeState &state) {
+    const uint64_t bytes = state.io->RefreshCapacity();
+    if (bytes < CapacityOf(state)) {
+        ThrowImpossible(state, "the volume has " + std::to_string(CapacityOf(state)) +
+                                   " bytes, and its target only " + std::to_string(bytes) +
+                                   ": it was made smaller; make it as large again");
+    }
+    return bytes / ALLOCATION_UNIT_BYTES;
+}
+
+} // namespace
+
+VolumeGrowth Volume::Grow(uint64_t size_bytes) {
+    VolumeState &state = *state_;
+    std::lock_guard<std::mutex> growing(state.growth_mutex);
+    WriteScope writing(state);
+    size_bytes = AlignDown(size_bytes, ALLOCATION_UNIT_BYTES);
+    RefuseImpossibleSize(state, size_bytes);
+    VolumeGrowth growth;
+    growth.before_bytes = CapacityOf(state);
+    std::unique_ptr<LongerFile> file;
+    if (state.target.kind == TargetKind::REGULAR_FILE) {
+        file = std::make_unique<LongerFile>(state, size_bytes);
+        file->Reserve(state);
+    }
+    const uint64_t units = UnitsOf(state);
+    if (units > state.capacity_units) {
+        TryGainedSpace(state, units);
+        if (file) {
+            file->Keep();
+        }
+        state.log.Grow(units); // its first flush makes the length of the file durable, too
+    }
+    UseSpace(state, units);
+    writing.Finish();
+    growth.after_bytes = CapacityOf(state);
+    return growth;
+}
+
+uint64_t Volume::GrowableBytes() const {
+    try {
+        const uint64_t units = state_->io->RefreshCapacity() / ALLOCATION_UNIT_BYTES;
+        const uint64_t used = state_->capacity_units;
+        return units > used ? (units - used) * ALLOCATION_UNIT_BYTES : 0;
+    } catch (const Error &) {
+        return 0; // of a device that is gone its volume can still be described
+    }
+}
+
+} // namespace rawduck
