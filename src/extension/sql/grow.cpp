@@ -31,17 +31,17 @@ void RegisterGrowFunction(duckdb::ExtensionLoader &loader) {
     duckdb::FunctionSignature signature = TargetSignature();
     // Any type, as that of nvme_format().
     signature.AddKeywordOnly("size", LogicalType::ANY, Value(LogicalType::VARCHAR));
-    RegisterRowFunction(loader,
-                        {"nvme_grow",
-                         "Makes a volume as large as its target, which was made larger; other connections go on "
-                         "meanwhile. size: such as '200G', makes a regular file that large before, with all of its "
-                         "space reserved; NULL: as it is. A volume that is as large already stays as it is.",
-                         "CALL nvme_grow('/data/store.rawduck', size := '200G')",
-                         signature,
-                         {{"target", LogicalType::VARCHAR, "The target"},
-                          {"capacity", LogicalType::UBIGINT, "Bytes that the volume has now"},
-                          {"added", LogicalType::UBIGINT, "Bytes of them that it did not have before"}},
-                         GrowRow});
+    RegisterRowFunction(
+        loader, {"nvme_grow",
+                 "Makes a volume as large as its target, which was made larger; other connections go on "
+                 "meanwhile. size: such as '200G', makes a regular file that large before, with all of its "
+                 "space reserved; NULL: as it is. A volume that is as large already stays as it is.",
+                 "CALL nvme_grow('/data/store.rawduck', size := '200G')",
+                 signature,
+                 {{"target", LogicalType::VARCHAR, "The target"},
+                  {"capacity", LogicalType::UBIGINT, "Bytes that the volume has now"},
+                  {"added", LogicalType::UBIGINT, "Bytes of them that it did not have before"}},
+                 GrowRow});
 }
 
 } // namespace rawduck
