@@ -69,8 +69,9 @@ const char *QueueModeName(QueueMode mode) {
 struct BlockIo::State {
     State(std::unique_ptr<Device> device, const BlockIoOptions &options, std::string name,
           std::shared_ptr<IoStats> io_stats)
-        : caps(device->Caps()), capacity_bytes(caps.capacity_bytes), queues(MakeStrategy(std::move(device), options)),
-          target_name(std::move(name)), stats(std::move(io_stats)), fork_generation(ForkGeneration()),
+        : caps(device->Caps()), capacity_bytes(caps.capacity_bytes),
+          queues(MakeStrategy(std::move(device), options)), target_name(std::move(name)),
+          stats(std::move(io_stats)), fork_generation(ForkGeneration()),
           placement_mode(options.placement.mode),
           placement(MapPlacement(options.placement, caps.placements, caps.placement_obstacle, target_name)),
           rereads(options.reread_buffer_bytes < RereadBuffer::PIECE_BYTES
@@ -111,7 +112,7 @@ struct BlockIo::State {
     }
 
     const Capabilities caps;
-    std::atomic<uint64_t> capacity_bytes; //!< as it is now, while caps says how it was
+    std::atomic<uint64_t> capacity_bytes;        //!< as it is now, while caps says how it was
     const std::shared_ptr<QueueStrategy> queues; //!< shared with the threads, which may exit later than this
     const std::string target_name;
     const std::shared_ptr<IoStats> stats;

@@ -35,8 +35,8 @@ class LongerFile {
         }
         old_bytes_ = static_cast<uint64_t>(status.st_size);
         if (size_bytes_ != 0 && size_bytes_ < AlignDown(old_bytes_, ALLOCATION_UNIT_BYTES)) {
-            ThrowImpossible(state, "the file has " + std::to_string(old_bytes_) + " bytes already, more than " +
-                                       std::to_string(size_bytes_) +
+            ThrowImpossible(state, "the file has " + std::to_string(old_bytes_) +
+                                       " bytes already, more than " + std::to_string(size_bytes_) +
                                        "; to use them all, leave out --size (size in SQL)");
         }
     }
@@ -69,8 +69,9 @@ void RefuseImpossibleSize(const VolumeState &state, uint64_t size_bytes) {
         return;
     }
     if (state.target.kind != TargetKind::REGULAR_FILE) {
-        ThrowImpossible(state, "only a regular file can be made larger here, this target has the size that it has: "
-                               "leave out --size (size in SQL)");
+        ThrowImpossible(state,
+                        "only a regular file can be made larger here, this target has the size that it has: "
+                        "leave out --size (size in SQL)");
     }
     if (size_bytes < CapacityOf(state)) {
         ThrowImpossible(state, "the volume has " + std::to_string(CapacityOf(state)) +
@@ -92,7 +93,8 @@ void TryGainedSpace(VolumeState &state, uint64_t units) {
 
 //! The superblocks have the new size.
 void UseSpace(VolumeState &state, uint64_t units) {
-    state.capacity_units = units; // before any file has something there, or an image would name what lies outside
+    state.capacity_units =
+        units; // before any file has something there, or an image would name what lies outside
     state.space.Grow(units - 1);
     state.room.Grow({state.superblock.data_start, units - 1});
 }

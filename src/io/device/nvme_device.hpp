@@ -61,7 +61,8 @@ class NvmeDevice : public Device {
     virtual int Run(nvme_passthru_cmd64 command) const;
 
     std::string name_;
-    std::optional<Target> node_; //!< that takes the commands; none when the process drives the controller itself
+    std::optional<Target>
+        node_; //!< that takes the commands; none when the process drives the controller itself
     FileDescriptor fd_;
     uint32_t namespace_id_ = 0;
     bool polling_queues_ = false; //!< the driver has some for this namespace

@@ -68,12 +68,13 @@ void RefuseShorterTarget(const Copy &first, const BlockIo &io) {
         !ExamineSuperblock(first.superblock, UINT64_MAX, unsupported).empty()) {
         return;
     }
-    throw Error(ErrorCode::CORRUPT,
-                io.TargetName() + ": the volume has " +
-                    std::to_string(first.superblock.capacity_units * ALLOCATION_UNIT_BYTES) +
-                    " bytes, and its target only " + std::to_string(io.CapacityBytes()) +
-                    ": it was made smaller, or not all of it was copied. Nothing was changed; make the target as "
-                    "large again, or copy the volume again");
+    throw Error(
+        ErrorCode::CORRUPT,
+        io.TargetName() + ": the volume has " +
+            std::to_string(first.superblock.capacity_units * ALLOCATION_UNIT_BYTES) +
+            " bytes, and its target only " + std::to_string(io.CapacityBytes()) +
+            ": it was made smaller, or not all of it was copied. Nothing was changed; make the target as "
+            "large again, or copy the volume again");
 }
 
 } // namespace

@@ -204,7 +204,8 @@ void Journal::GrowTrees(uint64_t capacity_units) {
         try {
             std::unique_lock<std::shared_mutex> guard(trees_.store.Mutex());
             trees_.catalog.Grow(capacity_units - 1);
-            capacity_units_ = capacity_units; // with the area of the trees: every checkpoint from now on is of both
+            capacity_units_ =
+                capacity_units; // with the area of the trees: every checkpoint from now on is of both
             return;
         } catch (const Error &error) {
             if (error.Code() != ErrorCode::NO_SPACE || !RefillZones()) {

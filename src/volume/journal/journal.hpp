@@ -125,9 +125,9 @@ class Journal {
     // Touched only by the thread that appends.
     bool counted_ = false; //!< superblocks count this mount
     bool started_ = false;
-    bool tells_sharing_;  //!< both superblocks say that files may share space
+    bool tells_sharing_;      //!< both superblocks say that files may share space
     uint64_t capacity_units_; //!< that the trees are of, and the next checkpoint
-    uint32_t epochs_ = 0; //!< of this mount
+    uint32_t epochs_ = 0;     //!< of this mount
     uint32_t area_ = 0;
     LogEnding before_;                               //!< that the epoch continues
     std::atomic<uint64_t> position_{0}, records_{0}; //!< of the epoch; any thread reads them

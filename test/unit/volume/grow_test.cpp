@@ -262,8 +262,7 @@ TEST_F(GrowTest, WhatReadersAreToldOfFitsIntoTheirSuperblock) {
         file->Append(content.data(), content.size());
         file->Sync();
     }
-    const ReaderImage image =
-        DecodeReaderImage(EncodeReaderImage(volume->ImageOf("f", "f")), target.name);
+    const ReaderImage image = DecodeReaderImage(EncodeReaderImage(volume->ImageOf("f", "f")), target.name);
     EXPECT_EQ(image.superblock.capacity_units * ALLOCATION_UNIT_BYTES, LARGE);
 }
 

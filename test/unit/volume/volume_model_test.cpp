@@ -1,7 +1,7 @@
 //! Random file operations against an oracle in memory, with mounts in between.
 
 #include "common/error.hpp"
-#include "support/growing_device.hpp"
+#include "support/hooked_device.hpp"
 #include "support/volume_fixture.hpp"
 #include "volume/check.hpp"
 
@@ -14,8 +14,7 @@ namespace {
 
 class Model {
   public:
-    Model(uint32_t lba_size, uint64_t seed)
-        : memory_(lba_size, 192 * MIB), random_(seed) {
+    Model(uint32_t lba_size, uint64_t seed) : memory_(lba_size, 192 * MIB), random_(seed) {
         FormatSmall(lba_size);
         volume_ = Mount();
     }
@@ -29,7 +28,8 @@ class Model {
         volume_.reset();
         for (const CheckFinding &finding : CheckVolume(memory_.name)) {
             const bool about_content = finding.what.rfind("file ", 0) == 0; // random bytes are no database
-            EXPECT_TRUE(about_content || finding.what == "size" || finding.severity == CheckFinding::Severity::OK)
+            EXPECT_TRUE(about_content || finding.what == "size" ||
+                        finding.severity == CheckFinding::Severity::OK)
                 << finding.what << ": " << finding.detail;
         }
     }
@@ -77,8 +77,8 @@ class Model {
         Volume::FormatDevice(io, FormatOptions(), lba_size);
     }
     std::unique_ptr<Device> OpenGrowing() {
-        return std::make_unique<GrowingDevice>(
-            OpenMemoryDevice(ResolveTarget(memory_.name), DeviceOptions()), capacity_);
+        return std::make_unique<GrowingDevice>(OpenMemoryDevice(ResolveTarget(memory_.name), DeviceOptions()),
+                                               capacity_);
     }
     std::shared_ptr<Volume> Mount() {
         return Volume::MountDevice(ResolveTarget(memory_.name), OpenGrowing(), MountOptions(),

@@ -61,12 +61,11 @@ class SimulatedQueue final : public Queue {
 
     int64_t Transfer(const Command &command, std::optional<uint64_t> &event) {
         const uint64_t capacity = medium_->CapacityBytes();
-        const bool valid = command.length > 0 && command.length <= caps_.max_transfer_bytes &&
-                           IsAligned(command.length, caps_.lba_size) &&
-                           IsAligned(command.device_offset, caps_.lba_size) &&
-                           IsAligned(reinterpret_cast<uintptr_t>(command.data), caps_.memory_alignment) &&
-                           command.device_offset <= capacity &&
-                           command.length <= capacity - command.device_offset;
+        const bool valid =
+            command.length > 0 && command.length <= caps_.max_transfer_bytes &&
+            IsAligned(command.length, caps_.lba_size) && IsAligned(command.device_offset, caps_.lba_size) &&
+            IsAligned(reinterpret_cast<uintptr_t>(command.data), caps_.memory_alignment) &&
+            command.device_offset <= capacity && command.length <= capacity - command.device_offset;
         if (!valid) {
             return -EINVAL;
         }

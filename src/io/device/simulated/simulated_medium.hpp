@@ -110,7 +110,7 @@ class SimulatedMedium {
     SparseImage initial_;
     SparseImage current_;
     std::vector<Event> events_;
-    std::map<uint64_t, uint64_t> capacities_; //!< bytes that the device has behind so many events
+    std::map<uint64_t, uint64_t> capacities_;  //!< bytes that the device has behind so many events
     std::vector<uint64_t> unflushed_;          //!< completed events that no flush covers
     std::set<uint64_t> unreadable_;            //!< LBAs
     std::map<SimulatedFault, uint64_t> armed_; //!< by event
