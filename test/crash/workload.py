@@ -186,6 +186,7 @@ class Life:
 
         workers = [threading.Thread(target=work, args=(lane,)) for lane in self._plan.lanes]
         helpers = [threading.Thread(target=checkpoint, args=(database,)) for database in "ab"]
+
         def enlarge() -> None:
             cursor = self._connection.cursor()
             while not stop.wait(0.02):

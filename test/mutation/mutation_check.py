@@ -131,15 +131,6 @@ MUTATIONS = (
         unit_tests="GrowTest.*",
     ),
     Mutation(
-        "growth-durable",
-        "waiting for the superblocks before anything is put into what a volume has gained",
-        "log/metadata_log.cpp",
-        "refused);\n    }\n    FinishCheckpoint();",
-        "refused);\n    }",
-        without_duckdb=True,
-        unit_tests="GrowTest.*:PowerCutTest.*",
-    ),
-    Mutation(
         "skipped-mount",
         "leaving out the number of a mount that a damaged superblock may have counted",
         "journal/load_metadata.cpp",

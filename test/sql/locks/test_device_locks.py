@@ -141,7 +141,9 @@ def test_a_partition_that_is_read_keeps_writers_off_its_disk(partitions, tmp_pat
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("statement", ["CALL nvme_format('{}', force := true)", "CALL nvme_grow('{}')", "CALL nvme_trim('{}')"])
+@pytest.mark.parametrize(
+    "statement", ["CALL nvme_format('{}', force := true)", "CALL nvme_grow('{}')", "CALL nvme_trim('{}')"]
+)
 def test_functions_on_another_node_are_refused(con, device, second_node, statement):
     with held(f"nvme://{device[0]}/x.duckdb"), pytest.raises(duckdb.IOException, match=str(second_node)):
         con.execute(statement.format(second_node))

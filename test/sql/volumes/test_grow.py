@@ -23,6 +23,11 @@ def capacity(con, name) -> int:
     return one(con, "SELECT capacity FROM nvme_info(?)", name)
 
 
+def fill(con, tables: int) -> None:
+    for number in range(tables):
+        con.execute(FILL.format("x", number) + "; CHECKPOINT x")
+
+
 def problems(con, name) -> list[tuple]:
     return con.execute("SELECT * FROM nvme_check(?) WHERE severity <> 'ok'", [name]).fetchall()
 
@@ -67,14 +72,11 @@ def test_a_full_volume_grows_and_the_statement_that_failed_works(new_target, con
     target = new_target("file-4096", "32M")
     attach(con, target, "x.duckdb")
     with pytest.raises(duckdb.Error, match="volume is full"):
-        for number in range(10):
-            con.execute(FILL.format("x", number))
-            con.execute("CHECKPOINT x")
+        fill(con, 10)
     con.execute("DETACH x")
     con.execute(f"CALL nvme_grow('{target.name}', size := '200M')")
     attach(con, target, "x.duckdb")
-    for number in range(4):
-        con.execute(FILL.format("x", number) + "; CHECKPOINT x")
+    fill(con, 4)
     con.execute("DETACH x")
     assert problems(con, target.name) == []
 
@@ -92,8 +94,7 @@ def test_a_device_that_became_larger(tmp_path, con):
         with pytest.raises(duckdb.Error, match="leave out"):
             con.execute(f"CALL nvme_grow('{device}', size := '160M')")
         assert con.execute(f"CALL nvme_grow('{device}')").fetchone() == (device, 160 * MIB, 96 * MIB)
-        for number in range(6):
-            con.execute(FILL.format("x", number) + "; CHECKPOINT x")
+        fill(con, 6)
         con.execute("DETACH x")
         assert problems(con, device) == []
         assert capacity(con, device) == 160 * MIB
@@ -127,11 +128,12 @@ def test_the_command(new_target):
     assert "missing" in failed("grow", "/tmp/missing.rawduck")
 
 
-def test_it_needs_the_volume_for_itself_but_for_readers_beside_it(file_target):
+def test_it_needs_the_volume_for_itself_but_for_readers_beside_it(new_target):
+    file_target = new_target("file-4096", "48M")
     path = file_target.path("x.duckdb")
     with rawduck.connect(path) as writer:
         writer.execute("CREATE TABLE t AS SELECT 1 AS i")
-        assert "close it there first" in failed("grow", file_target.name, "--size", "300M")
+        assert "close it there first" in failed("grow", file_target.name, "--size", "64M")
         with rawduck.connect() as same_process:
             same_process.execute(f"ATTACH '{path}@latest' AS latest (READ_ONLY)")
             reader = """
@@ -145,13 +147,15 @@ print(connection.execute("SELECT sum(i), max(length(s)) FROM y.more").fetchone()
 """
             with start_python(reader, path) as child:
                 assert child.stdout.readline() == "ready\n", child.stderr.read()
-                writer.execute(f"CALL nvme_grow('{file_target.name}', size := '320M')")
+                writer.execute(f"CALL nvme_grow('{file_target.name}', size := '240M')")
                 # More than was free before.
-                writer.execute("CREATE TABLE more AS SELECT range AS i, repeat(md5(range::VARCHAR), 250) AS s "
-                               "FROM range(40000)")
+                writer.execute(
+                    "CREATE TABLE more AS SELECT range AS i, repeat(md5(range::VARCHAR), 250) AS s "
+                    "FROM range(8000)"
+                )
                 writer.execute("CHECKPOINT")
                 output, errors = child.communicate("\n", timeout=CHILD_SECONDS)
-                assert output == "1\n(799980000, 8000)\n", errors
+                assert output == "1\n(31996000, 8000)\n", errors
 
 
 GROWER = """

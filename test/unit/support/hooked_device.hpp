@@ -5,6 +5,7 @@
 #include "support/out_of_memory.hpp"
 #include "support/volume_fixture.hpp"
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -77,6 +78,29 @@ class HookedDevice final : public Device {
   private:
     std::unique_ptr<Device> inner_;
     std::shared_ptr<CommandHook> hook_;
+};
+
+//! Becomes larger while it is open: it has what it wraps, and tells of a part.
+class GrowingDevice final : public Device {
+  public:
+    GrowingDevice(std::unique_ptr<Device> inner, std::shared_ptr<const std::atomic<uint64_t>> capacity)
+        : inner_(std::move(inner)), capacity_(std::move(capacity)), caps_(inner_->Caps()) {
+        caps_.capacity_bytes = *capacity_;
+    }
+    const Capabilities &Caps() const override { return caps_; }
+    uint64_t CurrentCapacity() const override { return *capacity_; }
+    std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
+        return inner_->CreateQueue(depth, use);
+    }
+    void Flush() override { inner_->Flush(); }
+    bool Deallocate(uint64_t device_offset, uint64_t length) override {
+        return inner_->Deallocate(device_offset, length);
+    }
+
+  private:
+    const std::unique_ptr<Device> inner_;
+    const std::shared_ptr<const std::atomic<uint64_t>> capacity_;
+    Capabilities caps_;
 };
 
 //! Formatted; what it held at a power cut after everything so far is a mount of its own.

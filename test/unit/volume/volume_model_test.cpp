@@ -1,7 +1,7 @@
 //! Random file operations against an oracle in memory, with mounts in between.
 
 #include "common/error.hpp"
-#include "support/growing_device.hpp"
+#include "support/hooked_device.hpp"
 #include "support/volume_fixture.hpp"
 #include "volume/check.hpp"
 
