@@ -117,6 +117,21 @@ def test_the_writers_refusal_is_told_at_once(volume, statement, said):
         assert state(writer, "held") == 1
 
 
+def test_the_log_of_an_attached_database_is_not_removed(volume):
+    """DuckDB has it open only from the first commit on; until then it holds what the file does not."""
+    with workers(3) as (writer, next_writer, other):
+        attach(writer, volume)
+        commit(writer, 1)
+        writer.kill()
+        attach(next_writer, volume)
+        answer = other.ask("run", statements=[f"CALL nvme_remove('nvme://{volume}/x.duckdb.wal')"])
+        assert "the log of a database that is attached" in answer.error
+        commit(next_writer, 2)
+        next_writer.kill()
+        attach(other, volume)
+        assert state(other, "x") == 2
+
+
 def test_whoever_may_only_read_changes_nothing(volume):
     """The descriptor that comes with a request says what its sender may do."""
     with workers(1) as (writer,):
