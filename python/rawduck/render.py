@@ -32,6 +32,8 @@ _open_closed_streams()
 
 
 class _Console(Console):
+    discarded = False
+
     def on_broken_pipe(self) -> None:
         discard_output()
 
@@ -40,6 +42,12 @@ def discard_output() -> None:
     """Nobody reads what is printed any more (`rawduck ls | head -1`). What a command does, and its exit code,
     stay as they are."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    _Console.discarded = True
+
+
+def somebody_reads() -> bool:
+    """For commands that print until they are ended."""
+    return not _Console.discarded
 
 
 # Without emoji: names may contain what rich takes for one, such as ":a:".

@@ -9,10 +9,10 @@
 #include "target/occupants/claim_check.hpp"
 #include "target/occupants/contents.hpp"
 #include "target/occupants/occupants.hpp"
+#include "target/reserve_file.hpp"
 #include "volume/empty_volume.hpp"
 #include "volume/mount/in_use.hpp"
 #include "volume/registry.hpp"
-#include "volume/reserve_file.hpp"
 #include "volume/volume.hpp"
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 //! volume with one of the two sizes, on a target that is large enough for both.
 #include "common/error.hpp"
 #include "common/memory/aligned_buffer.hpp"
+#include "target/reserve_file.hpp"
 #include "volume/mount/volume_state.hpp"
-#include "volume/reserve_file.hpp"
 #include "volume/volume.hpp"
 
 #include <algorithm>

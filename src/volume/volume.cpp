@@ -7,6 +7,7 @@
 #include "volume/mount/in_use.hpp"
 #include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
+#include "volume/names/snapshot_name.hpp"
 
 #include <chrono>
 #include <cstring>
@@ -63,6 +64,17 @@ void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
     file.shared_locks += mode.lock == OpenMode::Lock::SHARED ? 1 : 0;
 }
 
+//! DuckDB has the log of an attached database open only from the first commit on. What the log holds, the file may not.
+void RequireNoOwner(const VolumeState &state, const File &log) {
+    const std::string name = log.Name();
+    const std::shared_ptr<File> database = state.Find(DatabaseOfLog(name));
+    if (database && (database->exclusive_lock || database->shared_locks > 0)) {
+        throw Error(ErrorCode::LOCKED, state.target.name + ": cannot remove \"" + name +
+                                           "\": it is the log of a database that is attached; DETACH it "
+                                           "there first");
+    }
+}
+
 void RequireRemovable(const VolumeState &state, const File &file, RemoveMode mode) {
     switch (mode) {
     case RemoveMode::UNLOCKED:
@@ -74,6 +86,7 @@ void RequireRemovable(const VolumeState &state, const File &file, RemoveMode mod
                                                "\": it is a temporary file of DuckDB's that is in use");
         }
         state.RequireUnlocked(file, "remove");
+        RequireNoOwner(state, file);
         return;
     case RemoveMode::OWN:
         RAWDUCK_INVARIANT(file.exclusive_lock, "who removes its own file has that locked");

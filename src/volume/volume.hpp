@@ -40,8 +40,8 @@ enum class MoveMode {
 };
 
 enum class RemoveMode {
-    UNLOCKED,      //!< what nobody has locked, if it is a database or a log
-    NOBODY_HAS_IT, //!< what nobody has locked, whatever it is, and no temporary file
+    UNLOCKED, //!< what nobody has locked, if it is a database or a log
+    NOBODY_HAS_IT, //!< what nobody has locked, whatever it is, nor the database that it is a log of; no temporary file
     OWN            //!< what the caller has locked exclusively
 };
 

@@ -253,6 +253,18 @@ def test_top_shows_what_the_writer_does(volume):
     assert "used" in idle
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_top_ends_when_nobody_reads_it_any_more(volume, options):
+    program = [str(Path(sys.executable).with_name("rawduck")), "top", volume, "--interval", "0.05"]
+    with subprocess.Popen([*program, *options], stdout=subprocess.PIPE) as top:
+        try:
+            assert top.stdout.readline()
+            top.stdout.close()
+            assert top.wait(20) == 0
+        finally:
+            top.kill()
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_whoever_is_killed_the_others_go_on(volume, seed):
     """Writers and readers come, go and are killed at any time, also while one begins to read."""

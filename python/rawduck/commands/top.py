@@ -17,6 +17,7 @@ from rawduck.commands.options import Json, Target
 
 OPERATIONS = ("read", "write", "flush", "deallocate")
 _MICROSECONDS = "µs"
+_INTERVAL_MAX = 86400
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 def top(
     target: Target,
-    interval: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 1.0,
+    interval: Annotated[
+        float, typer.Option(min=0.05, max=_INTERVAL_MAX, help="Seconds between two looks.")
+    ] = 1.0,
     count: Annotated[
         int, typer.Option("--count", "-n", min=0, help="How often to look; 0: until Ctrl-C.")
     ] = 0,
@@ -58,7 +61,7 @@ def _looks(
     """What has happened in each interval. The volume is not kept mounted between two looks."""
     before, then = _counters(connection, target), time.monotonic()
     done = 0
-    while count == 0 or done < count:
+    while (count == 0 or done < count) and render.somebody_reads():
         time.sleep(interval)
         now = _counters(connection, target)
         elapsed, then = time.monotonic() - then, time.monotonic()

@@ -51,7 +51,7 @@ std::vector<VolumeState::Copy> CopiesOf(const VolumeState &state, const std::str
 void RequireFreeName(const VolumeState &state, const std::string &name, CloneKind kind) {
     CheckFileName(state.target.name, name);
     std::vector<std::string> names = LogNamesOf(name);
-    names.push_back(name);
+    names.insert(names.begin(), name);
     if (kind == CloneKind::SNAPSHOT) {
         names.push_back(OriginNameOf(name));
     }

@@ -1,4 +1,4 @@
-#include "volume/reserve_file.hpp"
+#include "target/reserve_file.hpp"
 
 #include "common/error.hpp"
 
