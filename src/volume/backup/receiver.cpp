@@ -1,19 +1,14 @@
 #include "volume/backup/receiver.hpp"
 
 #include "common/error.hpp"
-#include "common/units.hpp"
 
 #include <algorithm>
 
 namespace rawduck {
 
-namespace {
-//! So much may have to be sent again after a power cut.
-constexpr uint64_t KEEP_BYTES = 64 * MIB;
-} // namespace
-
-Receiver::Receiver(std::unique_ptr<ByteSource> source, std::unique_ptr<Destination> destination)
-    : source_(std::move(source)), destination_(std::move(destination)) {}
+Receiver::Receiver(std::unique_ptr<ByteSource> source, std::unique_ptr<Destination> destination,
+                   uint64_t keep_bytes)
+    : source_(std::move(source)), destination_(std::move(destination)), keep_bytes_(keep_bytes) {}
 
 bool Receiver::ReceivePiece() {
     try {
@@ -66,7 +61,7 @@ bool Receiver::Continue() {
     reached_ = piece->End();
     written_ += piece->data ? piece->range.length : 0;
     since_kept_ += piece->range.length;
-    if (since_kept_ >= KEEP_BYTES) {
+    if (since_kept_ >= keep_bytes_) {
         destination_->Keep(reached_);
         since_kept_ = 0;
     }

@@ -1,6 +1,7 @@
 //! Writes what a stream holds. It gets its name when the stream is whole, and not before.
 #pragma once
 
+#include "common/units.hpp"
 #include "volume/backup/stream/stream_reader.hpp"
 
 #include <memory>
@@ -25,7 +26,9 @@ class Destination {
 
 class Receiver {
   public:
-    Receiver(std::unique_ptr<ByteSource> source, std::unique_ptr<Destination> destination);
+    //! `keep_bytes`: so much may have to be sent again after a power cut.
+    Receiver(std::unique_ptr<ByteSource> source, std::unique_ptr<Destination> destination,
+             uint64_t keep_bytes = 64 * MIB);
 
     //! The next record; with the last one the destination is finished. False when that is done. Throws Error; what came is kept
     //! before, if it can be.
@@ -42,6 +45,7 @@ class Receiver {
     std::unique_ptr<Destination> destination_;
     std::unique_ptr<StreamReader> reader_;
     StreamPosition there_, reached_;
+    const uint64_t keep_bytes_;
     uint64_t written_ = 0, since_kept_ = 0;
     bool begun_ = false, done_ = false;
 };

@@ -117,7 +117,8 @@ void VolumeState::DropSnapshot(const std::string &name) {
     {
         std::unique_lock<std::shared_mutex> guard(names_mutex);
         const std::shared_ptr<File> snapshot = Find(name);
-        if (!snapshot || !snapshot->IsSnapshot() || !DatabaseOfLog(name).empty()) {
+        if (!snapshot || !snapshot->IsSnapshot() || !DatabaseOfLog(name).empty() ||
+            Find(SnapshotOfOrigin(name))) {
             throw Error(ErrorCode::NOT_FOUND, target.name + ": no snapshot \"" + name +
                                                   "\" on this volume; nvme_snapshots('" + target.name +
                                                   "') lists them");

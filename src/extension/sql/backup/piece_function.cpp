@@ -5,6 +5,8 @@
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/parallel/async_result.hpp"
 
+#include <exception>
+
 namespace rawduck {
 namespace {
 
@@ -29,6 +31,7 @@ struct BindData final : duckdb::TableFunctionData {
 struct State final : duckdb::GlobalTableFunctionState {
     std::unique_ptr<PieceWork> work;
     bool worked = false, done = false;
+    std::exception_ptr failure; //!< of a task; thrown by whoever waits for it
 
     void DoPieces() {
         Translated([&] {
@@ -42,7 +45,14 @@ struct State final : duckdb::GlobalTableFunctionState {
 class Task final : public duckdb::AsyncTask {
   public:
     explicit Task(State &state) : state_(state) {}
-    void Execute() override { state_.DoPieces(); }
+    // DuckDB takes the query down at once when a task throws, with what waits for the task.
+    void Execute() override {
+        try {
+            state_.DoPieces();
+        } catch (...) {
+            state_.failure = std::current_exception();
+        }
+    }
 
   private:
     State &state_;
@@ -71,6 +81,9 @@ void Continue(ClientContext &, duckdb::TableFunctionInput &input, duckdb::DataCh
     auto &state = input.global_state->Cast<State>();
     if (state.done) {
         return;
+    }
+    if (state.failure) {
+        std::rethrow_exception(state.failure);
     }
     if (!state.worked && input.results_execution_mode == duckdb::AsyncResultsExecutionMode::TASK_EXECUTOR) {
         duckdb::vector<duckdb::unique_ptr<duckdb::AsyncTask>> tasks;

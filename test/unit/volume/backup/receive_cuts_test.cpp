@@ -25,7 +25,7 @@ TEST(ReceiveCutsTest, EveryEventOfAFullAndAnIncrementalReceive) {
         const auto write = [&](const char *name, const std::string &bytes, uint64_t offset) {
             volume->Open(name, WriteMode(FileKind::DATABASE))->Write(bytes.data(), bytes.size(), offset);
         };
-        write("x.duckdb", Block('m', 900000), 0);
+        write("x.duckdb", Block('m', 2500000), 0);
         write("x.duckdb.wal", Block('w', 1000), 0);
         volume->Snapshot("x.duckdb", "monday");
         full = Sent(from.name, "x.duckdb@monday");
@@ -46,7 +46,7 @@ TEST(ReceiveCutsTest, EveryEventOfAFullAndAnIncrementalReceive) {
             volume->Open("first", WriteMode())->Append("x", 1);
             acknowledge(*volume);
             for (const std::string &stream : {full, changes}) {
-                Receive(VolumePin(volume), "copy.duckdb", stream);
+                Receive(VolumePin(volume), "copy.duckdb", stream, false, 1);
                 acknowledge(*volume);
             }
         }
@@ -67,10 +67,10 @@ TEST(ReceiveCutsTest, EveryEventOfAFullAndAnIncrementalReceive) {
             for (size_t next = last; next < 2; next++) {
                 const std::string &stream = next == 0 ? full : changes;
                 if (found == states[next + 1].second) {
-                    EXPECT_EQ(FailureOf([&] { Receive(VolumePin(volume), "copy.duckdb", stream); }),
+                    EXPECT_EQ(FailureOf([&] { Receive(VolumePin(volume), "copy.duckdb", stream, false, 1); }),
                               ErrorCode::EXISTS);
                 } else {
-                    Receive(VolumePin(volume), "copy.duckdb", stream);
+                    Receive(VolumePin(volume), "copy.duckdb", stream, false, 1);
                 }
             }
             ASSERT_EQ(Contents(*volume), states[2].second) << "cut after event " << cut;

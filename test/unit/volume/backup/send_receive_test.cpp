@@ -85,6 +85,9 @@ TEST_P(SendReceiveTest, InFullAndThenWhatChanged) {
     }
     EXPECT_EQ(PinVolume(to.name, MountOptions())->Snapshots().size(), 2u);
     RequireSound(to.name);
+    EXPECT_EQ(
+        FailureOf([&] { PinVolume(to.name, MountOptions())->DropSnapshot("copy.duckdb@monday.origin"); }),
+        ErrorCode::NOT_FOUND);
     PinVolume(to.name, MountOptions())->DropSnapshot("copy.duckdb@monday");
     PinVolume(to.name, MountOptions())->DropSnapshot("copy.duckdb@tuesday");
     EXPECT_EQ(PinVolume(to.name, MountOptions())->Files().size(), 2u);

@@ -50,9 +50,9 @@ inline std::string Sent(const std::string &target, const std::string &file, cons
 
 //! Returns the bytes that were written.
 inline uint64_t Receive(VolumePin volume, const std::string &file, const std::string &stream,
-                        bool overwrite = false) {
+                        bool overwrite = false, uint64_t keep_bytes = 64 * MIB) {
     Receiver receiver(std::make_unique<StringSource>(stream),
-                      std::make_unique<VolumeDestination>(std::move(volume), file, overwrite));
+                      std::make_unique<VolumeDestination>(std::move(volume), file, overwrite), keep_bytes);
     while (receiver.ReceivePiece()) {
     }
     return receiver.WrittenBytes();
