@@ -243,7 +243,7 @@ constexpr std::chrono::milliseconds LIVE_PAUSE{20};
 
 // What a checkpoint needs stays as it is until the next one counts, so that a crash finds it: as long as the superblock
 // is the same, only the log and what was freed are written to.
-std::vector<CheckFinding> ExamineBesideWriter(const Target &target) {
+std::vector<CheckFinding> ExamineBesideWriter(const Target &target, const Interrupted &interrupted) {
     const std::unique_ptr<BlockIo> io = OpenToCheck(target, nullptr);
     std::set<std::string> before;
     for (int i = 0; i < LIVE_ATTEMPTS; i++) {
@@ -264,6 +264,9 @@ std::vector<CheckFinding> ExamineBesideWriter(const Target &target) {
             return findings;
         }
         before = steady ? problems : std::set<std::string>();
+        if (interrupted && interrupted()) {
+            throw Error(ErrorCode::INTERRUPTED, target.name + ": interrupted while it was checked");
+        }
         std::this_thread::sleep_for(LIVE_PAUSE);
     }
     throw Error(ErrorCode::LOCKED, target.name +
@@ -273,7 +276,7 @@ std::vector<CheckFinding> ExamineBesideWriter(const Target &target) {
 
 } // namespace
 
-std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
+std::vector<CheckFinding> CheckVolume(const std::string &target_name, const Interrupted &interrupted) {
     const Target target = ResolveTarget(target_name);
     const TargetReservation reservation(target, "checked", TargetReservation::WhenMounted::SHARE);
     const VolumePin &mounted = reservation.Mounted();
@@ -283,11 +286,11 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name) {
         mounted ? mounted->RunWithoutWriters("checked", examine) : examine();
         return findings;
     } catch (const Error &error) {
-        if (error.Code() != ErrorCode::LOCKED || !(mounted || AskAbout(target, "nvme_info"))) {
+        if (error.Code() != ErrorCode::LOCKED || !(mounted || AskAbout(target, "nvme_info", interrupted))) {
             throw; // what has it open is no writer of this kind
         }
     }
-    return ExamineBesideWriter(target);
+    return ExamineBesideWriter(target, interrupted);
 }
 
 } // namespace rawduck

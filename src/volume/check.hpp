@@ -1,6 +1,8 @@
 //! Checks everything on a volume without mounting it, and repairs what can be repaired without guessing.
 #pragma once
 
+#include "common/interrupted.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,8 +20,9 @@ struct CheckFinding {
 //! space and the map of pages, every log record, that extents are inside the data area and do not overlap, that sizes
 //! are covered, and the headers of database files. Takes a shared lock. Where the volume is open for writing, looks at
 //! the last durable state that it can read while it is written to. Throws Error when the target cannot be read at all, or LOCKED
-//! when it is in use by something else, or changes faster than it can be read; damage is reported as findings.
-std::vector<CheckFinding> CheckVolume(const std::string &target_name);
+//! when it is in use by something else, or changes faster than it can be read, or INTERRUPTED when `interrupted` says so meanwhile; damage is reported as findings.
+std::vector<CheckFinding> CheckVolume(const std::string &target_name,
+                                      const Interrupted &interrupted = nullptr);
 
 //! Does what the findings say under `repair`, and nothing that needs a guess about user data: it makes a checkpoint, as a
 //! writing mount does. That rewrites a damaged or outdated superblock from the valid one and drops an unfinished record

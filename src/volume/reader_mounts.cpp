@@ -122,15 +122,19 @@ View ViewOfMounted(const Target &target, const VolumePin &volume, std::unique_pt
     }
 }
 
+//! `why_not`: what was wrong with the writer, if nothing is found beside one.
 std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLock> &lock,
-                                 const std::string &file) {
+                                 const std::string &file, const Interrupted &interrupted,
+                                 std::string &why_not) {
     std::optional<WriterAnswer> answer;
     try {
-        answer = AskWriter(target, lock->Descriptor(), {WriterRequest::Kind::READ, lock->Number(), file});
+        answer = AskWriter(target, lock->Descriptor(), {WriterRequest::Kind::READ, lock->Number(), file},
+                           interrupted);
     } catch (const Error &error) {
         if (error.Code() != ErrorCode::LOCKED) {
             throw;
         }
+        why_not = error.what();
         // Of this number it may have made a snapshot before it ended, and that name is taken.
         lock = std::make_unique<ReaderLock>(target);
     }
@@ -145,11 +149,14 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
 View FindView(const Target &target, const std::string &file, const MountOptions &options) {
     auto lock = std::make_unique<ReaderLock>(target);
     const auto begin = Clock::now();
+    std::string why_not =
+        "Nobody answered a reader who asked it to keep what it reads. Asking needs rawduck of the same "
+        "version there, in the same network namespace";
     for (;;) {
         if (const VolumePin mounted = MountedVolume(target.identity)) {
             return ViewOfMounted(target, mounted, lock, file, true);
         }
-        if (std::optional<View> view = ViewOfWriter(target, lock, file)) {
+        if (std::optional<View> view = ViewOfWriter(target, lock, file, options.interrupted, why_not)) {
             return std::move(*view);
         }
         if (lock->WriterWaits() && Clock::now() < begin + WRITER_TIME) {
@@ -167,12 +174,7 @@ View FindView(const Target &target, const std::string &file, const MountOptions 
                 throw;
             }
             if (Clock::now() >= begin + WRITER_TIME) {
-                throw Error(
-                    ErrorCode::LOCKED,
-                    std::string(error.what()) +
-                        ". It did not answer a reader that asked it to keep what it reads: it may be "
-                        "stopped. "
-                        "Asking needs rawduck of the same version there, in the same network namespace");
+                throw Error(ErrorCode::LOCKED, std::string(error.what()) + ". " + why_not);
             }
         }
         std::this_thread::sleep_for(WRITER_INTERVAL);
@@ -271,18 +273,19 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
     return PinKnown(mounts, key, use, made);
 }
 
-std::optional<std::string> AskAbout(const Target &target, const std::string &function) {
+std::optional<std::string> AskAbout(const Target &target, const std::string &function,
+                                    const Interrupted &interrupted) {
     if (!HasNode(target.kind)) {
         return std::nullopt;
     }
     const ReaderBytes bytes(target);
     std::optional<WriterAnswer> answer =
-        AskWriter(target, bytes.Descriptor(), {WriterRequest::Kind::DESCRIBE, 0, function});
+        AskWriter(target, bytes.Descriptor(), {WriterRequest::Kind::DESCRIBE, 0, function}, interrupted);
     return answer ? std::optional<std::string>(std::move(answer->text)) : std::nullopt;
 }
 
 void ChangeHereOrInWriter(const std::string &target_name, const std::function<void()> &here,
-                          const WriterRequest &request) {
+                          const WriterRequest &request, const Interrupted &interrupted) {
     for (const auto begin = Clock::now();;) {
         try {
             return here();
@@ -295,7 +298,7 @@ void ChangeHereOrInWriter(const std::string &target_name, const std::function<vo
             }
             const FileDescriptor node(OpenTarget(BlockDeviceOf(target), O_RDWR).Release(),
                                       FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
-            if (AskWriter(target, node.Get(), request)) {
+            if (AskWriter(target, node.Get(), request, interrupted)) {
                 return;
             }
             if (Clock::now() >= begin + UNSETTLED_TIME) {

@@ -28,12 +28,13 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
 
 //! What an SQL function says of the volume in the process that has it open for writing; empty when none can be asked. Throws as
 //! AskWriter, and what that process is to say.
-std::optional<std::string> AskAbout(const Target &target, const std::string &function);
+std::optional<std::string> AskAbout(const Target &target, const std::string &function,
+                                    const Interrupted &interrupted);
 
 //! Changes a volume: `here` does it in this process; where that throws LOCKED since another process has the volume open for writing,
 //! that one is asked to do `request`. Throws what `here` throws, or the other process, and Error PERMISSION or READ_ONLY where
 //! this process may not write to the target.
 void ChangeHereOrInWriter(const std::string &target_name, const std::function<void()> &here,
-                          const WriterRequest &request);
+                          const WriterRequest &request, const Interrupted &interrupted);
 
 } // namespace rawduck

@@ -7,9 +7,7 @@ commit, whichever. The volume is small, so space that nobody keeps is written to
 from __future__ import annotations
 
 import os
-import re
 import socket
-from pathlib import Path
 
 from workers import Worker
 
@@ -53,15 +51,15 @@ def state(worker: Worker, name: str = "latest") -> int:
     return last
 
 
+def identity_of(volume: str) -> str:
+    status = os.stat(volume)
+    if status.st_rdev:
+        return f"block:{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    return f"file:{status.st_dev}:{status.st_ino}"
+
+
 def connection(volume: str) -> socket.socket:
     """To the process that has it open for writing."""
     asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    status = os.stat(volume)
-    names = re.findall(r"@(rawduck/\S+)", Path("/proc/net/unix").read_text())
-    ending = (
-        f":{status.st_ino}"
-        if not status.st_rdev
-        else f":{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-    )
-    asking.connect("\0" + next(name for name in names if name.endswith(ending)))
+    asking.connect("\0rawduck/" + identity_of(volume))
     return asking

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import subprocess
+import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import duckdb
 import pytest
 import rawduck
-from live_volume import attach, commit, connection, state
-from workers import workers
+from live_volume import attach, commit, connection, identity_of, state
+from workers import Worker, workers
 
 RAWDUCK = Path(rawduck.__file__).parents[4] / "bin" / "rawduck"
 #: A request: magic, kind, number, bytes that follow.
 _SNAPSHOT_KIND = 3
+CTRL_C_SECONDS = 2
+STOPPED_SECONDS = 6
 
 
 def shell(*arguments: str) -> subprocess.CompletedProcess:
@@ -113,6 +121,7 @@ def test_the_writers_refusal_is_told_at_once(volume, statement, said):
         begin = time.monotonic()
         answer = other.ask("run", statements=[statement.format(v=volume)])
         assert said in answer.error
+        assert ("of itself" in answer.error) == ("there" in said)
         assert time.monotonic() - begin < 2
         assert state(writer, "held") == 1
 
@@ -130,6 +139,125 @@ def test_the_log_of_an_attached_database_is_not_removed(volume):
         next_writer.kill()
         attach(other, volume)
         assert state(other, "x") == 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("CALL nvme_remove('nvme://{v}/kept.bin' || chr(0) || 'x')", "NUL"),
+        ("CALL nvme_remove('nvme://{v}/' || repeat('x', 2000))", "2000 bytes"),
+        ("CALL nvme_clone('nvme://{v}/x.duckdb', 'nvme://{v}/' || repeat('x', 2000))", "2000 bytes"),
+        ("ATTACH 'nvme://{v}/" + "x" * 2000 + "@latest' AS l (READ_ONLY)", "bytes"),
+    ],
+)
+def test_names_that_cannot_be_are_refused_before_anybody_is_asked(volume, statement, said):
+    with workers(2) as (writer, other):
+        attach(writer, volume)
+        writer.run(f"COPY (SELECT 1) TO 'nvme://{volume}/kept.bin' (FORMAT csv)")
+        answer = other.ask("run", statements=[statement.format(v=volume)])
+        assert said in answer.error
+        assert other.run(f"SELECT count(*) FROM nvme_files('{volume}') WHERE name = 'kept.bin'") == [[1]]
+
+
+@contextmanager
+def stopped(worker: Worker) -> Iterator[None]:
+    os.kill(worker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker.pid, signal.SIGCONT)
+
+
+_REQUESTS = [
+    "CALL nvme_snapshot('nvme://{v}/x.duckdb', 'a')",
+    "FROM nvme_files('{v}')",
+    "FROM nvme_check('{v}')",
+    "ATTACH 'nvme://{v}/x.duckdb@latest' AS l (READ_ONLY)",
+]
+
+
+@pytest.mark.parametrize("statement", _REQUESTS)
+def test_a_writer_that_is_stopped_is_named_soon(volume, statement):
+    with workers(2) as (writer, other):
+        attach(writer, volume)
+        with stopped(writer):
+            begin = time.monotonic()
+            answer = other.ask("run", statements=[statement.format(v=volume)])
+            assert time.monotonic() - begin < STOPPED_SECONDS
+        assert f"process {writer.pid}" in answer.error
+        commit(writer, 1)
+        assert snapshots(volume) == []
+
+
+@contextmanager
+def mute_listener(volume: str) -> Iterator[None]:
+    """In the place of the writer, who finds the name taken."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind("\0rawduck/" + identity_of(volume))
+        listener.listen()
+        yield
+
+
+@pytest.mark.parametrize("statement", _REQUESTS)
+def test_ctrl_c_ends_the_wait_for_an_answer(volume, statement):
+    program = """import sys, rawduck
+c = rawduck.connect(config={'threads': 1})
+print('ready', flush=True)
+c.execute(sys.argv[1])"""
+    with mute_listener(volume), workers(1) as (writer,):
+        attach(writer, volume)
+        asking = subprocess.Popen(
+            [sys.executable, "-c", program, statement.format(v=volume)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        assert asking.stdout.readline()
+        time.sleep(2)
+        begin = time.monotonic()
+        asking.send_signal(signal.SIGINT)
+        asking.communicate(timeout=60)
+        assert time.monotonic() - begin < CTRL_C_SECONDS
+        assert asking.returncode != 0
+
+
+@pytest.mark.parametrize("statement", _REQUESTS)
+def test_a_statement_that_waits_for_an_answer_can_be_interrupted(volume, statement):
+    with mute_listener(volume), workers(1) as (writer,), rawduck.connect() as con:
+        attach(writer, volume)
+        timer = threading.Timer(1, con.interrupt)
+        timer.start()
+        begin = time.monotonic()
+        with pytest.raises(duckdb.Error):
+            con.execute(statement.format(v=volume))
+        assert time.monotonic() - begin < 1 + CTRL_C_SECONDS
+        timer.join()
+
+
+def test_what_nobody_waits_for_any_more_is_not_done(volume):
+    with workers(1) as (writer,):
+        attach(writer, volume)
+        with stopped(writer), connection(volume) as asking:
+            text = b"x.duckdb\0late"
+            packet = b"rdread02" + struct.pack("<QQQ", _SNAPSHOT_KIND, 0, len(text)) + text
+            descriptor = os.open(volume, os.O_RDWR)
+            socket.send_fds(asking, [packet], [descriptor])
+            os.close(descriptor)
+        commit(writer, 1)
+        assert snapshots(volume) == []
+
+
+def test_a_listener_that_takes_nobody_is_not_waited_for_long(volume):
+    """Whoever is there first has the name; full, it does not even let others connect."""
+    identity = identity_of(volume)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, ExitStack() as stack:
+        listener.bind("\0rawduck/" + identity)
+        listener.listen(0)
+        stack.enter_context(connection(volume))
+        begin = time.monotonic()
+        with rawduck.connect() as con:
+            con.execute(f"ATTACH 'nvme://{volume}/x.duckdb@latest' AS l (READ_ONLY)")
+        assert time.monotonic() - begin < 30
 
 
 def test_whoever_may_only_read_changes_nothing(volume):

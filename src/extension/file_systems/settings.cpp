@@ -238,8 +238,16 @@ OpenOptions OpenOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
     return options;
 }
 
+Interrupted InterruptedOf(const duckdb::ClientContext &context) {
+    return [&context] { return context.IsInterrupted(); };
+}
+
 MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener) {
-    return OpenOptionsOf(opener).mount;
+    MountOptions options = OpenOptionsOf(opener).mount;
+    if (const auto context = duckdb::FileOpener::TryGetClientContext(opener)) {
+        options.interrupted = InterruptedOf(*context);
+    }
+    return options;
 }
 
 } // namespace rawduck

@@ -7,8 +7,9 @@
 #include "duckdb/common/file_opener.hpp"
 
 namespace duckdb {
+class ClientContext;
 class DatabaseInstance;
-}
+} // namespace duckdb
 
 namespace rawduck {
 
@@ -24,6 +25,9 @@ void RegisterSettings(duckdb::DatabaseInstance &database);
 //! What the settings of the session or database behind `opener` say now; the defaults without one.
 OpenOptions OpenOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener);
 //! Of those, what concerns the volume.
+//! Of the query that runs; not to be called after its end.
+Interrupted InterruptedOf(const duckdb::ClientContext &context);
+//! With that of the query, where there is one.
 MountOptions MountOptionsOf(duckdb::optional_ptr<duckdb::FileOpener> opener);
 
 } // namespace rawduck

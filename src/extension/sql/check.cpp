@@ -1,5 +1,6 @@
 //! nvme_check(target, repair := false): verifies a volume
 //! without mounting it, and repairs what leaves no doubt.
+#include "extension/file_systems/settings.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/target_argument.hpp"
 
@@ -31,7 +32,7 @@ Rows CheckRows(duckdb::ClientContext &context, const Arguments &arguments) {
             rows.push_back({Value("ok"), Value("repair"), Value("done: " + done), TextOrNull("")});
         }
     }
-    for (auto &finding : CheckVolume(target)) {
+    for (auto &finding : CheckVolume(target, InterruptedOf(context))) {
         rows.push_back({Value(SeverityName(finding.severity)), Value(finding.what), Value(finding.detail),
                         TextOrNull(finding.repair)});
     }

@@ -80,7 +80,7 @@ Rows RowsOfVolume(duckdb::ClientContext &context, const std::string &target, con
         if (error.Code() != ErrorCode::LOCKED) {
             throw;
         }
-        std::optional<std::string> answer = AskAbout(ResolveTarget(target), function);
+        std::optional<std::string> answer = AskAbout(ResolveTarget(target), function, InterruptedOf(context));
         if (!answer) {
             throw;
         }

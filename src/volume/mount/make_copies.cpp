@@ -46,7 +46,7 @@ std::vector<VolumeState::Copy> CopiesOf(const VolumeState &state, const std::str
 void RequireFreeName(const VolumeState &state, const std::string &name) {
     CheckFileName(state.target.name, name);
     std::vector<std::string> names = LogNamesOf(name);
-    names.push_back(name);
+    names.insert(names.begin(), name);
     for (const std::string &taken : names) {
         CheckFileName(state.target.name, taken);
         if (state.Find(taken)) {

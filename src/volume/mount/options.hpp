@@ -1,6 +1,7 @@
 //! What a volume is formatted and mounted with.
 #pragma once
 
+#include "common/interrupted.hpp"
 #include "io/block_io.hpp"
 #include "io/device/device_options.hpp"
 #include "volume/space/deallocate_mode.hpp"
@@ -37,6 +38,7 @@ struct MountOptions {
     DeallocateMode deallocate = DeallocateMode::AUTO;
     std::chrono::milliseconds deallocate_delay{1000}; //!< how long freed space is collected
     uint64_t memory_target_bytes = 1 * GIB; //!< size of a memory target that is created by being used
+    Interrupted interrupted;                //!< of the query that waits for the process that writes
     bool waits_for_readers = true; //!< for those who have the volume for a moment (WaitForBeginningReaders)
 };
 //! How a target is opened for a mount.

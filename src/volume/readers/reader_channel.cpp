@@ -1,10 +1,15 @@
 #include "volume/readers/reader_channel.hpp"
 
+#include "volume/names/file_name.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
+#include <iterator>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -17,9 +22,12 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr char MAGIC[8] = {'r', 'd', 'r', 'e', 'a', 'd', '0', '2'};
-constexpr size_t REQUEST_BYTES_MAX = 1024;     //!< two names, of 255 each
-constexpr size_t PIECE_BYTES = 32 * 1024;      //!< of an answer, in one packet
-constexpr timeval ANSWER_TIME{10, 0};          //!< for each packet
+constexpr size_t REQUEST_BYTES_MAX = 1024;      //!< two names, of 255 each
+constexpr size_t PIECE_BYTES = 32 * 1024;       //!< of an answer, in one packet
+constexpr std::chrono::seconds ANSWER_TIME{10}; //!< for each packet
+constexpr std::chrono::seconds SIGNAL_TIME{
+    1};                      //!< after that a signal ends the wait for a packet, or that the other is stopped
+constexpr int LOOK_MS = 100; //!< how often somebody looks whether the query was interrupted
 constexpr std::chrono::seconds TAKING_TIME{5}; //!< for a whole answer: the writer ends no sooner
 
 struct Header {
@@ -97,12 +105,15 @@ bool SendRequest(int connection, int descriptor, const WriterRequest &request) {
     return sent == static_cast<ssize_t>(sizeof(header) + text.size());
 }
 
+bool Changes(WriterRequest::Kind kind) {
+    return kind != WriterRequest::Kind::READ && kind != WriterRequest::Kind::DESCRIBE;
+}
+
 //! A descriptor that was made with O_PATH says nothing of permissions.
 bool MayAsk(int fd, WriterRequest::Kind kind) {
     const int flags = fcntl(fd, F_GETFL);
-    const bool reads = kind == WriterRequest::Kind::READ || kind == WriterRequest::Kind::DESCRIBE;
     return flags >= 0 && (flags & O_PATH) == 0 &&
-           ((flags & O_ACCMODE) == O_RDWR || (reads && (flags & O_ACCMODE) == O_RDONLY));
+           ((flags & O_ACCMODE) == O_RDWR || (!Changes(kind) && (flags & O_ACCMODE) == O_RDONLY));
 }
 
 //! Of a packet: the first, open. All others are closed, however many somebody has sent.
@@ -124,14 +135,6 @@ FileDescriptor TakeDescriptor(msghdr &message) {
     return first;
 }
 
-ssize_t ReceivePacket(int connection, void *data, size_t bytes) {
-    ssize_t received;
-    do {
-        received = recv(connection, data, bytes, 0);
-    } while (received < 0 && errno == EINTR);
-    return received;
-}
-
 bool SendReply(int connection, uint64_t number, const std::string &text) {
     Header header{};
     memcpy(header.magic, MAGIC, sizeof(MAGIC));
@@ -145,48 +148,165 @@ bool SendReply(int connection, uint64_t number, const std::string &text) {
     return sent;
 }
 
-[[noreturn]] void ThrowNoAnswer(const Target &target) {
-    throw Error(ErrorCode::LOCKED, target.name +
-                                       ": the process that has the volume open for writing ended, or "
-                                       "did not answer, while a reader asked it; try again");
+//! The process at the other end if a signal, or a debugger, has stopped it; otherwise 0.
+pid_t StoppedPeer(int connection) {
+    ucred peer{};
+    socklen_t length = sizeof(peer);
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0) {
+        return 0;
+    }
+    std::ifstream file("/proc/" + std::to_string(peer.pid) + "/stat"); // number (name) state …
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const size_t state = text.rfind(") ");
+    const bool stopped = state != std::string::npos &&
+                         (text.compare(state + 2, 1, "T") == 0 || text.compare(state + 2, 1, "t") == 0);
+    return stopped ? peer.pid : 0;
+}
+
+//! The process that asks, on its way through connecting, asking and receiving.
+class Asking {
+  public:
+    Asking(const Target &target, const WriterRequest &request, const Interrupted &interrupted)
+        : target_(target), request_(request), interrupted_(interrupted), connection_(MakeSocket()) {}
+
+    //! False when nobody listens.
+    bool Connect() {
+        const Address address(target_);
+        const timeval limit{0, LOOK_MS * 1000}; // whoever has the name may never accept anybody
+        setsockopt(connection_.Get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+        begin_ = steady_clock::now();
+        while (connect(connection_.Get(), reinterpret_cast<const sockaddr *>(&address.value),
+                       address.length) != 0) {
+            if (errno != EAGAIN && errno != EINTR) {
+                return false;
+            }
+            GoOn(errno == EINTR);
+        }
+        return true;
+    }
+    void Ask(int descriptor) {
+        if (!SendRequest(connection_.Get(), descriptor, request_)) {
+            ThrowEnded();
+        }
+    }
+    size_t Receive(void *data, size_t bytes) {
+        begin_ = steady_clock::now();
+        pollfd polled{connection_.Get(), POLLIN, 0};
+        for (int ready = 0; ready <= 0;) {
+            ready = poll(&polled, 1, LOOK_MS);
+            if (ready <= 0) {
+                GoOn(ready < 0 && errno == EINTR);
+            }
+        }
+        const ssize_t received = recv(connection_.Get(), data, bytes, MSG_DONTWAIT);
+        if (received <= 0) {
+            ThrowEnded();
+        }
+        return static_cast<size_t>(received);
+    }
+    [[noreturn]] void ThrowEnded() const {
+        throw Error(ErrorCode::LOCKED,
+                    target_.name +
+                        ": the process that has the volume open for writing has ended meanwhile, "
+                        "or does not understand this one, which asks it: is it of the same version "
+                        "of rawduck? If so, try again" +
+                        Uncertain());
+    }
+    FileDescriptor &Connection() { return connection_; }
+
+  private:
+    void GoOn(bool signalled) {
+        const auto waited = steady_clock::now() - begin_;
+        signalled_ = signalled_ || signalled;
+        if ((signalled_ && waited >= SIGNAL_TIME) || (interrupted_ && interrupted_())) {
+            throw Error(ErrorCode::INTERRUPTED,
+                        target_.name +
+                            ": interrupted while the process that has the volume open for writing "
+                            "was asked" +
+                            Uncertain());
+        }
+        if (waited >= SIGNAL_TIME) {
+            RequireRunning();
+        }
+        if (waited >= ANSWER_TIME) {
+            throw Error(ErrorCode::LOCKED,
+                        target_.name +
+                            ": the process that has the volume open for writing did not answer "
+                            "within " +
+                            std::to_string(ANSWER_TIME.count()) + " seconds; try again" + Uncertain());
+        }
+    }
+    void RequireRunning() const {
+        if (const pid_t stopped = StoppedPeer(connection_.Get())) {
+            throw Error(ErrorCode::LOCKED, target_.name + ": process " + std::to_string(stopped) +
+                                               ", which has the volume open for writing, is stopped, so it "
+                                               "does not answer: let it go on (kill -CONT " +
+                                               std::to_string(stopped) + ", or fg), or end it");
+        }
+    }
+    std::string Uncertain() const {
+        return Changes(request_.kind)
+                   ? ". What it was asked to do may be done: `rawduck ls " + target_.name + "` says so"
+                   : "";
+    }
+
+    const Target &target_;
+    const WriterRequest &request_;
+    const Interrupted &interrupted_;
+    FileDescriptor connection_;
+    steady_clock::time_point begin_;
+    bool signalled_ = false;
+};
+
+//! Names end at the first 0 in a request, and it has room for two.
+void CheckNames(const Target &target, const WriterRequest &request) {
+    if (request.kind != WriterRequest::Kind::DESCRIBE) {
+        CheckFileName(target.name, request.subject);
+    }
+    if (!request.argument.empty()) {
+        CheckFileName(target.name, request.argument);
+    }
+}
+
+//! Whoever is gone was told that it failed.
+bool IsGone(int connection) {
+    pollfd polled{connection, POLLRDHUP, 0};
+    return poll(&polled, 1, 0) != 0;
 }
 
 } // namespace
 
-std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request) {
-    WriterAnswer answer{MakeSocket(), ""};
-    const Address address(target);
-    const int connection = answer.connection.Get();
-    if (connection < 0 ||
-        connect(connection, reinterpret_cast<const sockaddr *>(&address.value), address.length) != 0) {
+std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request,
+                                      const Interrupted &interrupted) {
+    CheckNames(target, request);
+    Asking asking(target, request, interrupted);
+    if (!asking.Connection().IsOpen() || !asking.Connect()) {
         return std::nullopt;
     }
-    if (!IsTrusted(connection, descriptor)) {
+    if (!IsTrusted(asking.Connection().Get(), descriptor)) {
         throw Error(ErrorCode::PERMISSION, target.name +
                                                ": a process of another user, who is neither root nor "
                                                "the target's owner, answers readers; its answers "
                                                "are not used");
     }
-    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &ANSWER_TIME, sizeof(ANSWER_TIME));
+    asking.Ask(descriptor);
     Header header{};
-    if (!SendRequest(connection, descriptor, request) ||
-        ReceivePacket(connection, &header, sizeof(header)) != static_cast<ssize_t>(sizeof(header)) ||
+    if (asking.Receive(&header, sizeof(header)) != sizeof(header) ||
         memcmp(header.magic, MAGIC, sizeof(MAGIC)) != 0) {
-        ThrowNoAnswer(target);
+        asking.ThrowEnded();
     }
+    WriterAnswer answer;
     std::string piece(PIECE_BYTES, '\0');
     while (answer.text.size() < header.bytes) {
-        const ssize_t received = ReceivePacket(connection, piece.data(), piece.size());
-        if (received <= 0) {
-            ThrowNoAnswer(target);
-        }
-        answer.text.append(piece, 0, static_cast<size_t>(received));
+        answer.text.append(piece, 0, asking.Receive(piece.data(), piece.size()));
     }
     if (header.number != ANSWERED) {
-        throw Error(
-            static_cast<ErrorCode>(std::min(header.number, static_cast<uint64_t>(ErrorCode::INTERRUPTED))),
-            answer.text);
+        const auto code =
+            static_cast<ErrorCode>(std::min(header.number, static_cast<uint64_t>(ErrorCode::INTERRUPTED)));
+        const char *const who = " (so says the process that has the volume open for writing, of itself)";
+        throw Error(code, answer.text + (code == ErrorCode::LOCKED ? who : ""));
     }
+    answer.connection = std::move(asking.Connection());
     return answer;
 }
 
@@ -225,7 +345,7 @@ std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target
     const std::string text(packet + sizeof(header), header.bytes);
     const size_t end = text.find('\0');
     const auto kind = static_cast<WriterRequest::Kind>(header.kind);
-    if (end == std::string::npos || !MayAsk(sent.Get(), kind)) {
+    if (end == std::string::npos || !MayAsk(sent.Get(), kind) || IsGone(connection)) {
         return std::nullopt;
     }
     return WriterRequest{kind, header.number, text.substr(0, end), text.substr(end + 1)};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/error.hpp"
+#include "common/interrupted.hpp"
 #include "target/lock/reader_lock.hpp"
 #include "target/system/file_descriptor.hpp"
 #include "target/target.hpp"
@@ -37,13 +38,15 @@ struct WriterAnswer {
     std::string text;
 };
 //! What the writer answers, and the connection; empty when nobody listens. `descriptor`: of the target, open for reading, and
-//! for writing when it is to change something. Throws the Error with which the writer refuses, LOCKED when it does not answer in time, or PERMISSION when somebody else
-//! listens in its place.
-std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request);
+//! for writing when it is to change something. Throws the Error with which the writer refuses, LOCKED when it does not answer
+//! in time, PERMISSION when somebody else listens in its place, INVALID for names that no file can have, or INTERRUPTED: also
+//! when a signal comes to this thread and no answer, since what a signal means is often found out only when this returns.
+std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request,
+                                      const Interrupted &interrupted = nullptr);
 
 //! The writer's side. A closed descriptor where the name is taken, or there is none to be had.
 FileDescriptor ListenForReaders(const Target &target);
-//! Of a packet that has arrived: empty unless it is a request of somebody who has the target open.
+//! Of a packet that has arrived: empty unless it is a request of somebody who has the target open, and waits for the answer.
 std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target);
 //! Returns whether all was sent: a reader that does not take it is left behind.
 bool SendAnswer(int connection, const std::string &answer);

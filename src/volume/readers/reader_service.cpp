@@ -176,7 +176,8 @@ void ReaderService::Accept() {
     connections_.back().socket = std::move(socket);
 }
 
-// Once it has its answer a reader sends nothing more: the next event is its end.
+// Once it has its answer a reader sends nothing more: the next event is its end. Others need nothing else, and would take the
+// places of readers.
 bool ReaderService::Serve(Connection &connection) {
     if (connection.answered) {
         return false;
@@ -188,7 +189,7 @@ bool ReaderService::Serve(Connection &connection) {
     connection.answered = true;
     connection.reads = request->kind == WriterRequest::Kind::READ;
     try {
-        return SendAnswer(connection.socket.Get(), handlers_.answer(*request));
+        return SendAnswer(connection.socket.Get(), handlers_.answer(*request)) && connection.reads;
     } catch (const Error &error) {
         SendRefusal(connection.socket.Get(), error.Code(), error.what());
     } catch (const std::exception &error) {

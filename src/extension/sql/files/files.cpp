@@ -53,7 +53,7 @@ Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
         [&] {
             PinVolume(place.target, MountOptionsOf(opener))->Remove(place.file, RemoveMode::NOBODY_HAS_IT);
         },
-        {WriterRequest::Kind::REMOVE, 0, place.file, ""});
+        {WriterRequest::Kind::REMOVE, 0, place.file, ""}, InterruptedOf(context));
     return {{Value(path)}};
 }
 

@@ -36,7 +36,7 @@ VolumePin Pin(ClientContext &context, const VolumePath &path) {
 
 void Change(ClientContext &context, const VolumePath &path, const WriterRequest &request,
             const std::function<void(Volume &)> &change) {
-    ChangeHereOrInWriter(path.target, [&] { change(*Pin(context, path)); }, request);
+    ChangeHereOrInWriter(path.target, [&] { change(*Pin(context, path)); }, request, InterruptedOf(context));
 }
 
 Rows SnapshotRow(ClientContext &context, const Arguments &arguments) {
