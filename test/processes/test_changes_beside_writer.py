@@ -121,6 +121,7 @@ def test_the_writers_refusal_is_told_at_once(volume, statement, said):
         begin = time.monotonic()
         answer = other.ask("run", statements=[statement.format(v=volume)])
         assert said in answer.error
+        assert ("of itself" in answer.error) == ("there" in said)
         assert time.monotonic() - begin < 2
         assert state(writer, "held") == 1
 

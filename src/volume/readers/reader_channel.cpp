@@ -301,9 +301,10 @@ std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, cons
         answer.text.append(piece, 0, asking.Receive(piece.data(), piece.size()));
     }
     if (header.number != ANSWERED) {
-        throw Error(
-            static_cast<ErrorCode>(std::min(header.number, static_cast<uint64_t>(ErrorCode::INTERRUPTED))),
-            answer.text);
+        const auto code =
+            static_cast<ErrorCode>(std::min(header.number, static_cast<uint64_t>(ErrorCode::INTERRUPTED)));
+        const char *const who = " (so says the process that has the volume open for writing, of itself)";
+        throw Error(code, answer.text + (code == ErrorCode::LOCKED ? who : ""));
     }
     answer.connection = std::move(asking.Connection());
     return answer;
