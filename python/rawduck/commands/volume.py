@@ -111,7 +111,7 @@ def grow(
         return
     name, capacity = render.text(row["target"]), render.size(row["capacity"])
     done = f"Grown {name}: {capacity}, {render.size(row['added'])} more than before"
-    same = f"{name} is as large as its target already: {capacity}"
+    same = f"Not grown: {name} is as large as its target already: {capacity}"
     render.console.print(done if row["added"] else same, soft_wrap=True)
 
 

@@ -112,7 +112,10 @@ def test_a_device_that_became_larger(tmp_path, con):
 
 def test_the_command(new_target):
     target = new_target("file-4096", "64M")
-    assert succeeded("grow", target.name) == f"{target.name} is as large as its target already: 64.0 MiB\n"
+    assert (
+        succeeded("grow", target.name)
+        == f"Not grown: {target.name} is as large as its target already: 64.0 MiB\n"
+    )
     done = succeeded("grow", target.name, "--size", "96M")
     assert done == f"Grown {target.name}: 96.0 MiB, 32.0 MiB more than before\n"
     os.truncate(target.name, 128 * MIB)
