@@ -405,44 +405,6 @@ MUTATIONS = (
         without_duckdb=True,
         unit_tests="SnapshotTest.*",
     ),
-    Mutation(
-        "difference-of-tails",
-        "sending the bytes behind the last whole LBA, wherever they lie",
-        "backup/difference.cpp",
-        "known_ = layout ? AlignDown(layout->size, lba_size) : 0;",
-        "known_ = layout ? layout->size : 0;",
-        without_duckdb=True,
-        unit_tests="BackupHistoryTest.*",
-    ),
-    Mutation(
-        "received-and-said-so",
-        "making durable what was received before it is said to be",
-        "backup/volume_destination.cpp",
-        "void VolumeDestination::Keep(const StreamPosition &reached) {\n    for (const auto &file : files_) {",
-        "void VolumeDestination::Keep(const StreamPosition &reached) {\n"
-        "    for (const auto &file : files_) {\n        if (!(reached == origin_.header.End())) {\n            break;\n        }",
-        without_duckdb=True,
-        unit_tests="ReceiveCutsTest.*",
-    ),
-    Mutation(
-        "received-in-one-record",
-        "giving up what has the name in the record that gives it to what was received",
-        "mount/clones.cpp",
-        "        cloning.RemoveFirst(replaced);\n",
-        "        for (const std::shared_ptr<File> &file : replaced) {\n"
-        "            log.Commit(log.Queue({Item(ItemType::REMOVE, file->Id())}));\n        }\n",
-        without_duckdb=True,
-        unit_tests="ReceiveCutsTest.*",
-    ),
-    Mutation(
-        "base-by-identity",
-        "comparing what the base is, and not only what it is called",
-        "backup/volume_destination.cpp",
-        "if (IdentityOf(*volume_, name) == base) {",
-        "if (snapshot.snapshot == base.snapshot) {",
-        without_duckdb=True,
-        unit_tests="*SendReceiveTest.*",
-    ),
 )
 
 
