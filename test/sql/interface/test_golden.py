@@ -19,5 +19,5 @@ def test_what_people_see(columns):
 def test_tables_fit_the_terminal(columns):
     """Messages are one line however long; tables and help are not wider than the terminal."""
     lines = golden.golden(columns).read_text().splitlines()
-    messages = ("$ ", "rawduck: ", "Copied ", "Formatted ")
+    messages = ("$ ", "rawduck: ", "Copied ", "Formatted ", "Grown ", "/")
     assert [line for line in lines if len(line) > columns and not line.startswith(messages)] == []
