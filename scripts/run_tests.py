@@ -247,7 +247,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
     # have one thread are nothing for it. Those that have many get a minute.
     tsan = {
         "wrapper": ("setarch", platform.machine(), "-R"),
-        "leave_out": "PowerCutTest.*:VolumeModelTest.*",
+        "leave_out": "PowerCutTest.*:VolumeModelTest.*:GrowTest.EveryEventOfAGrowth",
         "model_seconds": 60,
     }
     return {
