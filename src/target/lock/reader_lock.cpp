@@ -114,13 +114,14 @@ void ReaderLock::Release() noexcept {
     }
 }
 
-// Who has just ended may have been what stood in the way, so there is one attempt more when no reader is left. Between two
+// Who has just ended may have been what stood in the way, so there is an attempt more when no reader is left. Between two
 // attempts of the same reader its mark is not there.
 void WaitForBeginningReaders(const Target &target, const std::function<void()> &attempt) {
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
     auto seen = begin;
     std::optional<ReaderLock> waits;
+    int looks_without = 0; // in a row: between the attempt and the look, one may end and another begin
     for (bool last = !HasNode(target.kind);;) {
         try {
             return attempt();
@@ -133,7 +134,8 @@ void WaitForBeginningReaders(const Target &target, const std::function<void()> &
             const ReaderBytes readers(target);
             const auto now = Clock::now();
             seen = readers.IsLocked(ReaderBytes::BEGINNING) ? now : seen;
-            last = !readers.AnyLocked() || now >= seen + BEGINNING_PAUSE;
+            looks_without = readers.AnyLocked() ? 0 : looks_without + 1;
+            last = looks_without == 2 || now >= seen + BEGINNING_PAUSE;
             if (!waits && !last) {
                 waits.emplace(target, ReaderBytes::WAITING);
             }

@@ -6,6 +6,8 @@
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/parallel/async_result.hpp"
 
+#include <exception>
+
 namespace rawduck {
 namespace {
 
@@ -22,6 +24,7 @@ struct CopyState final : duckdb::GlobalTableFunctionState {
     explicit CopyState(std::unique_ptr<FileCopy> copy) : copy(std::move(copy)) {}
     std::unique_ptr<FileCopy> copy;
     bool copied = false, done = false;
+    std::exception_ptr failure; //!< of a task; thrown by whoever waits for it
 };
 
 //! One piece as a task of its own, so that between two
@@ -29,7 +32,14 @@ struct CopyState final : duckdb::GlobalTableFunctionState {
 class CopyTask final : public duckdb::AsyncTask {
   public:
     explicit CopyTask(CopyState &state) : state_(state) {}
-    void Execute() override { state_.copied = !state_.copy->CopyPiece(); }
+    // DuckDB takes the query down at once when a task throws, with what waits for the task.
+    void Execute() override {
+        try {
+            state_.copied = !state_.copy->CopyPiece();
+        } catch (...) {
+            state_.failure = std::current_exception();
+        }
+    }
 
   private:
     CopyState &state_;
@@ -63,6 +73,9 @@ void ContinueCopy(ClientContext &, duckdb::TableFunctionInput &input, duckdb::Da
     auto &state = input.global_state->Cast<CopyState>();
     if (state.done) {
         return;
+    }
+    if (state.failure) {
+        std::rethrow_exception(state.failure);
     }
     if (!state.copied && input.results_execution_mode == duckdb::AsyncResultsExecutionMode::TASK_EXECUTOR) {
         duckdb::vector<duckdb::unique_ptr<duckdb::AsyncTask>> tasks;
