@@ -106,7 +106,17 @@ bool SendRequest(int connection, int descriptor, const WriterRequest &request) {
 }
 
 bool Changes(WriterRequest::Kind kind) {
-    return kind != WriterRequest::Kind::READ && kind != WriterRequest::Kind::DESCRIBE;
+    switch (kind) {
+    case WriterRequest::Kind::READ:
+    case WriterRequest::Kind::DESCRIBE:
+        break;
+    case WriterRequest::Kind::SNAPSHOT:
+    case WriterRequest::Kind::CLONE:
+    case WriterRequest::Kind::DROP_SNAPSHOT:
+    case WriterRequest::Kind::REMOVE:
+        return true;
+    }
+    return false; // nor does what is unknown, which is refused with a message
 }
 
 //! A descriptor that was made with O_PATH says nothing of permissions.

@@ -158,7 +158,7 @@ TEST_F(ReaderTest, OnlyWhoHasTheTargetIsAnswered) {
     const auto writer = volume->Open("other", WriteMode());
     const Target target = ResolveTarget(path_);
     const ReaderLock lock(target);
-    const WriterRequest request{WriterRequest::Kind::READ, lock.Number(), "x@latest"};
+    const WriterRequest request{WriterRequest::Kind::READ, lock.Number(), "x@latest", ""};
     const auto code = [&](int descriptor, const WriterRequest &asked) {
         return FailureOf([&] { AskWriter(target, descriptor, asked); });
     };
@@ -168,12 +168,13 @@ TEST_F(ReaderTest, OnlyWhoHasTheTargetIsAnswered) {
     }
     const FileDescriptor another(open("/dev/null", O_RDONLY));
     EXPECT_EQ(code(another.Get(), request), ErrorCode::LOCKED);
-    EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, ReaderBytes::COUNT, "x@latest"}),
+    EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, ReaderBytes::COUNT, "x@latest", ""}),
               ErrorCode::LOCKED);
-    EXPECT_EQ(code(lock.Descriptor(), {static_cast<WriterRequest::Kind>(9), 0, "x"}), ErrorCode::UNSUPPORTED);
-    EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, lock.Number(), "nothing@latest"}),
+    EXPECT_EQ(code(lock.Descriptor(), {static_cast<WriterRequest::Kind>(9), 0, "x", ""}),
+              ErrorCode::UNSUPPORTED);
+    EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, lock.Number(), "nothing@latest", ""}),
               ErrorCode::NOT_FOUND);
-    EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, lock.Number(), "x"}), ErrorCode::LOCKED)
+    EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, lock.Number(), "x", ""}), ErrorCode::LOCKED)
         << "it is no snapshot";
     EXPECT_TRUE(AskWriter(target, lock.Descriptor(), request).has_value());
 }
