@@ -247,7 +247,16 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
     # have one thread are nothing for it. Those that have many get a minute.
     tsan = {
         "wrapper": ("setarch", platform.machine(), "-R"),
-        "leave_out": "PowerCutTest.*:VolumeModelTest.*:GrowTest.EveryEventOfAGrowth",
+        "leave_out": ":".join(
+            (
+                "PowerCutTest.*",
+                "VolumeModelTest.*",
+                "GrowTest.EveryEventOfAGrowth",
+                "BackupHistoryTest.*",
+                "ReceiveCutsTest.*",
+                "*/SendReceiveTest.EveryByteCounts/*",
+            )
+        ),
         "model_seconds": 60,
     }
     return {
