@@ -1,6 +1,7 @@
 //! libFuzzer target: streams that are received. The input is a list of records whose headers and checksums are made right, so that
 //! what lies behind these is reached; and it is taken as a stream as it is.
 #include "common/crc32c.hpp"
+#include "common/error.hpp"
 #include "volume/backup/stream/stream_reader.hpp"
 
 #include <algorithm>

@@ -172,9 +172,9 @@ def test_sound_volume_stays_as_it_is(file_target, image, con):
 
 def test_needs_the_volume_for_itself(file_target, image, con):
     attach(con, file_target, "x.duckdb")
-    for repair in (False, True):
-        with pytest.raises(duckdb.Error, match="DETACH"):
-            check(con, file_target, repair)
+    check(con, file_target)
+    with pytest.raises(duckdb.Error, match="DETACH"):
+        check(con, file_target, repair=True)
     con.execute("DETACH x")
     attach(con, file_target, "x.duckdb", "(READ_ONLY)")
     check(con, file_target)
