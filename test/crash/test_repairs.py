@@ -113,7 +113,7 @@ def test_damage_to_the_metadata_is_seen(con, disk):
 
 
 def superblock(sequence: int) -> Superblock:
-    return Superblock(random.Random(sequence).randbytes(8), b"", sequence, 1, 1, 0, (0, 0), 0, 0, ())
+    return Superblock(random.Random(sequence).randbytes(8), b"", sequence, 1, 1, 1, 0, (0, 0), 0, 0, ())
 
 
 def test_which_superblock_may_be_damaged():
