@@ -139,7 +139,7 @@ def test_data_of_the_last_commit_that_cannot_be_read(con, disk):
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_superblock_that_cannot_be_read_is_written_anew(con, disk, number):
-    lba = 0 if number == 0 else GEOMETRY.lbas - 1
+    lba = 0 if number == 0 else disk.capacity(con) // GEOMETRY.lba_size - 1
     disk.inject(con, "read_error", lba)
     warnings = "SELECT what FROM nvme_check(?) WHERE severity = 'warning'"
     assert con.execute(warnings, [disk.target]).fetchall() == [(f"superblock {number}",)]
