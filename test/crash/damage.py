@@ -51,15 +51,17 @@ class Damage:
 
     def _damage_one_superblock(self, start_sequence: int) -> None:
         copies = self._metadata.superblocks()
-        harmless = harmless_copies(copies, start_sequence)
-        # On a larger device, what is found without superblock 0.
-        at_end = self._metadata.at_end()
-        is_larger = self._metadata.end_lbas() != self._metadata.copy_lbas(1)
-        if 0 in harmless and is_larger and (not at_end or at_end.content != copies[0].content):
-            harmless.remove(0)
+        harmless = self._without_the_only_way(harmless_copies(copies, start_sequence), copies)
         if harmless:
             self._damage_superblock(self._draw.choice(harmless))
             self._counts["superblocks damaged"] += 1
+
+    def _without_the_only_way(self, numbers: list[int], copies: list[Superblock | None]) -> list[int]:
+        """On a larger device, what is found without superblock 0 is the copy at its end."""
+        at_end = self._metadata.at_end()
+        is_larger = self._metadata.end_lbas() != self._metadata.copy_lbas(1)
+        needed = is_larger and (not at_end or not copies[0] or at_end.content != copies[0].content)
+        return [number for number in numbers if not (needed and number == 0)]
 
     def _damage_superblock(self, number: int) -> None:
         self._damage_copy(self._metadata.copy_lbas(number))
@@ -133,7 +135,7 @@ class Refusal(Damage):
         self._counts["log records damaged"] += 1
         first, second = self._metadata.superblocks()
         if first == second and self._draw.random() < 0.5:  # which alone would be repaired
-            self._damage_superblock(self._draw.randrange(2))
+            self._damage_superblock(self._draw.choice(self._without_the_only_way([0, 1], [first, second])))
         if not self._is_undecided(self._errors()):
             raise Broken("lost", f"{record} of the log is damaged, and errors are {self._errors()}")
         self._is_only_readable()
