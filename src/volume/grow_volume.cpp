@@ -24,6 +24,17 @@ uint64_t CapacityOf(const VolumeState &state) {
     return state.capacity_units * ALLOCATION_UNIT_BYTES;
 }
 
+void RequireAsLarge(const VolumeState &state, uint64_t bytes) {
+    if (bytes < CapacityOf(state)) {
+        ThrowImpossible(state, "the volume has " + std::to_string(CapacityOf(state)) +
+                                   " bytes, and its target only " + std::to_string(bytes) +
+                                   ": it was made smaller; " +
+                                   (state.target.kind == TargetKind::REGULAR_FILE
+                                        ? "what the file had behind that is lost, so restore it from a backup"
+                                        : "make it as large again"));
+    }
+}
+
 //! A regular file that is made longer. Undone unless Keep is called.
 class LongerFile {
   public:
@@ -34,6 +45,7 @@ class LongerFile {
             throw Error(ErrorCode::IO, state.target.name + ": cannot ask for its size: " + ErrnoText(errno));
         }
         old_bytes_ = static_cast<uint64_t>(status.st_size);
+        RequireAsLarge(state, old_bytes_); // made longer, it would have zeros where the volume had something
         if (size_bytes_ != 0 && size_bytes_ < AlignDown(old_bytes_, ALLOCATION_UNIT_BYTES)) {
             ThrowImpossible(state, "the file has " + std::to_string(old_bytes_) +
                                        " bytes already, more than " + std::to_string(size_bytes_) +
@@ -101,11 +113,7 @@ void UseSpace(VolumeState &state, uint64_t units) {
 
 uint64_t UnitsOf(VolumeState &state) {
     const uint64_t bytes = state.io->RefreshCapacity();
-    if (bytes < CapacityOf(state)) {
-        ThrowImpossible(state, "the volume has " + std::to_string(CapacityOf(state)) +
-                                   " bytes, and its target only " + std::to_string(bytes) +
-                                   ": it was made smaller; make it as large again");
-    }
+    RequireAsLarge(state, bytes);
     return bytes / ALLOCATION_UNIT_BYTES;
 }
 
@@ -114,6 +122,7 @@ uint64_t UnitsOf(VolumeState &state) {
 VolumeGrowth Volume::Grow(uint64_t size_bytes) {
     VolumeState &state = *state_;
     std::lock_guard<std::mutex> growing(state.growth_mutex);
+    UnitsOf(state); // before anything is written to one that is too small
     WriteScope writing(state);
     size_bytes = AlignDown(size_bytes, ALLOCATION_UNIT_BYTES);
     RefuseImpossibleSize(state, size_bytes);

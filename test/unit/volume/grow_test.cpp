@@ -360,6 +360,27 @@ TEST_F(GrowFileTest, SizesThatCannotBeChangeNothing) {
     EXPECT_EQ(Pin()->Info().capacity_bytes, SMALL);
 }
 
+// Made longer again it would have zeros where the volume had something.
+TEST_F(GrowFileTest, OneThatWasMadeShorterUnderTheVolumeStaysAsItIs) {
+    for (const uint64_t bytes : {SMALL - MIB, SMALL - 1}) {
+        ASSERT_EQ(ftruncate(fd, static_cast<off_t>(SMALL)), 0);
+        const VolumePin pin = Pin();
+        std::unique_ptr<OpenFile> writer;
+        if (bytes == SMALL - MIB) { // and somebody writes
+            writer = pin->Open("f", WriteMode());
+            AwaitCheckpoint(*pin);
+        }
+        ASSERT_EQ(ftruncate(fd, static_cast<off_t>(bytes)), 0);
+        for (const uint64_t size : {uint64_t(0), SMALL, LARGE}) {
+            std::string text;
+            EXPECT_EQ(FailureOf([&] { pin->Grow(size); }, &text), ErrorCode::INVALID);
+            EXPECT_NE(text.find("it was made smaller"), std::string::npos) << text;
+            EXPECT_NE(text.find("restore it from a backup"), std::string::npos) << text;
+            EXPECT_EQ(Length(), bytes);
+        }
+    }
+}
+
 TEST(GrowMemoryTest, IsAsLargeAsItWasMade) {
     MemoryVolume memory(4096, SMALL);
     auto volume = memory.Mount();
