@@ -1,6 +1,7 @@
 #include "volume/backup/local_destination.hpp"
 
 #include "common/error.hpp"
+#include "direct/direct_file.hpp"
 #include "direct/rename_file.hpp"
 
 #include <cerrno>
@@ -17,9 +18,14 @@ namespace {
                 path + ": cannot " + tried + " it (" + ErrnoText(errno) + ")");
 }
 
+bool IsSameFile(int fd, const std::string &path) {
+    struct stat open_file, named;
+    return fstat(fd, &open_file) == 0 && lstat(path.c_str(), &named) == 0 &&
+           open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+}
+
 } // namespace
 
-// What has its name already is whole.
 LocalDestination::~LocalDestination() {
     for (const Part &part : parts_) {
         unlink(part.path.c_str());
@@ -76,6 +82,20 @@ void LocalDestination::Write(const StreamPiece &piece) {
     }
 }
 
+// A log must not stay beside a database that somebody else has made meanwhile: it would be replayed into that.
+void LocalDestination::GiveUpNames() noexcept {
+    for (const Part &part : parts_) {
+        if (IsSameFile(part.fd.Get(), part.final_path)) {
+            unlink(part.final_path.c_str());
+        }
+    }
+    try {
+        SyncDirectoryOf(path_);
+    } catch (const std::exception &) {
+        // The error that led here says what is wrong.
+    }
+}
+
 // The logs first: a database that is there has all that it consists of.
 void LocalDestination::Finish() {
     for (const Part &part : parts_) {
@@ -83,10 +103,15 @@ void LocalDestination::Finish() {
             Throw(part.path, "flush");
         }
     }
-    while (!parts_.empty()) {
-        RenameToNewName(parts_.back().path, parts_.back().final_path);
-        parts_.pop_back();
+    try {
+        for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
+            RenameToNewName(part->path, part->final_path);
+        }
+    } catch (...) {
+        GiveUpNames();
+        throw;
     }
+    parts_.clear();
 }
 
 } // namespace rawduck

@@ -21,6 +21,7 @@ class LocalDestination final : public Destination {
     std::string AfterFailure() const override { return ". \"" + path_ + "\" was not made"; }
 
   private:
+    void GiveUpNames() noexcept;
     struct Part {
         std::string path, final_path;
         FileDescriptor fd;
