@@ -1,6 +1,7 @@
 #include "volume/volume.hpp"
 
 #include "common/error.hpp"
+#include "common/invariant.hpp"
 #include "volume/mount/volume_state.hpp"
 #include "volume/names/snapshot_name.hpp"
 
@@ -30,9 +31,15 @@ void Volume::Clone(const std::string &source, const std::string &name) {
     state_->MakeCopies(source, name, CloneKind::WRITABLE);
 }
 
-void Volume::TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot) {
+void Volume::TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot,
+                          const std::vector<std::unique_ptr<OpenFile>> &replaced) {
     CheckFileName(state_->target.name, to);
-    state_->TakeReceived(received, to, snapshot);
+    std::vector<const File *> own;
+    for (const std::unique_ptr<OpenFile> &file : replaced) {
+        RAWDUCK_INVARIANT(file->mode_.lock == OpenMode::Lock::EXCLUSIVE, "who replaces a file has it locked");
+        own.push_back(file->file_.get());
+    }
+    state_->TakeReceived(received, to, snapshot, own);
 }
 
 void Volume::DropSnapshot(const std::string &name) {

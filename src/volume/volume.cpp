@@ -202,6 +202,7 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
         state_->RequireReadable(name);
         if (mode.write) {
             state_->RequireNoSnapshot(*file, "written to");
+            state_->RequireNotReceiving(name);
         }
         TakeFileLock(*state_, *file, mode);
         file->handles++;

@@ -14,10 +14,6 @@ namespace rawduck {
 
 namespace {
 
-std::string PartName(const std::string &file) {
-    return file + ".receiving";
-}
-
 OpenMode ExclusiveMode(bool create, FileKind kind) {
     OpenMode mode;
     mode.write = true;
@@ -54,11 +50,41 @@ bool ReadTheSame(Volume &volume, const std::string &name, const std::string &oth
     return true;
 }
 
+//! What has these names and was not left by a receive is somebody's own. An origin with nothing in it tells of nothing.
+void RequireLeftByReceive(Volume &volume, const std::string &file) {
+    const std::string part = ReceivingNameOf(file), origin = OriginNameOf(part);
+    if (ReadOrigin(volume, origin)) {
+        return;
+    }
+    std::vector<std::string> names{origin};
+    for (const std::string &ending : StreamEndings()) {
+        names.push_back(part + ending);
+    }
+    for (const std::string &name : names) {
+        FileInfo info;
+        if (volume.Stat(name, info) && (name != origin || info.size > 0)) {
+            throw Error(ErrorCode::EXISTS, volume.Info().target + ": \"" + name +
+                                               "\" is not what a receive into \"" + file +
+                                               "\" has left, which would be there until it is whole; move it "
+                                               "away (`rawduck mv`), or remove it");
+        }
+    }
+}
+
+void RemovePart(Volume &volume, const std::string &file) {
+    for (const std::string &ending : StreamEndings()) {
+        const std::string name = ReceivingNameOf(file) + ending;
+        if (volume.FileExists(name)) {
+            volume.Remove(name);
+        }
+    }
+}
+
 } // namespace
 
 VolumeDestination::VolumeDestination(VolumePin volume, std::string file, bool overwrite)
     : volume_(std::move(volume)), target_(volume_->Info().target), file_(std::move(file)),
-      part_(PartName(file_)), overwrite_(overwrite) {
+      part_(ReceivingNameOf(file_)), overwrite_(overwrite) {
     CheckFileName(target_, OriginNameOf(part_));
     if (!SplitSnapshotName(file_).snapshot.empty() || !DatabaseOfLog(file_).empty()) {
         throw Error(ErrorCode::INVALID, target_ + ": \"" + file_ +
@@ -68,26 +94,44 @@ VolumeDestination::VolumeDestination(VolumePin volume, std::string file, bool ov
 }
 
 StreamPosition VolumeDestination::Begin(const StreamHeader &header) {
+    // Locked first, so that all that follows is done by one receive at a time.
+    origin_file_ = volume_->Open(OriginNameOf(part_), ExclusiveMode(true, FileKind::OTHER));
     origin_.header = header;
     origin_.header.from = {};
     RequireNotReceived();
     const std::string base = header.incremental ? FindBase() : "";
     LockReplaced(base);
+    RequireLeftByReceive(*volume_, file_);
     const std::optional<Origin> part = FindPart(header);
-    if (!part) {
-        GiveUpReceived(*volume_, file_);
-        RequireRoom();
-        if (header.incremental) {
-            volume_->Clone(base, part_);
-        }
-    }
-    OpenPart();
-    if (part) {
+    if (part && !(part->reached == StreamPosition())) {
         origin_ = *part;
     } else {
-        Keep({});
+        BeginPart(base);
     }
+    OpenPart();
     return origin_.reached;
+}
+
+// One that is refused before it has begun leaves nothing.
+VolumeDestination::~VolumeDestination() {
+    try {
+        if (origin_file_ && origin_file_->Size() == 0) {
+            volume_->Remove(OriginNameOf(part_), RemoveMode::OWN);
+        }
+    } catch (const std::exception &) {
+        // An origin with nothing in it says nothing, and the next receive uses it.
+    }
+}
+
+// The origin is there before what it tells of, and as long as that.
+void VolumeDestination::BeginPart(const std::string &base) {
+    RemovePart(*volume_, file_);
+    origin_file_->Truncate(0);
+    RequireRoom();
+    WriteOrigin(*origin_file_, origin_);
+    if (origin_.header.incremental) {
+        volume_->Clone(base, part_);
+    }
 }
 
 // Holes take space, too.
@@ -108,6 +152,7 @@ void VolumeDestination::RequireRoom() const {
 void VolumeDestination::RequireNotReceived() const {
     const SnapshotIdentity &sent = origin_.header.snapshot;
     const std::string name = SnapshotFileName(file_, sent.snapshot);
+    CheckFileName(target_, LogNamesOf(name).front()); // the longest
     if (sent.snapshot == LATEST || !volume_->FileExists(name)) {
         return;
     }
@@ -142,6 +187,10 @@ std::string VolumeDestination::FindBase() const {
 }
 
 void VolumeDestination::LockReplaced(const std::string &base) {
+    if (volume_->DirectoryExists(file_)) {
+        throw Error(ErrorCode::EXISTS,
+                    target_ + ": \"" + file_ + "\" is a directory; name a file, which may be in it");
+    }
     std::string taken;
     for (const std::string &ending : StreamEndings()) {
         taken = taken.empty() && volume_->FileExists(file_ + ending) ? file_ + ending : taken;
@@ -155,9 +204,12 @@ void VolumeDestination::LockReplaced(const std::string &base) {
                         "\" exists already; choose another name, or pass overwrite := true (rawduck "
                         "receive: --overwrite)");
     }
-    if (taken == file_) {
-        replaced_ = volume_->Open(file_, ExclusiveMode(false, FileKind::DATABASE));
-        replaced_->Sync(); // a file of which nothing is durable cannot be given up in a record
+    for (const std::string &ending : StreamEndings()) {
+        if (volume_->FileExists(file_ + ending)) {
+            replaced_.push_back(volume_->Open(
+                file_ + ending, ExclusiveMode(false, ending.empty() ? FileKind::DATABASE : FileKind::WAL)));
+            replaced_.back()->Sync(); // a file of which nothing is durable cannot be given up in a record
+        }
     }
     if (!overwrite_ && !IsUnchangedSince(base)) {
         throw Error(ErrorCode::INVALID,
@@ -220,13 +272,14 @@ void VolumeDestination::OpenPart() {
         }
     }
     for (const StreamFile &file : sent) {
-        files_.push_back(volume_->Open(part_ + file.ending, ExclusiveMode(true, file.kind)));
+        OpenMode mode = ExclusiveMode(false, file.kind);
+        mode.must_create = !volume_->FileExists(part_ + file.ending); // or it is of the base, or of before
+        files_.push_back(volume_->Open(part_ + file.ending, mode));
         if (files_.back()->Size() > file.size) {
             files_.back()->Truncate(file.size);
         }
         files_.back()->Sync();
     }
-    origin_file_ = volume_->Open(OriginNameOf(part_), ExclusiveMode(true, FileKind::OTHER));
 }
 
 void VolumeDestination::Write(const StreamPiece &piece) {
@@ -265,41 +318,49 @@ void VolumeDestination::Finish() {
     }
     Keep(header.End());
     const bool has_snapshot = header.snapshot.snapshot != LATEST;
-    volume_->TakeReceived(part_, file_,
-                          has_snapshot ? SnapshotFileName(file_, header.snapshot.snapshot) : "");
-    replaced_.reset();
-    volume_->Remove(OriginNameOf(part_), RemoveMode::OWN);
+    volume_->TakeReceived(part_, file_, has_snapshot ? SnapshotFileName(file_, header.snapshot.snapshot) : "",
+                          replaced_);
+    taken_ = true;
+    replaced_.clear();
     for (const StreamFile &file : header.files) {
         volume_->Remove(part_ + file.ending, RemoveMode::OWN);
     }
+    volume_->Remove(OriginNameOf(part_), RemoveMode::OWN); // last: it says whose the others are
     origin_file_.reset();
     files_.clear();
 }
 
 std::string VolumeDestination::AfterFailure() const {
+    if (taken_) {
+        return ". \"" + file_ + "\" has all that was sent; what is left of \"" + part_ +
+               "\" is given up with `rawduck receive --abort " + VolumePath{target_, file_}.ToString() + "`";
+    }
     return ". Nothing has the name \"" + file_ + "\" of it. What came is kept as \"" + part_ +
            "\": `rawduck receive --token " + VolumePath{target_, file_}.ToString() +
            "` says how to go on, and with --abort it is given up";
 }
 
 std::optional<Origin> FindReceived(Volume &volume, const std::string &file) {
-    return ReadOrigin(volume, OriginNameOf(PartName(file)));
+    const std::string part = ReceivingNameOf(file);
+    std::optional<Origin> origin = ReadOrigin(volume, OriginNameOf(part));
+    const auto is_there = [&](const StreamFile &sent) { return volume.FileExists(part + sent.ending); };
+    if (origin && !std::all_of(origin->header.files.begin(), origin->header.files.end(), is_there)) {
+        origin->reached = {}; // some of it was removed
+    }
+    return origin;
 }
 
 bool GiveUpReceived(Volume &volume, const std::string &file) {
-    bool any = false;
-    std::vector<std::string> names{
-        OriginNameOf(PartName(file))}; // first: what it tells of is not whole afterwards
-    for (const std::string &ending : StreamEndings()) {
-        names.push_back(PartName(file) + ending);
+    const std::string name = OriginNameOf(ReceivingNameOf(file));
+    if (!volume.FileExists(name)) {
+        RequireLeftByReceive(volume, file);
+        return false;
     }
-    for (const std::string &name : names) {
-        if (volume.FileExists(name)) {
-            volume.Remove(name);
-            any = true;
-        }
-    }
-    return any;
+    const auto origin = volume.Open(name, ExclusiveMode(false, FileKind::OTHER));
+    RequireLeftByReceive(volume, file);
+    RemovePart(volume, file);
+    volume.Remove(name, RemoveMode::OWN); // last: it says whose the others are
+    return true;
 }
 
 } // namespace rawduck

@@ -3,9 +3,10 @@
 #include "volume/mount/volume_state.hpp"
 
 #include "common/error.hpp"
-#include "common/invariant.hpp"
 #include "volume/names/file_name.hpp"
 #include "volume/names/snapshot_name.hpp"
+
+#include <algorithm>
 
 namespace rawduck {
 
@@ -78,8 +79,21 @@ void VolumeState::MakeCopies(const std::string &from, const std::string &to, Clo
     writing.Finish();
 }
 
+// What goes on with it has that locked, in this process.
+void VolumeState::RequireNotReceiving(const std::string &name) const {
+    const std::string beside = OriginOfReceiving(name);
+    const std::shared_ptr<File> origin = Find(beside);
+    if (origin && !origin->exclusive_lock) {
+        throw Error(ErrorCode::READ_ONLY,
+                    target.name + ": \"" + name +
+                        "\" is kept of a receive that was cut short, so nothing is written to it: receive "
+                        "the rest, or give it up with `rawduck receive --abort`, which removes it (\"" +
+                        beside + "\" says how far it is)");
+    }
+}
+
 void VolumeState::TakeReceived(const std::string &received, const std::string &to,
-                               const std::string &snapshot) {
+                               const std::string &snapshot, const std::vector<const File *> &own) {
     WriteScope writing(*this);
     uint64_t ticket = 0;
     WithRoom([&] {
@@ -91,18 +105,24 @@ void VolumeState::TakeReceived(const std::string &received, const std::string &t
                 copies.push_back(std::move(copy));
             }
             copies.push_back({Find(OriginNameOf(received)), OriginNameOf(snapshot), CloneKind::SNAPSHOT});
-            RAWDUCK_INVARIANT(copies.back().source, "what was received has its origin beside it");
+            if (!copies.back().source) {
+                throw Error(ErrorCode::NOT_FOUND, target.name + ": \"" + OriginNameOf(received) +
+                                                      "\" was removed while it was needed");
+            }
         }
         std::vector<std::shared_ptr<File>> replaced;
-        if (const std::shared_ptr<File> file = Find(to)) {
-            RequireNoSnapshot(*file, "replaced");
-            RAWDUCK_INVARIANT(file->exclusive_lock, "who replaces a file has it locked");
-            replaced.push_back(file);
-        }
-        for (const std::string &log_name : LogNamesOf(to)) {
-            if (const std::shared_ptr<File> found = Find(log_name)) {
-                RequireUnlocked(*found, "replace");
-                replaced.push_back(found);
+        std::vector<std::string> names_taken = LogNamesOf(to);
+        names_taken.insert(names_taken.begin(), to);
+        for (const std::string &name : names_taken) {
+            const std::shared_ptr<File> file = Find(name);
+            if (file && std::find(own.begin(), own.end(), file.get()) == own.end()) {
+                throw Error(ErrorCode::EXISTS,
+                            target.name + ": \"" + name +
+                                "\" was made by somebody else meanwhile, and is not replaced; move or "
+                                "remove it");
+            }
+            if (file) {
+                replaced.push_back(file);
             }
         }
         ticket = QueueClones(copies, replaced);

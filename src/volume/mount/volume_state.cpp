@@ -224,6 +224,7 @@ bool VolumeState::HasChildren(const std::string &directory) const {
 }
 
 void VolumeState::CheckCreatable(const std::string &name) const {
+    RequireNotReceiving(name);
     if (HasChildren(name)) {
         throw Error(ErrorCode::EXISTS, target.name + ": \"" + name + "\" is a directory");
     }

@@ -55,6 +55,8 @@ class VolumeState {
     std::shared_ptr<File> Create(const std::string &name, FileKind kind);
     //! Throws READ_ONLY for a file of a snapshot; `what` was to be done, such as "written to".
     void RequireNoSnapshot(const File &file, const char *what) const;
+    //! Throws READ_ONLY for what is kept of a receive that was cut short: who goes on with it relies on what it has.
+    void RequireNotReceiving(const std::string &name) const;
     //! A file that is to be made with the contents of another.
     struct Copy {
         std::shared_ptr<File> source;
@@ -64,7 +66,9 @@ class VolumeState {
     // Without a lock, durable on return, as Volume::Snapshot, Clone, TakeReceived and DropSnapshot.
     void MakeCopies(const std::string &from, const std::string &to, CloneKind kind,
                     Patience patience = Patience::WAITS);
-    void TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot);
+    //! `own`: what the caller has locked.
+    void TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot,
+                      const std::vector<const File *> &own);
     void DropSnapshot(const std::string &name);
     //! As Volume::BeginReader.
     ReaderImage BeginReader(const std::string &file, uint64_t number);

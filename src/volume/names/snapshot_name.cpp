@@ -16,6 +16,7 @@ namespace {
 constexpr char READER_PREFIX[] = "latest-";
 
 constexpr const char *ORIGIN_ENDING = ".origin";
+constexpr const char *RECEIVING_ENDING = ".receiving";
 
 //! The longest first: each ends with the one before it.
 constexpr const char *LOG_ENDINGS[] = {".wal.checkpoint", ".wal.recovery", ".wal"};
@@ -90,6 +91,15 @@ std::string OriginNameOf(const std::string &snapshot_file) {
 
 std::string SnapshotOfOrigin(const std::string &name) {
     return EndsWith(name, ORIGIN_ENDING) ? name.substr(0, name.size() - std::strlen(ORIGIN_ENDING)) : "";
+}
+
+std::string ReceivingNameOf(const std::string &file) {
+    return file + RECEIVING_ENDING;
+}
+
+std::string OriginOfReceiving(const std::string &name) {
+    const std::string database = DatabaseOfLog(name), received = database.empty() ? name : database;
+    return EndsWith(received, RECEIVING_ENDING) ? OriginNameOf(received) : "";
 }
 
 std::vector<std::string> LogNamesOf(const std::string &database) {

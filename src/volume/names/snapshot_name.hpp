@@ -39,6 +39,11 @@ std::string OriginNameOf(const std::string &snapshot_file);
 //! The snapshot that has this beside it; empty when it is no such name.
 std::string SnapshotOfOrigin(const std::string &name);
 
+//! What is received into a file has this name until it is whole, and OriginNameOf(this) beside it.
+std::string ReceivingNameOf(const std::string &file);
+//! Of such a name, or of that of a log beside it: what lies beside it while it is received. Empty when it is no such name.
+std::string OriginOfReceiving(const std::string &name);
+
 //! The logs that a database may have.
 std::vector<std::string> LogNamesOf(const std::string &database);
 //! The database whose log has this name; empty when it is not that of a log.
