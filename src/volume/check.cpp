@@ -105,6 +105,12 @@ void ReportLog(const JournalImage &image, std::vector<CheckFinding> &findings) {
                         image.torn_tail && image.damage.empty() ? DROP_TAIL_TEXT : ""});
 }
 
+void RequireNotInterrupted(const std::string &target_name, const Interrupted &interrupted) {
+    if (interrupted && interrupted()) {
+        throw Error(ErrorCode::INTERRUPTED, target_name + ": interrupted while it was checked");
+    }
+}
+
 //! What is wrong with a database file's first page, which holds DuckDB's main header: "DUCK" behind the
 //! page's checksum. Empty when nothing is.
 std::string HeaderProblem(BlockIo &io, const CatalogEntry &entry) {
@@ -115,7 +121,11 @@ std::string HeaderProblem(BlockIo &io, const CatalogEntry &entry) {
     if (!unreadable.empty()) {
         return "its first page cannot be read: " + unreadable.begin()->second;
     }
-    return memcmp(page + 8, "DUCK", 4) == 0 ? "" : "its first page is not the header of a DuckDB database";
+    // The place is part of it: beside a writer, which moves the page on, the same is found twice only where it lies.
+    return memcmp(page + 8, "DUCK", 4) == 0
+               ? ""
+               : "its first page, at allocation unit " + std::to_string(entry.extents.front().start) +
+                     ", is not the header of a DuckDB database";
 }
 
 bool IsOverwritten(const LoadedVolume &volume, const CatalogEntry &entry) {
@@ -138,8 +148,10 @@ std::string FileProblem(BlockIo &io, const LoadedVolume &volume, const CatalogEn
     return is_database ? HeaderProblem(io, entry) : "";
 }
 
-void ReportFiles(BlockIo &io, const LoadedVolume &volume, std::vector<CheckFinding> &findings) {
+void ReportFiles(BlockIo &io, const LoadedVolume &volume, const Interrupted &interrupted,
+                 std::vector<CheckFinding> &findings) {
     for (const auto &[id, entry] : volume.files.entries) {
+        RequireNotInterrupted(io.TargetName(), interrupted);
         if (entry.kind == FileKind::DIRECTORY) {
             continue;
         }
@@ -219,7 +231,7 @@ std::unique_ptr<BlockIo> OpenToCheck(const Target &target, TargetLock *lock) {
                                      std::make_shared<IoStats>());
 }
 
-std::vector<CheckFinding> Examine(BlockIo &io) {
+std::vector<CheckFinding> Examine(BlockIo &io, const Interrupted &interrupted) {
     std::vector<CheckFinding> findings;
     try {
         const LoadedVolume volume = LoadVolume(io, CACHE_BYTES);
@@ -227,7 +239,7 @@ std::vector<CheckFinding> Examine(BlockIo &io) {
         ReportSize(io, volume.metadata.image.superblock, findings);
         ReportMetadata(volume.metadata, findings);
         ReportLog(volume.metadata.image, findings);
-        ReportFiles(io, volume, findings);
+        ReportFiles(io, volume, interrupted, findings);
         ReportSpace(volume, findings);
     } catch (const Error &error) {
         if (error.Code() != ErrorCode::CORRUPT && error.Code() != ErrorCode::UNSUPPORTED) {
@@ -238,9 +250,9 @@ std::vector<CheckFinding> Examine(BlockIo &io) {
     return findings;
 }
 
-std::vector<CheckFinding> ExamineLocked(const Target &target) {
+std::vector<CheckFinding> ExamineLocked(const Target &target, const Interrupted &interrupted) {
     TargetLock lock(target, TargetLock::Mode::SHARED);
-    return Examine(*OpenToCheck(target, &lock));
+    return Examine(*OpenToCheck(target, &lock), interrupted);
 }
 
 //! Of the checkpoint that counts now.
@@ -261,7 +273,7 @@ std::vector<CheckFinding> ExamineBesideWriter(const Target &target, const Interr
     std::set<std::string> before;
     for (int i = 0; i < LIVE_ATTEMPTS; i++) {
         const uint64_t sequence = SuperblockSequence(*io);
-        std::vector<CheckFinding> findings = Examine(*io);
+        std::vector<CheckFinding> findings = Examine(*io, interrupted);
         std::set<std::string> problems;
         for (CheckFinding &finding : findings) {
             finding.repair.clear();
@@ -277,9 +289,7 @@ std::vector<CheckFinding> ExamineBesideWriter(const Target &target, const Interr
             return findings;
         }
         before = steady ? problems : std::set<std::string>();
-        if (interrupted && interrupted()) {
-            throw Error(ErrorCode::INTERRUPTED, target.name + ": interrupted while it was checked");
-        }
+        RequireNotInterrupted(target.name, interrupted);
         std::this_thread::sleep_for(LIVE_PAUSE);
     }
     throw Error(ErrorCode::LOCKED, target.name +
@@ -293,14 +303,19 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name, const Inte
     const Target target = ResolveTarget(target_name);
     const TargetReservation reservation(target, "checked", TargetReservation::WhenMounted::SHARE);
     const VolumePin &mounted = reservation.Mounted();
+    std::vector<CheckFinding> findings;
+    const auto examine = [&] { findings = ExamineLocked(target, interrupted); };
+    if (!mounted) {
+        return HereOrFromWriter(target.name, examine, "nvme_info", interrupted)
+                   ? ExamineBesideWriter(target, interrupted)
+                   : findings;
+    }
     try {
-        std::vector<CheckFinding> findings;
-        const auto examine = [&] { findings = ExamineLocked(target); };
-        mounted ? mounted->RunWithoutWriters("checked", examine) : examine();
+        mounted->RunWithoutWriters("checked", examine);
         return findings;
     } catch (const Error &error) {
-        if (error.Code() != ErrorCode::LOCKED || !(mounted || AskAbout(target, "nvme_info", interrupted))) {
-            throw; // what has it open is no writer of this kind
+        if (error.Code() != ErrorCode::LOCKED) {
+            throw;
         }
     }
     return ExamineBesideWriter(target, interrupted);

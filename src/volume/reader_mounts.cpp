@@ -243,6 +243,31 @@ VolumePin PinKnown(ReaderMounts &mounts, const Key &key, PinUse use, const std::
     return VolumePin(volume);
 }
 
+//! What the process says that has it open for writing; empty when none can be asked.
+std::optional<std::string> AskAbout(const Target &target, const std::string &function,
+                                    const Interrupted &interrupted) {
+    if (!HasNode(target.kind)) {
+        return std::nullopt;
+    }
+    const ReaderBytes bytes(target);
+    std::optional<WriterAnswer> answer =
+        AskWriter(target, bytes.Descriptor(), {WriterRequest::Kind::DESCRIBE, 0, function}, interrupted);
+    return answer ? std::optional<std::string>(std::move(answer->text)) : std::nullopt;
+}
+
+//! The same before anything else was tried, which finds out whatever is wrong.
+std::optional<std::string> AskFirst(const Target &target, const std::string &function,
+                                    const Interrupted &interrupted) {
+    try {
+        return MountedVolume(target.identity) ? std::nullopt : AskAbout(target, function, interrupted);
+    } catch (const Error &error) {
+        if (error.Code() == ErrorCode::INTERRUPTED) {
+            throw;
+        }
+        return std::nullopt; // it has just ended, perhaps
+    }
+}
+
 } // namespace
 
 VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
@@ -273,15 +298,28 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
     return PinKnown(mounts, key, use, made);
 }
 
-std::optional<std::string> AskAbout(const Target &target, const std::string &function,
-                                    const Interrupted &interrupted) {
-    if (!HasNode(target.kind)) {
-        return std::nullopt;
+std::optional<std::string> HereOrFromWriter(const std::string &target_name, const std::function<void()> &here,
+                                            const std::string &function, const Interrupted &interrupted) {
+    const Target target = ResolveTarget(target_name);
+    std::optional<std::string> answer = AskFirst(target, function, interrupted);
+    for (const auto begin = Clock::now(); !answer;) {
+        try {
+            here();
+            return std::nullopt;
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::LOCKED) {
+                throw;
+            }
+            answer = AskAbout(target, function, interrupted);
+            if (!answer && Clock::now() >= begin + UNSETTLED_TIME) {
+                throw;
+            }
+        }
+        if (!answer) {
+            std::this_thread::sleep_for(WRITER_INTERVAL);
+        }
     }
-    const ReaderBytes bytes(target);
-    std::optional<WriterAnswer> answer =
-        AskWriter(target, bytes.Descriptor(), {WriterRequest::Kind::DESCRIBE, 0, function}, interrupted);
-    return answer ? std::optional<std::string>(std::move(answer->text)) : std::nullopt;
+    return answer;
 }
 
 void ChangeHereOrInWriter(const std::string &target_name, const std::function<void()> &here,

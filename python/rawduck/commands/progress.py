@@ -64,17 +64,42 @@ def run_shown(
 ) -> render.Row:
     """Runs it on a thread and shows what DuckDB reports as done, in percent. Returns its only row."""
     connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+
+    def look() -> None:
+        percent = connection.query_progress()
+        if show and percent > 0:
+            show(percent)
+
+    return run_interruptible(connection, query, parameters, look)[0]
+
+
+def run_interruptible(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    parameters: list[Any],
+    look: Callable[[], None] = lambda: None,
+) -> render.Rows:
+    """Runs it on a thread, so that Ctrl-C ends what it does in one piece, too. Calls `look` meanwhile."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        running = pool.submit(lambda: render.rows(connection, query, parameters)[0])
+        running = pool.submit(lambda: render.rows(connection, query, parameters))
         try:
             while not _finished(running):
-                percent = connection.query_progress()
-                if show and percent > 0:
-                    show(percent)
+                look()
         except KeyboardInterrupt:
-            connection.interrupt()
+            _end(connection, running)
             raise
         return running.result()
+
+
+def _end(connection: duckdb.DuckDBPyConnection, running: concurrent.futures.Future) -> None:
+    """A statement that has not begun yet forgets an interrupt, and another Ctrl-C leaves none running."""
+    finished = False
+    while not finished:
+        try:
+            connection.interrupt()
+            finished = _finished(running)
+        except KeyboardInterrupt:
+            continue
 
 
 def _finished(running: concurrent.futures.Future) -> bool:

@@ -12,6 +12,7 @@ import typer
 import rawduck
 from rawduck import paths, render, volumes
 from rawduck.commands.options import Csv, Json, Target
+from rawduck.commands.progress import run_interruptible
 
 EXIT_DAMAGED = 1
 # Of what nvme_format says when it refuses.
@@ -275,7 +276,7 @@ def check(
     """
     target = paths.absolute_target(target)
     with rawduck.connect() as connection:
-        findings = render.rows(connection, "SELECT * FROM nvme_check(?)", [target])
+        findings = run_interruptible(connection, "SELECT * FROM nvme_check(?)", [target])
         if repair and _agreed(
             [finding["repair"] for finding in findings if finding["repair"]], yes, json or csv
         ):

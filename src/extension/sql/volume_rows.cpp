@@ -72,20 +72,14 @@ std::string Describe(const Volume &volume, const std::string &function) {
 } // namespace
 
 Rows RowsOfVolume(duckdb::ClientContext &context, const std::string &target, const std::string &function) {
-    try {
+    Rows rows;
+    const auto here = [&] {
         const auto opener = duckdb::ClientData::Get(context).file_opener.get();
         const VolumePin volume = PinVolume(target, MountOptionsOf(opener));
-        return ProducerOf(function)(*volume);
-    } catch (const Error &error) {
-        if (error.Code() != ErrorCode::LOCKED) {
-            throw;
-        }
-        std::optional<std::string> answer = AskAbout(ResolveTarget(target), function, InterruptedOf(context));
-        if (!answer) {
-            throw;
-        }
-        return Decoded(std::move(*answer));
-    }
+        rows = ProducerOf(function)(*volume);
+    };
+    std::optional<std::string> answer = HereOrFromWriter(target, here, function, InterruptedOf(context));
+    return answer ? Decoded(std::move(*answer)) : rows;
 }
 
 void AnswerAboutVolumes() {

@@ -7,10 +7,13 @@ import os
 import pty
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 import rawduck
+from rawduck.commands.progress import run_interruptible
 from support import file_names, run_cli
 
 COMMAND = str(Path(sys.executable).with_name("rawduck"))
@@ -148,3 +151,31 @@ def test_trim_of_a_regular_file(file_target):
     before = os.stat(file_target.name).st_blocks
     assert run_cli("trim", "--deallocate", file_target.name).stdout.startswith("Trimmed 2")
     assert os.stat(file_target.name).st_blocks < before
+
+
+class SlowToBegin:
+    """A connection whose statement forgets what comes before it has begun, as DuckDB's do."""
+
+    def __init__(self) -> None:
+        self._interrupted = threading.Event()
+        self.ended = False
+
+    def execute(self, *_):
+        time.sleep(0.3)
+        self._interrupted.clear()
+        self.ended = self._interrupted.wait(10)
+        raise RuntimeError("Query interrupted")
+
+    def interrupt(self) -> None:
+        self._interrupted.set()
+
+
+def test_ctrl_c_before_a_statement_has_begun():
+    connection = SlowToBegin()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptible(connection, "", [], interrupt)
+    assert connection.ended

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -138,3 +140,54 @@ def test_lock_ends_with_the_process(filled, con):
         child.wait()
         attach(con, filled, "x.duckdb")
         assert one(con, "SELECT count(*) FROM x.t") == 1000
+
+
+ASK = """
+connection.execute("SELECT 1")
+os.setgid(65534)
+os.setuid(65534)
+begin = time.monotonic()
+for function in ("nvme_files", "nvme_info", "nvme_check"):
+    assert connection.execute(f"FROM {function}(?)", [sys.argv[1]]).fetchall()
+print(time.monotonic() - begin)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_another_user_is_answered_at_once(file_target):
+    """Which locks a process of somebody else holds nobody sees, and such a lock is waited for."""
+    with rawduck.connect(file_target.path("x.duckdb")) as con:
+        con.execute("CREATE TABLE t AS SELECT range AS v FROM range(1000)")
+    for folder in (Path(file_target.name), *list(Path(file_target.name).parents)[:-2]):
+        folder.chmod(folder.stat().st_mode | (0o005 if folder.is_dir() else 0o004))
+    with hold(file_target, "write"):
+        assert float(run_python(ASK, file_target.name)) < 4
+
+
+COME_AND_GO = """
+print("ready", flush=True)
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    try:
+        connection.execute(f"ATTACH '{sys.argv[1]}' AS x")
+        connection.execute("INSERT INTO x.t VALUES (1)")
+    except duckdb.IOException:
+        pass  # somebody reads without a writer
+    connection.execute("DETACH DATABASE IF EXISTS x")
+"""
+
+
+def test_a_writer_may_leave_while_it_is_asked(file_target, con):
+    """Whoever asks for files or a check then looks by itself."""
+    with rawduck.connect(file_target.path("x.duckdb")) as filling:
+        filling.execute("CREATE TABLE t AS SELECT range AS v FROM range(1000)")
+    with start_python(COME_AND_GO, file_target.path("x.duckdb")) as child:
+        child.stdout.readline()
+        asked = 0
+        while child.poll() is None:
+            assert con.execute("FROM nvme_files(?)", [file_target.name]).fetchall()
+            checked = con.execute("FROM nvme_check(?)", [file_target.name]).fetchall()
+            assert not [row for row in checked if row[0] == "error"]
+            asked += 1
+        assert child.returncode == 0, child.stderr.read()
+        assert asked > 5

@@ -52,6 +52,11 @@ TEST_F(CheckPagesTest, OfTheEntriesOfFiles) {
     EXPECT_TRUE(TakesWrites());
 }
 
+TEST_F(CheckPagesTest, IsInterrupted) {
+    EXPECT_EQ(FailureOf([&] { CheckVolume(target.name, [] { return true; }); }), ErrorCode::INTERRUPTED);
+    EXPECT_TRUE(Complaints().empty());
+}
+
 TEST_F(CheckPagesTest, OfTheLastBytesOfFiles) {
     const uint64_t offset = OffsetOf(Roots().tails);
     const std::string bytes = ReadBytes(offset, LBA);
