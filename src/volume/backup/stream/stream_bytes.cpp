@@ -3,9 +3,12 @@
 #include "common/error.hpp"
 #include "direct/direct_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +34,17 @@ FileDescriptor WithoutWaiting(int fd, int access) {
         }
     }
     return FileDescriptor(fd, FileDescriptor::Closing::NEVER);
+}
+
+//! Of what can be written to: as much as there is room for. That others have the descriptor is no reason to wait for whoever reads.
+ssize_t WriteSome(int fd, const char *bytes, uint64_t length) {
+    struct stat status{};
+    if (fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode)) {
+        return send(fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    // So much a pipe takes at once. One that is another user's could not be opened anew.
+    const bool waits = S_ISFIFO(status.st_mode) && (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
+    return write(fd, bytes, waits ? std::min<uint64_t>(length, PIPE_BUF) : length);
 }
 
 void WaitFor(int fd, short events, const Interrupted &interrupted, const std::string &name) {
@@ -88,7 +102,7 @@ void DescriptorSink::Write(const void *data, uint64_t length) {
     const char *bytes = static_cast<const char *>(data);
     while (length > 0) {
         WaitFor(fd_.Get(), POLLOUT, interrupted_, name_);
-        const ssize_t written = write(fd_.Get(), bytes, length);
+        const ssize_t written = WriteSome(fd_.Get(), bytes, length);
         if (written < 0 && (errno == EINTR || errno == EAGAIN)) {
             continue;
         }
