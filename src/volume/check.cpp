@@ -8,8 +8,8 @@
 #include "volume/format/salvage_read.hpp"
 #include "volume/journal/choose_tree_superblock.hpp"
 #include "volume/mount/in_use.hpp"
-#include "volume/reader_mounts.hpp"
 #include "volume/registry.hpp"
+#include "volume/requests/here_or_ask.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -293,17 +293,27 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name, const Inte
     const Target target = ResolveTarget(target_name);
     const TargetReservation reservation(target, "checked", TargetReservation::WhenMounted::SHARE);
     const VolumePin &mounted = reservation.Mounted();
-    try {
-        std::vector<CheckFinding> findings;
-        const auto examine = [&] { findings = ExamineLocked(target); };
-        mounted ? mounted->RunWithoutWriters("checked", examine) : examine();
-        return findings;
-    } catch (const Error &error) {
-        if (error.Code() != ErrorCode::LOCKED || !(mounted || AskAbout(target, "nvme_info", interrupted))) {
-            throw; // what has it open is no writer of this kind
+    std::vector<CheckFinding> findings;
+    if (mounted) {
+        try {
+            mounted->RunWithoutWriters("checked", [&] { findings = ExamineLocked(target); });
+            return findings;
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::LOCKED) {
+                throw;
+            }
         }
+        return ExamineBesideWriter(target, interrupted);
     }
-    return ExamineBesideWriter(target, interrupted);
+    bool written_to = false;
+    AskOrDoHere(
+        target, interrupted,
+        [&] {
+            const WriterRequest question{WriterRequest::Kind::LIST, 0, "", ""};
+            return written_to = Ask(target, question, interrupted).has_value();
+        },
+        [&] { findings = ExamineLocked(target); });
+    return written_to ? ExamineBesideWriter(target, interrupted) : findings;
 }
 
 } // namespace rawduck

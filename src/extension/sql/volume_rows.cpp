@@ -3,7 +3,7 @@
 #include "extension/file_systems/settings.hpp"
 
 #include "common/error.hpp"
-#include "volume/reader_mounts.hpp"
+#include "volume/requests/here_or_ask.hpp"
 
 #include "duckdb/common/serializer/binary_deserializer.hpp"
 #include "duckdb/common/serializer/binary_serializer.hpp"
@@ -72,20 +72,9 @@ std::string Describe(const Volume &volume, const std::string &function) {
 } // namespace
 
 Rows RowsOfVolume(duckdb::ClientContext &context, const std::string &target, const std::string &function) {
-    try {
-        const auto opener = duckdb::ClientData::Get(context).file_opener.get();
-        const VolumePin volume = PinVolume(target, MountOptionsOf(opener));
-        return ProducerOf(function)(*volume);
-    } catch (const Error &error) {
-        if (error.Code() != ErrorCode::LOCKED) {
-            throw;
-        }
-        std::optional<std::string> answer = AskAbout(ResolveTarget(target), function, InterruptedOf(context));
-        if (!answer) {
-            throw;
-        }
-        return Decoded(std::move(*answer));
-    }
+    const auto opener = duckdb::ClientData::Get(context).file_opener.get();
+    return Decoded(
+        DoHereOrAsk(target, {WriterRequest::Kind::DESCRIBE, 0, function, ""}, MountOptionsOf(opener)));
 }
 
 void AnswerAboutVolumes() {
