@@ -8,8 +8,8 @@
 #include "volume/format/salvage_read.hpp"
 #include "volume/journal/choose_tree_superblock.hpp"
 #include "volume/mount/in_use.hpp"
-#include "volume/reader_mounts.hpp"
 #include "volume/registry.hpp"
+#include "volume/requests/here_or_ask.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -304,21 +304,26 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name, const Inte
     const TargetReservation reservation(target, "checked", TargetReservation::WhenMounted::SHARE);
     const VolumePin &mounted = reservation.Mounted();
     std::vector<CheckFinding> findings;
-    const auto examine = [&] { findings = ExamineLocked(target, interrupted); };
-    if (!mounted) {
-        return HereOrFromWriter(target.name, examine, "nvme_info", interrupted)
-                   ? ExamineBesideWriter(target, interrupted)
-                   : findings;
-    }
-    try {
-        mounted->RunWithoutWriters("checked", examine);
-        return findings;
-    } catch (const Error &error) {
-        if (error.Code() != ErrorCode::LOCKED) {
-            throw;
+    if (mounted) {
+        try {
+            mounted->RunWithoutWriters("checked", [&] { findings = ExamineLocked(target, interrupted); });
+            return findings;
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::LOCKED) {
+                throw;
+            }
         }
+        return ExamineBesideWriter(target, interrupted);
     }
-    return ExamineBesideWriter(target, interrupted);
+    bool written_to = false;
+    AskOrDoHere(
+        target, interrupted,
+        [&] {
+            const WriterRequest question{WriterRequest::Kind::LIST, 0, "", ""};
+            return written_to = Ask(target, question, interrupted).has_value();
+        },
+        [&] { findings = ExamineLocked(target, interrupted); });
+    return written_to ? ExamineBesideWriter(target, interrupted) : findings;
 }
 
 } // namespace rawduck

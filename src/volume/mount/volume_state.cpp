@@ -205,6 +205,11 @@ std::shared_ptr<File> VolumeState::Find(const std::string &name) const {
     return entry == names.end() ? nullptr : entry->second;
 }
 
+void VolumeState::ThrowNoFile(const std::string &name) const {
+    throw Error(ErrorCode::NOT_FOUND, target.name + ": no file \"" + name +
+                                          "\" on this volume; `rawduck ls " + target.name + "` lists them");
+}
+
 void VolumeState::RequireReadable(const std::string &name) const {
     const auto lost = unreadable.find(name);
     if (lost != unreadable.end()) {
