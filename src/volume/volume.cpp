@@ -8,6 +8,7 @@
 #include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
 #include "volume/names/snapshot_name.hpp"
+#include "volume/upkeep/defragmenter.hpp"
 
 #include <chrono>
 #include <cstring>
@@ -211,6 +212,12 @@ VolumeInfo Volume::Info() const {
         info.extents += file->Info().extents.size();
     }
     return info;
+}
+
+std::unique_ptr<Defragmenter> Volume::Defragment(const std::string &name, uint64_t bytes_per_second) {
+    CheckFileName(state_->target.name, name);
+    return std::make_unique<Defragmenter>(std::shared_ptr<VolumeState>(shared_from_this(), state_.get()),
+                                          name, bytes_per_second);
 }
 
 uint64_t Volume::Trim() {

@@ -29,7 +29,8 @@
 
 namespace rawduck {
 
-class VolumeState; // volume/mount/volume_state.hpp
+class VolumeState;  // volume/mount/volume_state.hpp
+class Defragmenter; // volume/upkeep/defragmenter.hpp
 
 //! What a move may replace. Whoever has a file locked goes
 //! on writing to it, and what it writes would be lost.
@@ -147,6 +148,8 @@ class Volume : public std::enable_shared_from_this<Volume> {
     uint64_t GrowableBytes() const;
     //! Does what a process has asked for, and returns the answer. For readers: VolumeState::Answer.
     std::string Answer(const WriterRequest &request);
+    //! Begins to lay a file into fewer extents: see Defragmenter, which goes on step by step, and throws as it does.
+    std::unique_ptr<Defragmenter> Defragment(const std::string &name, uint64_t bytes_per_second);
     //! Deallocates all free space on the device, whenever it was freed: also what was in use when a process
     //! crashed. Returns bytes. Throws Error: LOCKED, READ_ONLY, UNSUPPORTED, IO.
     uint64_t Trim();

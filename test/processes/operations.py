@@ -128,6 +128,7 @@ ON_VOLUMES = (
         asks=True,
     ),
     Operation("glob", SHARED, _sql("SELECT 1 / count(*) FROM glob('nvme://{t}/k*.bin')"), asks=True),
+    Operation("defragment", EXCLUSIVE, _sql("CALL nvme_defragment('nvme://{t}/kept.bin')")),
     # A regular file keeps the space that was reserved for it, unless it is told not to.
     Operation("trim", EXCLUSIVE, _sql("SET nvme_deallocate = 'on'", "CALL nvme_trim('{t}')")),
     Operation("cp in", EXCLUSIVE, _sql("CALL nvme_copy('{source}', 'nvme://{t}/in.bin', overwrite := true)")),

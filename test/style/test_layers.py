@@ -36,6 +36,7 @@ LAYERS = [
     "volume/spill",
     "volume/file",
     "volume/mount",
+    "volume/upkeep",
     "volume",
     "direct",
     "volume/backup",
