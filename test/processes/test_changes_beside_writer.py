@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -180,41 +179,6 @@ def test_what_cannot_be_copied_beside_the_writer_says_what_can(volume, tmp_path)
         result = shell("cp", f"nvme://{volume}/a.csv@latest", f"{tmp_path}/")
         assert result.returncode == 0, result.stderr
         assert (tmp_path / "a.csv").read_text() == "i\n7\n"
-
-
-def test_requests_while_writers_come_and_go(volume):
-    """Killed, too: none fails for that, and none is done twice."""
-    names = [f"n{n}" for n in range(12)]
-    failed: list[str] = []
-
-    def ask(name: str) -> None:
-        path = f"nvme://{volume}/{name}.duckdb"
-        with workers(1) as (other,):
-            for statement in (
-                f"CALL nvme_clone('nvme://{volume}/x.duckdb', '{path}')",
-                f"CALL nvme_move('{path}', '{path}2')",
-                f"CALL nvme_snapshot('{path}2', '{name}')",
-                f"CALL nvme_drop_snapshot('{path}2@{name}')",
-                f"CALL nvme_remove('{path}2')",
-            ):
-                answer = other.ask("run", statements=[statement])
-                if not answer.ok:
-                    failed.append(f"{statement}: {answer.error}")
-
-    with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(ask, name) for name in names]
-        while not all(future.done() for future in asked):
-            with workers(1) as (writer,):
-                for _ in range(50):  # somebody else may have it for the moment
-                    if writer.ask("run", statements=[f"ATTACH 'nvme://{volume}/x.duckdb' AS x"]).ok:
-                        break
-                time.sleep(0.1)
-                writer.kill()
-        for future in asked:
-            future.result()
-    assert failed == []
-    assert [name for name in files(volume) if name.startswith("n")] == []
-    assert snapshots(volume) == []
 
 
 def test_the_log_of_an_attached_database_is_not_removed(volume):

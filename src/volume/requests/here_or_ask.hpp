@@ -11,9 +11,9 @@
 namespace rawduck {
 
 //! Asks whoever has the volume open to do `request` (not READ), or opens it and does it here where nobody has, and returns the
-//! answer. Processes that come and go meanwhile are no reason to fail: whoever is there then is asked. What one of them was
+//! answer. Whoever comes or goes meanwhile is asked, or waited for, for a while. What one of them was
 //! asked for when it ended is done once: it is looked for first. Throws what the writer refuses, Unanswered when
-//! it does not answer, INTERRUPTED, and as PinVolume: LOCKED only for whoever stays.
+//! it does not answer, INTERRUPTED, and as PinVolume.
 std::string DoHereOrAsk(const std::string &target_name, const WriterRequest &request,
                         const MountOptions &options);
 
