@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 #include "common/process/fork_generation.hpp"
+#include "io/resolve_volume.hpp"
 #include "target/lock/reader_lock.hpp"
 #include "target/open_target.hpp"
 #include "volume/names/snapshot_name.hpp"
@@ -252,7 +253,7 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
     if (SplitSnapshotName(file).snapshot.empty()) {
         return PinVolume(target_name, options);
     }
-    const Target target = ResolveTarget(target_name);
+    const Target target = ResolveVolume(target_name);
     ReaderMounts &mounts = GetReaderMounts();
     const Key key(owner, target.identity, file);
     if (VolumePin found = PinKnown(mounts, key, use, nullptr)) {
@@ -290,7 +291,7 @@ void ChangeHereOrInWriter(const std::string &target_name, const std::function<vo
         try {
             return here();
         } catch (const Error &error) {
-            const Target target = ResolveTarget(target_name);
+            const Target target = ResolveVolume(target_name);
             // Mounted here, it is this process that has locked what stands in the way.
             if (error.Code() != ErrorCode::LOCKED || !HasNode(target.kind) ||
                 MountedVolume(target.identity)) {

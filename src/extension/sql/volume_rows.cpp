@@ -3,6 +3,7 @@
 #include "extension/file_systems/settings.hpp"
 
 #include "common/error.hpp"
+#include "io/resolve_volume.hpp"
 #include "volume/reader_mounts.hpp"
 
 #include "duckdb/common/serializer/binary_deserializer.hpp"
@@ -80,7 +81,7 @@ Rows RowsOfVolume(duckdb::ClientContext &context, const std::string &target, con
         if (error.Code() != ErrorCode::LOCKED) {
             throw;
         }
-        std::optional<std::string> answer = AskAbout(ResolveTarget(target), function, InterruptedOf(context));
+        std::optional<std::string> answer = AskAbout(ResolveVolume(target), function, InterruptedOf(context));
         if (!answer) {
             throw;
         }
