@@ -11,7 +11,20 @@ import typer
 
 import rawduck
 from rawduck import render
-from rawduck.commands import backup, bench, ceph, copy, demo, devices, names, snapshots, top, vfio, volume
+from rawduck.commands import (
+    backup,
+    bench,
+    ceph,
+    copy,
+    defragment,
+    demo,
+    devices,
+    names,
+    snapshots,
+    top,
+    vfio,
+    volume,
+)
 from rawduck.commands.options import Json
 from rawduck.start import EXIT_INTERRUPTED
 
@@ -33,6 +46,7 @@ backup.register(app)
 top.register(app)
 copy.register(app)
 names.register(app)
+defragment.register(app)
 bench.register(app)
 demo.register(app)
 ceph.register(app)

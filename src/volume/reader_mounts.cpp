@@ -2,14 +2,13 @@
 
 #include "common/error.hpp"
 #include "common/process/fork_generation.hpp"
+#include "io/resolve_volume.hpp"
 #include "target/lock/reader_lock.hpp"
-#include "target/open_target.hpp"
 #include "volume/names/snapshot_name.hpp"
 #include "volume/readers/reader_channel.hpp"
 
 #include <atomic>
 #include <chrono>
-#include <fcntl.h>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -243,31 +242,6 @@ VolumePin PinKnown(ReaderMounts &mounts, const Key &key, PinUse use, const std::
     return VolumePin(volume);
 }
 
-//! What the process says that has it open for writing; empty when none can be asked.
-std::optional<std::string> AskAbout(const Target &target, const std::string &function,
-                                    const Interrupted &interrupted) {
-    if (!HasNode(target.kind)) {
-        return std::nullopt;
-    }
-    const ReaderBytes bytes(target);
-    std::optional<WriterAnswer> answer =
-        AskWriter(target, bytes.Descriptor(), {WriterRequest::Kind::DESCRIBE, 0, function}, interrupted);
-    return answer ? std::optional<std::string>(std::move(answer->text)) : std::nullopt;
-}
-
-//! The same before anything else was tried, which finds out whatever is wrong.
-std::optional<std::string> AskFirst(const Target &target, const std::string &function,
-                                    const Interrupted &interrupted) {
-    try {
-        return MountedVolume(target.identity) ? std::nullopt : AskAbout(target, function, interrupted);
-    } catch (const Error &error) {
-        if (error.Code() == ErrorCode::INTERRUPTED) {
-            throw;
-        }
-        return std::nullopt; // it has just ended, perhaps
-    }
-}
-
 } // namespace
 
 VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
@@ -275,9 +249,17 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
     const std::string database = DatabaseOfLog(path_file);
     const std::string &file = database.empty() ? path_file : database;
     if (SplitSnapshotName(file).snapshot.empty()) {
-        return PinVolume(target_name, options);
+        try {
+            return PinVolume(target_name, options);
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::LOCKED || file.empty()) {
+                throw;
+            }
+            throw Error(ErrorCode::LOCKED, std::string(error.what()) + ". Whatever writes to it, \"" + file +
+                                               "@" + LATEST + "\" can be read meanwhile");
+        }
     }
-    const Target target = ResolveTarget(target_name);
+    const Target target = ResolveVolume(target_name);
     ReaderMounts &mounts = GetReaderMounts();
     const Key key(owner, target.identity, file);
     if (VolumePin found = PinKnown(mounts, key, use, nullptr)) {
@@ -296,55 +278,6 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
     const auto made = Volume::MountReader(target, std::move(view.image), std::move(view.keeps), options,
                                           StatsFor(target.identity, target.name));
     return PinKnown(mounts, key, use, made);
-}
-
-std::optional<std::string> HereOrFromWriter(const std::string &target_name, const std::function<void()> &here,
-                                            const std::string &function, const Interrupted &interrupted) {
-    const Target target = ResolveTarget(target_name);
-    std::optional<std::string> answer = AskFirst(target, function, interrupted);
-    for (const auto begin = Clock::now(); !answer;) {
-        try {
-            here();
-            return std::nullopt;
-        } catch (const Error &error) {
-            if (error.Code() != ErrorCode::LOCKED) {
-                throw;
-            }
-            answer = AskAbout(target, function, interrupted);
-            if (!answer && Clock::now() >= begin + UNSETTLED_TIME) {
-                throw;
-            }
-        }
-        if (!answer) {
-            std::this_thread::sleep_for(WRITER_INTERVAL);
-        }
-    }
-    return answer;
-}
-
-void ChangeHereOrInWriter(const std::string &target_name, const std::function<void()> &here,
-                          const WriterRequest &request, const Interrupted &interrupted) {
-    for (const auto begin = Clock::now();;) {
-        try {
-            return here();
-        } catch (const Error &error) {
-            const Target target = ResolveTarget(target_name);
-            // Mounted here, it is this process that has locked what stands in the way.
-            if (error.Code() != ErrorCode::LOCKED || !HasNode(target.kind) ||
-                MountedVolume(target.identity)) {
-                throw;
-            }
-            const FileDescriptor node(OpenTarget(BlockDeviceOf(target), O_RDWR).Release(),
-                                      FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
-            if (AskWriter(target, node.Get(), request, interrupted)) {
-                return;
-            }
-            if (Clock::now() >= begin + UNSETTLED_TIME) {
-                throw;
-            }
-        }
-        std::this_thread::sleep_for(WRITER_INTERVAL);
-    }
 }
 
 } // namespace rawduck

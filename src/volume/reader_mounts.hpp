@@ -6,11 +6,8 @@
 //! the shared lock, which keeps writers out, as a reader without "@latest" does.
 #pragma once
 
-#include "volume/readers/reader_channel.hpp"
 #include "volume/registry.hpp"
 
-#include <functional>
-#include <optional>
 #include <string>
 
 namespace rawduck {
@@ -26,16 +23,5 @@ namespace rawduck {
 enum class PinUse { LOOK, OPEN, BESIDE };
 VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
                  const MountOptions &options, PinUse use = PinUse::LOOK);
-
-//! Runs `here`. Where another process has the volume open for writing, returns instead what an SQL function says of it there. That
-//! process is asked first: where it cannot be looked at, a lock is waited for. Throws as `here` and AskWriter, and what that process is to say.
-std::optional<std::string> HereOrFromWriter(const std::string &target_name, const std::function<void()> &here,
-                                            const std::string &function, const Interrupted &interrupted);
-
-//! Changes a volume: `here` does it in this process; where that throws LOCKED since another process has the volume open for writing,
-//! that one is asked to do `request`. Throws what `here` throws, or the other process, and Error PERMISSION or READ_ONLY where
-//! this process may not write to the target.
-void ChangeHereOrInWriter(const std::string &target_name, const std::function<void()> &here,
-                          const WriterRequest &request, const Interrupted &interrupted);
 
 } // namespace rawduck

@@ -7,7 +7,7 @@
 
 namespace rawduck {
 
-void Volume::Snapshot(const std::string &name, const std::string &snapshot) {
+void Volume::Snapshot(const std::string &name, const std::string &snapshot, int64_t created_us) {
     CheckFileName(state_->target.name, name);
     CheckSnapshotName(snapshot);
     {
@@ -19,16 +19,16 @@ void Volume::Snapshot(const std::string &name, const std::string &snapshot) {
                                                 "nvme_clone, or take a snapshot of what it is one of");
         }
     }
-    state_->MakeCopies(name, SnapshotFileName(name, snapshot), CloneKind::SNAPSHOT);
+    state_->MakeCopies(name, SnapshotFileName(name, snapshot), CloneKind::SNAPSHOT, created_us);
 }
 
-void Volume::Clone(const std::string &source, const std::string &name) {
+void Volume::Clone(const std::string &source, const std::string &name, int64_t created_us) {
     CheckFileName(state_->target.name, source);
     if (!DatabaseOfLog(name).empty()) {
         throw Error(ErrorCode::INVALID, state_->target.name + ": \"" + name +
                                             "\" ends as the name of a log does; choose another");
     }
-    state_->MakeCopies(source, name, CloneKind::WRITABLE);
+    state_->MakeCopies(source, name, CloneKind::WRITABLE, created_us);
 }
 
 void Volume::TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot,

@@ -4,10 +4,12 @@
 #include "common/invariant.hpp"
 #include "io/open_device.hpp"
 #include "target/lock/reader_lock.hpp"
+#include "target/stripe.hpp"
 #include "volume/mount/in_use.hpp"
 #include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
 #include "volume/names/snapshot_name.hpp"
+#include "volume/upkeep/defragmenter.hpp"
 
 #include <chrono>
 #include <cstring>
@@ -15,36 +17,6 @@
 namespace rawduck {
 
 namespace {
-
-[[noreturn]] void ThrowNotFound(const VolumeState &state, const std::string &name) {
-    throw Error(ErrorCode::NOT_FOUND, state.target.name + ": no file \"" + name +
-                                          "\" on this volume; `rawduck ls " + state.target.name +
-                                          "` lists them");
-}
-
-//! For a record about the file, which that of its creation has to precede. Throws NOT_FOUND.
-std::shared_ptr<File> FindPublished(const VolumeState &state, const std::string &name,
-                                    std::unique_lock<std::shared_mutex> &names_guard) {
-    for (;;) {
-        const std::shared_ptr<File> file = state.Find(name);
-        if (!file) {
-            ThrowNotFound(state, name);
-        }
-        if (file->Published() || file->IsTemp()) {
-            return file;
-        }
-        names_guard.unlock(); // publishing writes
-        file->Sync();
-        names_guard.lock();
-    }
-}
-
-//! DuckDB's recovery moves a log that it has put together over the log, and removes what it was put together
-//! from next. Both become durable in one record when the first is left to the second: cut between them, a
-//! later recovery would merge what is left once more. Were neither durable, recovery would begin anew.
-bool IsRecoveredLog(const std::string &from, const std::string &to) {
-    return from == to + ".recovery" && KindFromName(to, FileKind::OTHER) == FileKind::WAL;
-}
 
 void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
     if (mode.write && mode.lock == OpenMode::Lock::NONE) {
@@ -62,49 +34,6 @@ void TakeFileLock(const VolumeState &state, File &file, const OpenMode &mode) {
     }
     file.exclusive_lock = file.exclusive_lock || mode.lock == OpenMode::Lock::EXCLUSIVE;
     file.shared_locks += mode.lock == OpenMode::Lock::SHARED ? 1 : 0;
-}
-
-//! DuckDB has the log of an attached database open only from the first commit on. What the log holds, the file may not.
-void RequireNoOwner(const VolumeState &state, const File &log) {
-    const std::string name = log.Name();
-    const std::shared_ptr<File> database = state.Find(DatabaseOfLog(name));
-    if (database && (database->exclusive_lock || database->shared_locks > 0)) {
-        throw Error(ErrorCode::LOCKED, state.target.name + ": cannot remove \"" + name +
-                                           "\": it is the log of a database that is attached; DETACH it "
-                                           "there first");
-    }
-}
-
-void RequireRemovable(const VolumeState &state, const File &file, RemoveMode mode) {
-    switch (mode) {
-    case RemoveMode::UNLOCKED:
-        state.RequireRemovable(file);
-        return;
-    case RemoveMode::NOBODY_HAS_IT:
-        if (file.IsTemp()) {
-            throw Error(ErrorCode::LOCKED, state.target.name + ": cannot remove \"" + file.Name() +
-                                               "\": it is a temporary file of DuckDB's that is in use");
-        }
-        state.RequireUnlocked(file, "remove");
-        RequireNoOwner(state, file);
-        return;
-    case RemoveMode::OWN:
-        RAWDUCK_INVARIANT(file.exclusive_lock, "who removes its own file has that locked");
-    }
-}
-
-void RequireReplaceable(const VolumeState &state, const File &file, MoveMode mode) {
-    switch (mode) {
-    case MoveMode::REPLACE:
-        state.RequireUnlocked(file, "replace");
-        return;
-    case MoveMode::REPLACE_OWN:
-        RAWDUCK_INVARIANT(file.exclusive_lock, "who replaces its own file has that locked");
-        return;
-    case MoveMode::NEW_NAME:
-        break;
-    }
-    throw Error(ErrorCode::EXISTS, state.target.name + ": \"" + file.Name() + "\" exists already");
 }
 
 } // namespace
@@ -197,7 +126,7 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
                                                                     : KindFromName(name, mode.kind));
         }
         if (!file) {
-            ThrowNotFound(*state_, name);
+            state_->ThrowNoFile(name);
         }
         state_->RequireReadable(name);
         if (mode.write) {
@@ -233,59 +162,6 @@ bool Volume::Stat(const std::string &name, FileInfo &info) const {
         info = file->Info();
     }
     return file != nullptr;
-}
-
-void Volume::Remove(const std::string &name, RemoveMode mode) {
-    if (!FileExists(name)) {
-        ThrowNotFound(*state_, name); // without asking for the exclusive lock
-    }
-    WriteScope writing(*state_);
-    uint64_t ticket = 0;
-    {
-        std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
-        auto entry = state_->names.find(name);
-        if (entry == state_->names.end() || entry->second->Kind() == FileKind::DIRECTORY) {
-            ThrowNotFound(*state_, name);
-        }
-        state_->RequireNoSnapshot(*entry->second, "removed as other files are");
-        RequireRemovable(*state_, *entry->second, mode);
-        ticket = state_->QueueRemove(entry);
-    }
-    state_->log.Commit(ticket);
-    writing.Finish();
-}
-
-void Volume::Move(const std::string &from, const std::string &to, MoveMode mode) {
-    CheckFileName(state_->target.name, to);
-    WriteScope writing(*state_);
-    uint64_t ticket = 0;
-    {
-        std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
-        const std::shared_ptr<File> file = FindPublished(*state_, from, guard);
-        auto target = state_->names.find(to);
-        const bool same_nature =
-            file->Kind() != FileKind::DIRECTORY && !file->IsTemp() &&
-            (target == state_->names.end() ||
-             (target->second->Kind() != FileKind::DIRECTORY && !target->second->IsTemp()));
-        if (!same_nature) {
-            throw Error(ErrorCode::UNSUPPORTED, state_->target.name + ": cannot move \"" + from + "\" to \"" +
-                                                    to +
-                                                    "\": only files that are not temporary can be moved");
-        }
-        if (from == to) {
-            return;
-        }
-        state_->RequireNoSnapshot(*file, "moved");
-        if (target != state_->names.end()) {
-            state_->RequireNoSnapshot(*target->second, "replaced");
-            RequireReplaceable(*state_, *target->second, mode);
-        }
-        ticket = state_->QueueMove(file, from, to);
-    }
-    if (!IsRecoveredLog(from, to)) {
-        state_->log.Commit(ticket);
-    }
-    writing.Finish();
 }
 
 VolumeInfo Volume::Info() const {
@@ -326,6 +202,12 @@ VolumeInfo Volume::Info() const {
     info.rereads = state_->io->Rereads();
     info.poisoned = state_->log.Poisoned();
     info.warning = state_->warning;
+    if (const Stripe *stripe = state_->target.stripe.get()) {
+        info.chunk_bytes = stripe->chunk_bytes;
+        for (const StripeMember &member : stripe->members) {
+            info.members.push_back(member.target.name);
+        }
+    }
     {
         std::lock_guard<std::mutex> access(state_->access_mutex);
         info.writable = state_->IsWriter();
@@ -337,6 +219,12 @@ VolumeInfo Volume::Info() const {
         info.extents += file->Info().extents.size();
     }
     return info;
+}
+
+std::unique_ptr<Defragmenter> Volume::Defragment(const std::string &name, uint64_t bytes_per_second) {
+    CheckFileName(state_->target.name, name);
+    return std::make_unique<Defragmenter>(std::shared_ptr<VolumeState>(shared_from_this(), state_.get()),
+                                          name, bytes_per_second);
 }
 
 uint64_t Volume::Trim() {

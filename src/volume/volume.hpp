@@ -29,7 +29,8 @@
 
 namespace rawduck {
 
-class VolumeState; // volume/mount/volume_state.hpp
+class VolumeState;  // volume/mount/volume_state.hpp
+class Defragmenter; // volume/upkeep/defragmenter.hpp
 
 //! What a move may replace. Whoever has a file locked goes
 //! on writing to it, and what it writes would be lost.
@@ -64,6 +65,9 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! forced; LOCKED when something on it is open, in this process too; NO_SPACE when the target is smaller
     //! than 16 MiB.
     static void Format(const std::string &target_name, const FormatOptions &options);
+    //! Writes an empty volume that is striped over all of them. All are locked and examined before the first is written
+    //! to, and become members once the volume is there. options.size_bytes: of each file. Throws as Format.
+    static void FormatStripe(const std::vector<std::string> &target_names, const FormatOptions &options);
     //! Creates and formats a memory target that does not exist, before it is mounted.
     static void FormatNewMemory(const Target &target, uint64_t size_bytes);
 
@@ -94,13 +98,21 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! EXISTS. Durable on return, but for X.wal.recovery over X.wal: that is durable with the next record of
     //! the log, which DuckDB's removal of X.wal.checkpoint makes.
     void Move(const std::string &from, const std::string &to, MoveMode mode = MoveMode::REPLACE);
+    //! Removes what nobody has locked, whatever it is (RemoveMode::NOBODY_HAS_IT); of a database its logs, too, in one record.
+    //! Returns the names of all of them. Throws as Remove.
+    std::vector<std::string> RemoveWithLogs(const std::string &name);
+    //! Gives a file another name, of a database its logs, too, in one record, durable on return. What has that name is
+    //! replaced, with its logs, only if it `replaces`. Throws Error: NOT_FOUND; LOCKED for what is attached, or being
+    //! written; EXISTS; INVALID where a log without a database has the name of one.
+    void Rename(const std::string &from, const std::string &to, bool replaces);
     //! Keeps a file as it is durable now, as <name>@<snapshot>, which nothing changes; of a database its logs, too, at
     //! the same instant. Costs the same whatever the size, and space only for what changes afterwards. Durable on return.
     //! Throws Error: NOT_FOUND, EXISTS, INVALID, LOCKED, NO_SPACE.
-    void Snapshot(const std::string &name, const std::string &snapshot);
+    //! `created_us`: when it is said to be made; 0: now.
+    void Snapshot(const std::string &name, const std::string &snapshot, int64_t created_us = 0);
     //! Makes a file of its own with the contents of another one, or of a snapshot, as they are durable now; of a database
     //! its logs, too. As Snapshot.
-    void Clone(const std::string &source, const std::string &name);
+    void Clone(const std::string &source, const std::string &name, int64_t created_us = 0);
     //! Makes what was received under one name a file `to`; and `snapshot`, a name of a file, unless that is empty, with what
     //! OriginNameOf(received) says. `replaced`: what has the names of `to` and its logs, which the caller has locked
     //! exclusively. All of it in one record, durable on return; `received` stays. Throws Error as Snapshot; EXISTS when
@@ -137,6 +149,10 @@ class Volume : public std::enable_shared_from_this<Volume> {
     VolumeGrowth Grow(uint64_t size_bytes);
     //! Bytes of the target behind the volume that Grow would use; 0 too where the target cannot be asked.
     uint64_t GrowableBytes() const;
+    //! Does what a process has asked for, and returns the answer. For readers: VolumeState::Answer.
+    std::string Answer(const WriterRequest &request);
+    //! Begins to lay a file into fewer extents: see Defragmenter, which goes on step by step, and throws as it does.
+    std::unique_ptr<Defragmenter> Defragment(const std::string &name, uint64_t bytes_per_second);
     //! Deallocates all free space on the device, whenever it was freed: also what was in use when a process
     //! crashed. Returns bytes. Throws Error: LOCKED, READ_ONLY, UNSUPPORTED, IO.
     uint64_t Trim();
@@ -153,8 +169,6 @@ class Volume : public std::enable_shared_from_this<Volume> {
   private:
     friend class OpenFile;
     explicit Volume(std::unique_ptr<VolumeState> state);
-    //! For the service of readers. Throws what whoever asked is to be told.
-    std::string Answer(const WriterRequest &request);
     //! `begin`: when the mount began, before it waited for the lock.
     static std::shared_ptr<Volume> MountLocked(const Target &target, std::unique_ptr<TargetLock> lock,
                                                std::unique_ptr<Device> device, const MountOptions &options,

@@ -118,6 +118,17 @@ ON_VOLUMES = (
     Operation("check", SHARED, _sql("SELECT * FROM nvme_check('{t}')"), asks=True),
     Operation("repair", EXCLUSIVE, _sql("SELECT * FROM nvme_check('{t}', repair := true)")),
     Operation("grow", EXCLUSIVE, _sql("CALL nvme_grow('{t}')")),
+    Operation(
+        "mv",
+        EXCLUSIVE,
+        _sql(
+            "CALL nvme_move('nvme://{t}/kept.bin', 'nvme://{t}/moved.bin')",
+            "CALL nvme_move('nvme://{t}/moved.bin', 'nvme://{t}/kept.bin')",
+        ),
+        asks=True,
+    ),
+    Operation("glob", SHARED, _sql("SELECT 1 / count(*) FROM glob('nvme://{t}/k*.bin')"), asks=True),
+    Operation("defragment", EXCLUSIVE, _sql("CALL nvme_defragment('nvme://{t}/kept.bin')")),
     # A regular file keeps the space that was reserved for it, unless it is told not to.
     Operation("trim", EXCLUSIVE, _sql("SET nvme_deallocate = 'on'", "CALL nvme_trim('{t}')")),
     Operation("cp in", EXCLUSIVE, _sql("CALL nvme_copy('{source}', 'nvme://{t}/in.bin', overwrite := true)")),

@@ -36,6 +36,11 @@ def snapshots(volume: str) -> list[str]:
     return [name for (name,) in rows.fetchall()]
 
 
+def files(volume: str) -> list[str]:
+    rows = rawduck.connect().execute("SELECT name FROM nvme_files(?) ORDER BY 1", [volume])
+    return [name for (name,) in rows.fetchall()]
+
+
 def test_another_process_makes_and_drops_them_while_the_writer_commits(volume):
     with workers(3) as (writer, other, reader):
         attach(writer, volume)
@@ -103,6 +108,10 @@ def test_the_command_line_asks_too(volume):
         ("CALL nvme_remove('nvme://{v}/x.duckdb')", "DETACH it there first"),
         ("CALL nvme_remove('nvme://{v}/x.duckdb.wal')", "DETACH it there first"),
         ("CALL nvme_remove('nvme://{v}/x.duckdb@held')", "belongs to a snapshot"),
+        ("CALL nvme_move('nvme://{v}/x.duckdb', 'nvme://{v}/y.duckdb')", "DETACH it there first"),
+        ("CALL nvme_move('nvme://{v}/x.duckdb.wal', 'nvme://{v}/y')", "DETACH it there first"),
+        ("CALL nvme_move('nvme://{v}/none', 'nvme://{v}/y')", "no file"),
+        ("CALL nvme_move('nvme://{v}/x.duckdb@held', 'nvme://{v}/y')", "belongs to a snapshot"),
         ("CALL nvme_drop_snapshot('nvme://{v}/x.duckdb@held')", "DETACH it there first"),
         ("CALL nvme_drop_snapshot('nvme://{v}/x.duckdb@none')", "no snapshot"),
         ("CALL nvme_snapshot('nvme://{v}/x.duckdb', 'held')", "exists already"),
@@ -124,6 +133,52 @@ def test_the_writers_refusal_is_told_at_once(volume, statement, said):
         assert ("of itself" in answer.error) == ("there" in said)
         assert time.monotonic() - begin < 2
         assert state(writer, "held") == 1
+
+
+def test_files_are_found_moved_and_removed_by_pattern_beside_the_writer(volume, tmp_path):
+    with workers(2) as (writer, killed):
+        killed.run(
+            f"ATTACH 'nvme://{volume}/trial.duckdb' AS trial",
+            "CREATE TABLE trial.t AS SELECT 42 AS i",
+        )
+        killed.kill()
+        attach(writer, volume)
+        commit(writer, 1)
+        for name in ("a.csv", "b.csv", "c.bin"):
+            writer.run(f"COPY (SELECT 7 AS i) TO 'nvme://{volume}/{name}' (FORMAT csv)")
+        trial = f"nvme://{volume}/trial.duckdb"
+        for arguments in (
+            ("mv", f"nvme://{volume}/tri*", f"nvme://{volume}/old/"),
+            ("mv", f"nvme://{volume}/old/trial.duckdb", trial),
+            ("cp", f"nvme://{volume}/*.csv@latest", f"{tmp_path}/"),
+            ("rm", f"nvme://{volume}/?.csv"),
+        ):
+            result = shell(*arguments)
+            assert result.returncode == 0, result.stderr
+        assert sorted(path.name for path in tmp_path.glob("*.csv")) == ["a.csv", "b.csv"]
+        writer.run(f"ATTACH '{trial}' AS trial")
+        assert writer.run("FROM trial.t") == [[42]]
+        writer.run("DETACH trial")
+        result = shell("rm", f"nvme://{volume}/trial*", f"nvme://{volume}/c.*")
+        assert result.returncode == 0, result.stderr
+        assert files(volume) == ["x.duckdb", "x.duckdb.wal"]
+        assert shell("rm", f"nvme://{volume}/x*").returncode != 0
+        assert state(writer, "x") == 1
+        query = f"SELECT sum(i) FROM read_csv('nvme://{volume}/*.csv@latest')"
+        writer.run(f"COPY (SELECT 7 AS i) TO 'nvme://{volume}/d.csv' (FORMAT csv)")
+        assert rawduck.connect().execute(query).fetchall() == [(7,)]
+
+
+def test_what_cannot_be_copied_beside_the_writer_says_what_can(volume, tmp_path):
+    with workers(1) as (writer,):
+        attach(writer, volume)
+        writer.run(f"COPY (SELECT 7 AS i) TO 'nvme://{volume}/a.csv' (FORMAT csv)")
+        result = shell("cp", f"nvme://{volume}/a.csv", f"{tmp_path}/")
+        assert result.returncode != 0
+        assert "a.csv@latest" in result.stderr.replace("\n", "")
+        result = shell("cp", f"nvme://{volume}/a.csv@latest", f"{tmp_path}/")
+        assert result.returncode == 0, result.stderr
+        assert (tmp_path / "a.csv").read_text() == "i\n7\n"
 
 
 def test_the_log_of_an_attached_database_is_not_removed(volume):
@@ -169,6 +224,9 @@ def stopped(worker: Worker) -> Iterator[None]:
 
 
 _REQUESTS = [
+    "CALL nvme_move('nvme://{v}/x.duckdb', 'nvme://{v}/y.duckdb')",
+    "CALL nvme_remove('nvme://{v}/x.duckdb')",
+    "FROM glob('nvme://{v}/*')",
     "CALL nvme_snapshot('nvme://{v}/x.duckdb', 'a')",
     "FROM nvme_files('{v}')",
     "FROM nvme_check('{v}')",
@@ -199,15 +257,16 @@ def mute_listener(volume: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("statement", _REQUESTS)
-def test_ctrl_c_ends_the_wait_for_an_answer(volume, statement):
+@pytest.mark.parametrize("threads", [1, 4])
+def test_ctrl_c_ends_the_wait_for_an_answer(volume, statement, threads):
     program = """import sys, rawduck
-c = rawduck.connect(config={'threads': 1})
+c = rawduck.connect(config={'threads': int(sys.argv[2])})
 print('ready', flush=True)
 c.execute(sys.argv[1])"""
     with mute_listener(volume), workers(1) as (writer,):
         attach(writer, volume)
         asking = subprocess.Popen(
-            [sys.executable, "-c", program, statement.format(v=volume)],
+            [sys.executable, "-c", program, statement.format(v=volume), str(threads)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
@@ -239,7 +298,7 @@ def test_what_nobody_waits_for_any_more_is_not_done(volume):
         attach(writer, volume)
         with stopped(writer), connection(volume) as asking:
             text = b"x.duckdb\0late"
-            packet = b"rdread02" + struct.pack("<QQQ", _SNAPSHOT_KIND, 0, len(text)) + text
+            packet = b"rdread03" + struct.pack("<QQQ", _SNAPSHOT_KIND, 0, len(text)) + text
             descriptor = os.open(volume, os.O_RDWR)
             socket.send_fds(asking, [packet], [descriptor])
             os.close(descriptor)
@@ -266,7 +325,7 @@ def test_whoever_may_only_read_changes_nothing(volume):
         attach(writer, volume)
         commit(writer, 1)
         text = b"x.duckdb\0stolen"
-        packet = b"rdread02" + struct.pack("<QQQ", _SNAPSHOT_KIND, 0, len(text)) + text
+        packet = b"rdread03" + struct.pack("<QQQ", _SNAPSHOT_KIND, 0, len(text)) + text
         for flags, made in ((os.O_RDONLY, []), (os.O_RDWR, ["stolen"])):
             descriptor = os.open(volume, flags)
             with connection(volume) as asking:

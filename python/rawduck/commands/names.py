@@ -15,6 +15,8 @@ from rawduck.commands.options import Json
 _PATTERN_CHARACTERS = "*?["
 # Of what nvme_remove says of a snapshot.
 _A_SNAPSHOT = "belongs to a snapshot"
+_LATEST = "@latest"
+_LOG_ENDINGS = (".wal", ".wal.checkpoint", ".wal.recovery")
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +40,7 @@ def move(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Give files other names on their volume, at once: nothing is copied."""
+    """Give files other names on their volume, databases with their logs, at once: nothing is copied."""
     _require_volume_paths(path)
     given, destination = sources_and_destination(path)
     query = "SELECT * FROM nvme_move(?, ?, overwrite := ?)"
@@ -49,6 +51,9 @@ def move(
         require_folder(sources, into, destination)
         try:
             for source in sources:
+                # A log goes with its database, which may come first.
+                if any(source == row["source"] + ending for row in moved for ending in _LOG_ENDINGS):
+                    continue
                 target = with_name(destination, source) if into else destination
                 moved += render.rows(connection, query, [source, target, overwrite])
         finally:  # what was done before something failed
@@ -67,13 +72,18 @@ def remove(
     ],
     json: Json = False,
 ) -> None:
-    """Remove files from a volume, and snapshots by name; space that nothing else has is free at once."""
+    """Remove files from a volume, databases with their logs, and snapshots by name.
+
+    Space that nothing else has is free at once.
+    """
     _require_volume_paths(path)
     removed: list[render.Row] = []
     with rawduck.connect() as connection:
         try:
             for name in matching(connection, path):
-                removed += _remove_one(connection, name, by_name=name in path)
+                # A log goes with its database, which may come first.
+                if name not in {row["removed"] for row in removed}:
+                    removed += _remove_one(connection, name, by_name=name in path)
         finally:  # what was done before something failed
             if json:
                 render.print_json(removed)
@@ -129,5 +139,5 @@ def require_folder(sources: list[str], is_folder: bool, destination: str) -> Non
 
 
 def with_name(destination: str, source: str) -> str:
-    """The source's name below the destination."""
-    return destination.rstrip("/") + "/" + PurePosixPath(source).name
+    """The source's name below the destination; what is read as @latest has the name of the file."""
+    return destination.rstrip("/") + "/" + PurePosixPath(source).name.removesuffix(_LATEST)

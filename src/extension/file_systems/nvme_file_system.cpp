@@ -8,6 +8,7 @@
 #include "volume/names/snapshot_name.hpp"
 
 #include "volume/reader_mounts.hpp"
+#include "volume/requests/here_or_ask.hpp"
 
 #include "duckdb/function/scalar/string_common.hpp"
 #include "duckdb/main/client_context.hpp"
@@ -97,15 +98,26 @@ std::string Below(const std::string &directory, const std::string &name) {
     return directory.empty() ? name : directory + "/" + name;
 }
 
-//! Every file of the volume at or below `directory`.
-void CollectFiles(const Volume &volume, const std::string &directory, std::vector<std::string> &names) {
-    std::vector<std::string> directories;
-    volume.List(directory, [&](const std::string &name, bool is_directory) {
-        (is_directory ? directories : names).push_back(Below(directory, name));
-    });
-    for (auto &child : directories) {
-        CollectFiles(volume, child, names);
+//! The files that match a pattern, as whoever has the volume open says. A pattern with "@latest" behind it is one of files that
+//! are read so.
+std::vector<std::string> FilesLike(const VolumePath &pattern, NvmeFileSystem::Opener opener) {
+    const std::string files = SourceOfReader(pattern.file);
+    const std::string ending = pattern.file.substr(files.size());
+    const auto wanted = PathComponents(files);
+    // Only the part before the first wildcard has to be listed.
+    std::string directory;
+    size_t literal = 0;
+    while (literal + 1 < wanted.size() && !duckdb::FileSystem::HasGlob(wanted[literal])) {
+        directory = Below(directory, wanted[literal++]);
     }
+    const WriterRequest request{WriterRequest::Kind::LIST, 0, directory, ending.empty() ? "" : LATEST};
+    std::vector<std::string> names;
+    for (const std::string &name : NamesIn(DoHereOrAsk(pattern.target, request, MountOptionsOf(opener)))) {
+        if (name == files || MatchesPattern(PathComponents(name), wanted, MatchesComponent)) {
+            names.push_back(name + ending);
+        }
+    }
+    return names;
 }
 
 } // namespace
@@ -250,30 +262,19 @@ bool NvmeFileSystem::ListFiles(const std::string &path,
 duckdb::vector<OpenFileInfo> NvmeFileSystem::Glob(const std::string &pattern, FileOpener *opener) {
     duckdb::vector<OpenFileInfo> result;
     Translated([&] {
-        Location location(pattern, opener);
-        auto wanted = PathComponents(location.path.file);
-        // Only the part before the first wildcard has to be listed.
-        std::string directory;
-        size_t literal = 0;
-        while (literal + 1 < wanted.size() && !HasGlob(wanted[literal])) {
-            directory = Below(directory, wanted[literal++]);
-        }
         std::vector<std::string> names;
-        if (!HasGlob(location.path.file)) {
-            if (!location.path.file.empty() && location.volume->FileExists(location.path.file)) {
-                names.push_back(location.path.file);
-            }
-        } else {
-            CollectFiles(*location.volume, directory, names);
+        const VolumePath path = SplitVolumePath(Allowed(pattern, opener, Wanted::FILE));
+        if (HasGlob(path.file)) {
+            names = FilesLike(path, opener);
+        } else if (!path.file.empty() && Location(pattern, opener).volume->FileExists(path.file)) {
+            names.push_back(path.file);
         }
         std::sort(names.begin(), names.end());
         const Sandbox sandbox(opener);
         for (auto &name : names) {
-            const std::string path = VolumePath{location.path.target, name}.ToString();
-            const bool matches =
-                name == location.path.file || MatchesPattern(PathComponents(name), wanted, MatchesComponent);
-            if (matches && sandbox.MayReachFile(path)) {
-                result.emplace_back(path);
+            const std::string found = VolumePath{path.target, name}.ToString();
+            if (sandbox.MayReachFile(found)) {
+                result.emplace_back(found);
             }
         }
     });

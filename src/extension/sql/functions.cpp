@@ -34,6 +34,7 @@ void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterFdpFunction(loader);
     RegisterCopyFunction(loader);
     RegisterMoveFunction(loader);
+    RegisterDefragmentFunction(loader);
     RegisterSendFunction(loader);
     RegisterReceiveFunctions(loader);
     RegisterMemoryFunction(loader);

@@ -3,7 +3,7 @@
 #include "extension/file_systems/settings.hpp"
 
 #include "common/error.hpp"
-#include "volume/reader_mounts.hpp"
+#include "volume/requests/here_or_ask.hpp"
 
 #include "duckdb/common/serializer/binary_deserializer.hpp"
 #include "duckdb/common/serializer/binary_serializer.hpp"
@@ -72,14 +72,9 @@ std::string Describe(const Volume &volume, const std::string &function) {
 } // namespace
 
 Rows RowsOfVolume(duckdb::ClientContext &context, const std::string &target, const std::string &function) {
-    Rows rows;
-    const auto here = [&] {
-        const auto opener = duckdb::ClientData::Get(context).file_opener.get();
-        const VolumePin volume = PinVolume(target, MountOptionsOf(opener));
-        rows = ProducerOf(function)(*volume);
-    };
-    std::optional<std::string> answer = HereOrFromWriter(target, here, function, InterruptedOf(context));
-    return answer ? Decoded(std::move(*answer)) : rows;
+    const auto opener = duckdb::ClientData::Get(context).file_opener.get();
+    return Decoded(
+        DoHereOrAsk(target, {WriterRequest::Kind::DESCRIBE, 0, function, ""}, MountOptionsOf(opener)));
 }
 
 void AnswerAboutVolumes() {

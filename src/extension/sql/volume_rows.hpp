@@ -14,7 +14,7 @@ Rows SnapshotsOf(const Volume &volume);
 Rows StatsOf(const Volume &volume);
 
 //! The rows of a function with that name, which is one of those above. `target`: one that DuckDB's settings allow. Throws
-//! Error as PinVolume and AskAbout.
+//! Error as DoHereOrAsk.
 Rows RowsOfVolume(duckdb::ClientContext &context, const std::string &target, const std::string &function);
 
 //! From now on this process answers others about the volumes that it has open for writing.

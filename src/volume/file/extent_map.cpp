@@ -27,6 +27,11 @@ uint64_t ExtentMap::Locate(uint64_t file_offset, uint64_t &contiguous) const {
     return place.start * ALLOCATION_UNIT_BYTES + into;
 }
 
+Extent ExtentMap::At(uint64_t unit) const {
+    const auto &[file_unit, place] = *Find(unit);
+    return Extent{file_unit, place.start, place.units};
+}
+
 std::vector<Extent> ExtentMap::Slice(uint64_t from, uint64_t to) const {
     std::vector<Extent> pieces;
     to = std::min(to, units_);

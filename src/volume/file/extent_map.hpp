@@ -23,6 +23,8 @@ class ExtentMap {
     //! Device offset of a byte, and how many bytes from there are contiguous. The offset must be covered.
     uint64_t Locate(uint64_t file_offset, uint64_t &contiguous) const;
 
+    //! The extent that covers a file unit, whole. The unit must be covered.
+    Extent At(uint64_t unit) const;
     //! The pieces of the file units [from, to), clipped.
     std::vector<Extent> Slice(uint64_t from, uint64_t to) const;
 

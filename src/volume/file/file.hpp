@@ -27,12 +27,14 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 
 namespace rawduck {
 
 //! DuckDB's three headers: the record that switches to a new one has its checksum, which saves a flush.
-constexpr uint64_t HEAD_BYTES = 3 * ALLOCATION_UNIT_BYTES;
+constexpr uint64_t HEAD_UNITS = 3;
+constexpr uint64_t HEAD_BYTES = HEAD_UNITS * ALLOCATION_UNIT_BYTES;
 
 //! What a file needs of its volume.
 struct FileContext {
@@ -85,6 +87,14 @@ class File {
     uint64_t Append(const char *data, uint64_t length);
     void Truncate(uint64_t size);
     bool Deallocate(uint64_t offset, uint64_t length);
+
+    //! Where durable contents lie from a file unit on, until they go on elsewhere or end. Nothing behind the last whole unit
+    //! of them.
+    std::optional<Extent> ExtentAt(uint64_t unit) const;
+    //! Durable contents go to another place, which was allocated for them and is the file's then; the next Sync switches to
+    //! it durably, and frees what they had. Reads and writes of the file wait meanwhile. False, and nothing is done, when
+    //! there are no such contents, or others have some of them, too. When it throws, nothing has changed.
+    bool MoveTo(const Extent &place);
 
     //! Data, size and everything queued before become durable.
     void Sync();
@@ -173,9 +183,12 @@ class File {
     void DrainTail();
     void EnsureUnits(uint64_t units, Growth &growth);
 
+    // file_copy.cpp
+    void CopyTo(const Extent &fresh, uint64_t valid);
+    bool IsMovable(const Extent &place) const;
+
     // file_sharing.cpp
     void OwnEnd(Growth &growth);
-    void MoveUnit(uint64_t unit, uint64_t valid, Growth &growth);
     void AddNotShared(const Extent &extent, std::vector<DeviceRange> &ranges) const;
 
     // file_publish.cpp

@@ -54,34 +54,13 @@ void File::OwnEnd(Growth &growth) {
         }
     }
     if (shared) {
-        MoveUnit(unit, end - unit * ALLOCATION_UNIT_BYTES, growth);
-    }
-}
-
-// Its first `valid` bytes go along. The next publish switches to the new place.
-void File::MoveUnit(uint64_t unit, uint64_t valid, Growth &growth) {
-    AlignedBuffer content(valid);
-    if (valid > 0) {
-        ReadDevice(content.Data(), valid, unit * ALLOCATION_UNIT_BYTES);
-    }
-    const std::vector<Extent> fresh = AllocateOutOfPlace(unit, 1, growth);
-    try {
-        if (valid > 0) {
-            const uint64_t place = fresh.front().start * ALLOCATION_UNIT_BYTES;
-            context_.log.BeforeOverwrite(place, valid);
-            Request request;
-            request.opcode = Opcode::WRITE;
-            request.segments.push_back(Segment{place, content.Data(), valid, PlacementOf(kind_)});
-            context_.io.Execute(request);
-            unflushed_ = true;
+        const std::vector<Extent> fresh = AllocateOutOfPlace(unit, 1, growth);
+        try {
+            CopyTo(fresh.front(), end - unit * ALLOCATION_UNIT_BYTES);
+        } catch (...) {
+            context_.space.Free(fresh);
+            throw;
         }
-        Moved moved;
-        moved.units = 1;
-        std::unique_lock<std::shared_mutex> guard(map_mutex_);
-        SwitchTo(fresh, moved);
-    } catch (...) {
-        context_.space.Free(fresh);
-        throw;
     }
 }
 

@@ -23,7 +23,7 @@ ReaderImage VolumeState::BeginReader(const std::string &file, uint64_t number) {
         }
     }
     const std::string kept = SnapshotFileName(source, ReaderSnapshot(number));
-    MakeCopies(source, kept, CloneKind::SNAPSHOT, Patience::NONE);
+    MakeCopies(source, kept, CloneKind::SNAPSHOT, 0, Patience::NONE);
     ReaderImage image = ImageOf(kept, file);
     std::shared_lock<std::shared_mutex> guard(names_mutex);
     if (snapshot && Find(source) == snapshot) {
@@ -57,9 +57,7 @@ ReaderImage VolumeState::ImageOf(const std::string &source, const std::string &n
             image.files.push_back(trees->catalog.Load(file->Id()));
             image.files.back().name = name + part.substr(source.size());
         } else if (part == source) {
-            throw Error(ErrorCode::NOT_FOUND, target.name + ": no file \"" + source +
-                                                  "\" on this volume; `rawduck ls " + target.name +
-                                                  "` lists them");
+            ThrowNoFile(source);
         }
     }
     return image;

@@ -151,6 +151,7 @@ void VolumeState::BecomeWriter(Patience patience) {
                             "through another node of the device, so what this process knows of it is "
                             "outdated; detach everything on it and attach it again");
         }
+        io->BeginWriting();
         log.Begin();
     } catch (...) {
         lock->Change(TargetLock::Mode::SHARED);
@@ -203,6 +204,11 @@ bool VolumeState::HasTemporaryFiles() const {
 std::shared_ptr<File> VolumeState::Find(const std::string &name) const {
     auto entry = names.find(name);
     return entry == names.end() ? nullptr : entry->second;
+}
+
+void VolumeState::ThrowNoFile(const std::string &name) const {
+    throw Error(ErrorCode::NOT_FOUND, target.name + ": no file \"" + name +
+                                          "\" on this volume; `rawduck ls " + target.name + "` lists them");
 }
 
 void VolumeState::RequireReadable(const std::string &name) const {

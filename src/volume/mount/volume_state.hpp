@@ -48,6 +48,7 @@ class VolumeState {
     void WithRoom(const std::function<void()> &action);
     //! What follows, up to the data members, requires names_mutex. Null when there is no such file.
     std::shared_ptr<File> Find(const std::string &name) const;
+    [[noreturn]] void ThrowNoFile(const std::string &name) const;
     //! Throws Error CORRUPT for a file of which metadata cannot be read.
     void RequireReadable(const std::string &name) const;
     bool HasChildren(const std::string &directory) const;
@@ -62,9 +63,11 @@ class VolumeState {
         std::shared_ptr<File> source;
         std::string name;
         CloneKind kind = CloneKind::WRITABLE;
+        int64_t created_us = 0; //!< 0: now
     };
     // Without a lock, durable on return, as Volume::Snapshot, Clone, TakeReceived and DropSnapshot.
-    void MakeCopies(const std::string &from, const std::string &to, CloneKind kind,
+    //! `created_us`: when what is made is said to be made; 0: now.
+    void MakeCopies(const std::string &from, const std::string &to, CloneKind kind, int64_t created_us = 0,
                     Patience patience = Patience::WAITS);
     //! `own`: what the caller has locked.
     void TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot,
@@ -85,7 +88,7 @@ class VolumeState {
     //! changed. Returns the ticket to commit. Does I/O.
     uint64_t QueueClones(const std::vector<Copy> &copies,
                          const std::vector<std::shared_ptr<File>> &replaced = {});
-    //! Removes all of them, which nobody has open, in one record; returns the ticket to commit.
+    //! Removes all of them in one record; returns the ticket to commit, 0 where the log knows of none.
     uint64_t QueueRemoveTogether(const std::vector<std::shared_ptr<File>> &files);
     //! Calls `queue`, which tells the log that the file is gone; when it throws, nothing has changed.
     void Retire(const std::shared_ptr<File> &file, const std::function<void(bool published)> &queue);
@@ -104,6 +107,15 @@ class VolumeState {
     void RequireRemovable(const File &file) const;
     //! Gives a published file another name, replacing the file that has it; returns the ticket to commit.
     uint64_t QueueMove(const std::shared_ptr<File> &file, const std::string &from, const std::string &to);
+    //! A published file that is to have another name.
+    struct NewName {
+        std::shared_ptr<File> file;
+        std::string name;
+    };
+    //! Gives all of them their names in one record, which first removes what is `replaced`: whatever has one of these names.
+    //! When it throws before its end, nothing has changed. Returns the ticket to commit.
+    uint64_t QueueMoveTogether(const std::vector<NewName> &moved,
+                               const std::vector<std::shared_ptr<File>> &replaced);
 
     const std::shared_ptr<const void> reader; //!< the first member: it goes when nothing is read any more
     const Target target;

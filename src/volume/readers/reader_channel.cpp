@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr char MAGIC[8] = {'r', 'd', 'r', 'e', 'a', 'd', '0', '2'};
+constexpr char MAGIC[8] = {'r', 'd', 'r', 'e', 'a', 'd', '0', '3'};
 constexpr size_t REQUEST_BYTES_MAX = 1024;      //!< two names, of 255 each
 constexpr size_t PIECE_BYTES = 32 * 1024;       //!< of an answer, in one packet
 constexpr std::chrono::seconds ANSWER_TIME{10}; //!< for each packet
@@ -105,25 +105,11 @@ bool SendRequest(int connection, int descriptor, const WriterRequest &request) {
     return sent == static_cast<ssize_t>(sizeof(header) + text.size());
 }
 
-bool Changes(WriterRequest::Kind kind) {
-    switch (kind) {
-    case WriterRequest::Kind::READ:
-    case WriterRequest::Kind::DESCRIBE:
-        break;
-    case WriterRequest::Kind::SNAPSHOT:
-    case WriterRequest::Kind::CLONE:
-    case WriterRequest::Kind::DROP_SNAPSHOT:
-    case WriterRequest::Kind::REMOVE:
-        return true;
-    }
-    return false; // nor does what is unknown, which is refused with a message
-}
-
 //! A descriptor that was made with O_PATH says nothing of permissions.
 bool MayAsk(int fd, WriterRequest::Kind kind) {
     const int flags = fcntl(fd, F_GETFL);
     return flags >= 0 && (flags & O_PATH) == 0 &&
-           ((flags & O_ACCMODE) == O_RDWR || (!Changes(kind) && (flags & O_ACCMODE) == O_RDONLY));
+           ((flags & O_ACCMODE) == O_RDWR || (!ChangesVolume(kind) && (flags & O_ACCMODE) == O_RDONLY));
 }
 
 //! Of a packet: the first, open. All others are closed, however many somebody has sent.
@@ -215,12 +201,12 @@ class Asking {
         return static_cast<size_t>(received);
     }
     [[noreturn]] void ThrowEnded() const {
-        throw Error(ErrorCode::LOCKED,
-                    target_.name +
-                        ": the process that has the volume open for writing has ended meanwhile, "
-                        "or does not understand this one, which asks it: is it of the same version "
-                        "of rawduck? If so, try again" +
-                        Uncertain());
+        throw Unanswered(Unanswered::Reason::ENDED, ErrorCode::LOCKED,
+                         target_.name +
+                             ": the process that has the volume open for writing has ended meanwhile, "
+                             "or does not understand this one, which asks it: is it of the same version "
+                             "of rawduck? If so, try again" +
+                             Uncertain());
     }
     FileDescriptor &Connection() { return connection_; }
 
@@ -239,23 +225,24 @@ class Asking {
             RequireRunning();
         }
         if (waited >= ANSWER_TIME) {
-            throw Error(ErrorCode::LOCKED,
-                        target_.name +
-                            ": the process that has the volume open for writing did not answer "
-                            "within " +
-                            std::to_string(ANSWER_TIME.count()) + " seconds; try again" + Uncertain());
+            throw Unanswered(Unanswered::Reason::TOO_LATE, ErrorCode::LOCKED,
+                             target_.name +
+                                 ": the process that has the volume open for writing did not answer "
+                                 "within " +
+                                 std::to_string(ANSWER_TIME.count()) + " seconds; try again" + Uncertain());
         }
     }
     void RequireRunning() const {
         if (const pid_t stopped = StoppedPeer(connection_.Get())) {
-            throw Error(ErrorCode::LOCKED, target_.name + ": process " + std::to_string(stopped) +
-                                               ", which has the volume open for writing, is stopped, so it "
-                                               "does not answer: let it go on (kill -CONT " +
-                                               std::to_string(stopped) + ", or fg), or end it");
+            throw Unanswered(Unanswered::Reason::TOO_LATE, ErrorCode::LOCKED,
+                             target_.name + ": process " + std::to_string(stopped) +
+                                 ", which has the volume open for writing, is stopped, so it "
+                                 "does not answer: let it go on (kill -CONT " +
+                                 std::to_string(stopped) + ", or fg), or end it");
         }
     }
     std::string Uncertain() const {
-        return Changes(request_.kind)
+        return ChangesVolume(request_.kind)
                    ? ". What it was asked to do may be done: `rawduck ls " + target_.name + "` says so"
                    : "";
     }
@@ -270,7 +257,8 @@ class Asking {
 
 //! Names end at the first 0 in a request, and it has room for two.
 void CheckNames(const Target &target, const WriterRequest &request) {
-    if (request.kind != WriterRequest::Kind::DESCRIBE) {
+    const bool is_root = request.kind == WriterRequest::Kind::LIST && request.subject.empty();
+    if (request.kind != WriterRequest::Kind::DESCRIBE && !is_root) {
         CheckFileName(target.name, request.subject);
     }
     if (!request.argument.empty()) {
@@ -286,6 +274,23 @@ bool IsGone(int connection) {
 
 } // namespace
 
+bool ChangesVolume(WriterRequest::Kind kind) {
+    switch (kind) {
+    case WriterRequest::Kind::READ:
+    case WriterRequest::Kind::DESCRIBE:
+    case WriterRequest::Kind::LIST:
+    case WriterRequest::Kind::IDENTIFY:
+        break;
+    case WriterRequest::Kind::SNAPSHOT:
+    case WriterRequest::Kind::CLONE:
+    case WriterRequest::Kind::DROP_SNAPSHOT:
+    case WriterRequest::Kind::REMOVE:
+    case WriterRequest::Kind::RENAME:
+        return true;
+    }
+    return false; // nor does what is unknown, which is refused with a message
+}
+
 std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request,
                                       const Interrupted &interrupted) {
     CheckNames(target, request);
@@ -294,10 +299,10 @@ std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, cons
         return std::nullopt;
     }
     if (!IsTrusted(asking.Connection().Get(), descriptor)) {
-        throw Error(ErrorCode::PERMISSION, target.name +
-                                               ": a process of another user, who is neither root nor "
-                                               "the target's owner, answers readers; its answers "
-                                               "are not used");
+        throw Unanswered(Unanswered::Reason::NOT_ASKED, ErrorCode::PERMISSION,
+                         target.name + ": a process of another user, who is neither root nor "
+                                       "the target's owner, answers readers; its answers "
+                                       "are not used");
     }
     asking.Ask(descriptor);
     Header header{};
@@ -348,13 +353,16 @@ std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target
         return std::nullopt;
     }
     memcpy(&header, packet, sizeof(header));
-    if (memcmp(header.magic, MAGIC, sizeof(MAGIC)) != 0 || header.number >= ReaderBytes::COUNT ||
+    if (memcmp(header.magic, MAGIC, sizeof(MAGIC)) != 0 ||
         header.bytes != static_cast<uint64_t>(received) - sizeof(header)) {
         return std::nullopt;
     }
     const std::string text(packet + sizeof(header), header.bytes);
     const size_t end = text.find('\0');
     const auto kind = static_cast<WriterRequest::Kind>(header.kind);
+    if (kind == WriterRequest::Kind::READ && header.number >= ReaderBytes::COUNT) {
+        return std::nullopt;
+    }
     if (end == std::string::npos || !MayAsk(sent.Get(), kind) || IsGone(connection)) {
         return std::nullopt;
     }

@@ -22,12 +22,34 @@ struct WriterRequest {
         SNAPSHOT,      //!< and what follows: change the volume, for somebody who may write to the target
         CLONE,         //!<
         DROP_SNAPSHOT, //!<
-        REMOVE         //!< a file that is no snapshot
+        REMOVE,        //!< a file that is no snapshot; of a database its logs, too
+        RENAME,        //!< a file; of a database its logs, too
+        LIST,          //!< and what follows: say what is there. All files below a directory
+        IDENTIFY       //!< which file has that name now
     };
     Kind kind = Kind::READ;
-    uint64_t number = 0;  //!< READ: of the byte that the reader has locked
-    std::string subject;  //!< the file, or the function
-    std::string argument; //!< SNAPSHOT: its name; CLONE: the new file
+    //! READ: of the byte that the reader has locked. SNAPSHOT, CLONE: when it was asked for, by which what is made is known
+    //! again (0: unknown). RENAME: 1 if it may replace what has the name.
+    uint64_t number = 0;
+    std::string subject; //!< the file, the directory or the function
+    std::string
+        argument; //!< SNAPSHOT: its name; CLONE: the new file; RENAME: the new name; LIST: LATEST for what can be read so
+};
+
+//! Whether it changes the volume: for somebody who may write to the target.
+bool ChangesVolume(WriterRequest::Kind kind);
+
+//! That nothing was answered, in contrast to what the writer refuses.
+class Unanswered final : public Error {
+  public:
+    enum class Reason {
+        NOT_ASKED, //!< whoever listens is not trusted
+        TOO_LATE,  //!< it is stopped, or takes long, and may do it yet
+        ENDED      //!< it has ended; what it was asked to do may be done
+    };
+    Unanswered(Reason reason_p, ErrorCode code, const std::string &message)
+        : Error(code, message), reason(reason_p) {}
+    const Reason reason;
 };
 
 //! As long as it is there the writer knows that the reader is. Closing it makes the writer look for the lock.
@@ -38,8 +60,8 @@ struct WriterAnswer {
     std::string text;
 };
 //! What the writer answers, and the connection; empty when nobody listens. `descriptor`: of the target, open for reading, and
-//! for writing when it is to change something. Throws the Error with which the writer refuses, LOCKED when it does not answer
-//! in time, PERMISSION when somebody else listens in its place, INVALID for names that no file can have, or INTERRUPTED: also
+//! for writing when it is to change something. Throws the Error with which the writer refuses, Unanswered when it does not answer
+//! in time (LOCKED) or somebody else listens in its place (PERMISSION), INVALID for names that no file can have, or INTERRUPTED: also
 //! when a signal comes to this thread and no answer, since what a signal means is often found out only when this returns.
 std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request,
                                       const Interrupted &interrupted = nullptr);

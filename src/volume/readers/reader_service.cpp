@@ -59,17 +59,26 @@ void ReaderService::Start() noexcept {
     }
     try {
         wake_ = FileDescriptor(eventfd(0, EFD_CLOEXEC));
-        listener_ = ListenForReaders(target_);
-        if (!wake_.IsOpen() || !listener_.IsOpen()) {
-            Close(listener_);
+        if (!wake_.IsOpen()) {
             return;
         }
-        CloseInChildren(listener_);
         CloseInChildren(wake_);
+        Listen();
         thread_ = std::make_unique<std::thread>([this] { Run(); });
     } catch (const std::exception &) { // of memory, threads or fork handlers: tried again by the next writer
         Close(listener_);
         Close(wake_);
+    }
+}
+
+// The system closes what a killed writer had open one after the other: its lock perhaps before its socket, which has the name.
+void ReaderService::Listen() {
+    FileDescriptor listener = ListenForReaders(target_);
+    if (listener.IsOpen()) {
+        CloseInChildren(listener);
+        listener_ = std::move(listener);
+    } else {
+        next_accept_ = steady_clock::now() + ACCEPT_INTERVAL;
     }
 }
 
@@ -119,7 +128,11 @@ void ReaderService::Sweep(milliseconds next) {
 // By the clock: while somebody asks again and again, every wait ends with an event.
 bool ReaderService::Wait() {
     const auto begin = steady_clock::now();
-    const bool accepts = begin >= next_accept_;
+    bool accepts = begin >= next_accept_;
+    if (accepts && !listener_.IsOpen()) {
+        Listen();
+        accepts = listener_.IsOpen();
+    }
     std::vector<pollfd> polled{{wake_.Get(), POLLIN, 0}, {accepts ? listener_.Get() : -1, POLLIN, 0}};
     for (const Connection &connection : connections_) {
         polled.push_back({connection.socket.Get(), POLLIN, 0});

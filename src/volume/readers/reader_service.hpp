@@ -26,8 +26,8 @@ class ReaderService {
     ReaderService(Target target, Handlers handlers);
     ~ReaderService();
 
-    //! Its thread is made now, if there is none yet, and sweeps first. Without a socket or a thread readers find nobody, and
-    //! what they left stays until the next start.
+    //! Its thread is made now, if there is none yet, and sweeps first. Without a thread readers find nobody, and
+    //! what they left stays until the next start; without a socket until that can be had.
     void Start() noexcept;
     //! Waits until no handler runs. None is called afterwards.
     void Stop();
@@ -47,6 +47,8 @@ class ReaderService {
     //! False when it is to be closed.
     bool Serve(Connection &connection);
     void Accept();
+    //! Or later, while somebody else has the name.
+    void Listen();
 
     const Target target_;
     const Handlers handlers_;
@@ -54,7 +56,8 @@ class ReaderService {
     std::mutex mutex_; //!< guards thread_ and stopped_; no other lock is taken under it
     std::unique_ptr<std::thread> thread_;
     bool stopped_ = false;
-    FileDescriptor listener_, wake_;      //!< set before the thread is made
+    FileDescriptor wake_;                 //!< set before the thread is made
+    FileDescriptor listener_;             //!< the thread's, once there is one
     std::vector<Connection> connections_; //!< the thread's, as what follows
     std::chrono::steady_clock::time_point next_sweep_, next_accept_;
 };

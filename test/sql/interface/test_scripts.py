@@ -34,6 +34,7 @@ def arguments(file_target, tmp_path) -> dict[str, list[str]]:
         "info": [target],
         "ls": [target],
         "check": [target],
+        "defragment": [file_target.path("a,b.txt")],
         "snapshot": [file_target.path("a,b.txt@monday")],
         "clone": [file_target.path("a,b.txt@monday"), file_target.path("e.txt")],
         "mv": [file_target.path("a,b.txt"), file_target.path("c,d.txt")],

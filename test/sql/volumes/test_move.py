@@ -63,18 +63,33 @@ def test_nothing_that_is_attached_is_moved_or_replaced(file_target, con, options
     assert (content(con, source), content(con, destination)) == (1, 2)
 
 
-@pytest.mark.parametrize("with_log", ["a.duckdb", "b.duckdb"])
-def test_a_write_ahead_log_is_not_left_behind_or_taken_over(file_target, con, tmp_path, with_log):
-    """The log of a killed process: as that of a database that was copied while it had one."""
-    source, destination = file_target.path("a.duckdb"), file_target.path("b.duckdb")
-    make_database(con, source)
+def leave_log(con, path, tmp_path):
+    """The log of a killed process: of a database that was copied while it had one."""
     log = tmp_path / "plain.txt"
     log.write_bytes(b"records")
-    query = "SELECT * FROM nvme_copy(?, ?)"
-    con.execute(query, [str(log), file_target.path(with_log + ".wal")])
-    with pytest.raises(duckdb.InvalidInputException, match=rf"write-ahead log beside it, {with_log}\.wal"):
+    con.execute("SELECT * FROM nvme_copy(?, ?)", [str(log), path + ".wal"])
+
+
+def test_a_write_ahead_log_goes_with_its_database(file_target, con, tmp_path):
+    source, destination = file_target.path("a.duckdb"), file_target.path("b.duckdb")
+    make_database(con, source)
+    make_database(con, destination)
+    leave_log(con, source, tmp_path)
+    leave_log(con, destination, tmp_path)
+    move(con, source, file_target.path("c.duckdb"))
+    assert names(con, file_target) == ["b.duckdb", "b.duckdb.wal", "c.duckdb", "c.duckdb.wal"]
+    con.execute("CALL nvme_remove(?)", [file_target.path("c.duckdb.wal")])
+    move(con, file_target.path("c.duckdb"), destination, True)
+    assert names(con, file_target) == ["b.duckdb"]
+
+
+def test_a_write_ahead_log_without_its_database_is_not_taken_over(file_target, con, tmp_path):
+    source, destination = file_target.path("a.duckdb"), file_target.path("b.duckdb")
+    make_database(con, source)
+    leave_log(con, destination, tmp_path)
+    with pytest.raises(duckdb.InvalidInputException, match=r"log without its database, b\.duckdb\.wal"):
         move(con, source, destination)
-    assert names(con, file_target) == sorted(["a.duckdb", with_log + ".wal"])
+    assert names(con, file_target) == ["a.duckdb", "b.duckdb.wal"]
 
 
 @pytest.mark.parametrize("source_is_on_volume", [True, False])

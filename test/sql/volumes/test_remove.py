@@ -33,6 +33,21 @@ def test_an_attached_database_is_not_removed(file_target, con, options):
     assert names(con, file_target) == []
 
 
+def test_a_database_takes_its_log_with_it(file_target, con, tmp_path):
+    """That of a killed process."""
+    path = file_target.path("x.duckdb")
+    con.execute(f"ATTACH '{path}' AS x; CREATE TABLE x.t AS FROM range(10); DETACH x")
+    log = tmp_path / "plain.txt"
+    log.write_bytes(b"records")
+    for name in ("x.duckdb.wal", "y.duckdb.wal"):
+        con.execute("SELECT * FROM nvme_copy(?, ?)", [str(log), file_target.path(name)])
+    assert con.execute(f"CALL nvme_remove('{path}')").fetchall() == [(path,), (path + ".wal",)]
+    assert names(con, file_target) == ["y.duckdb.wal"]
+    with pytest.raises(duckdb.IOException, match="no file"):
+        con.execute(f"CALL nvme_remove('{file_target.path('y.duckdb')}')")
+    assert names(con, file_target) == ["y.duckdb.wal"]
+
+
 @pytest.mark.parametrize("path", ["/tmp/x.duckdb", "direct:///tmp/x.duckdb"])
 def test_only_files_of_volumes(con, path):
     with pytest.raises(duckdb.InvalidInputException, match="nvme_remove removes files of volumes"):

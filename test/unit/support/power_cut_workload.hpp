@@ -3,6 +3,7 @@
 
 #include "io/device/simulated/simulated_device.hpp"
 #include "support/volume_fixture.hpp"
+#include "volume/upkeep/defragmenter.hpp"
 
 #include <map>
 
@@ -110,10 +111,19 @@ class Workload {
             Clone();
         } else if (action == 7 && random_() % 2 == 0) {
             Enlarge();
+        } else if (exists && action == 6) {
+            Defragment(name);
         } else if (exists && action == 3 && state_[name].size() >= 12288) {
             RewriteHeader(name);
         } else {
             Grow(name);
+        }
+    }
+    void Defragment(const std::string &name) {
+        if (name.back() == 'b') {
+            const auto defragmenter = volume_->Defragment(name, 0);
+            while (defragmenter->Step()) {
+            }
         }
     }
     //! With few names, so that they are dropped, too.

@@ -4,6 +4,7 @@
 #include "support/hooked_device.hpp"
 #include "support/volume_fixture.hpp"
 #include "volume/check.hpp"
+#include "volume/upkeep/defragmenter.hpp"
 
 #include <algorithm>
 #include <map>
@@ -36,7 +37,7 @@ class Model {
 
   private:
     void Step() {
-        switch (random_() % 20) {
+        switch (random_() % 21) {
         case 0:
         case 1:
             return Create();
@@ -66,6 +67,8 @@ class Model {
             return random_() % 3 == 0 ? Drop() : ReadSnapshot();
         case 16:
             return random_() % 8 == 0 ? Grow() : Sync();
+        case 17:
+            return Defragment();
         default:
             return ReadBack();
         }
@@ -87,6 +90,18 @@ class Model {
     void Grow() {
         *capacity_ = std::min(*capacity_ + random_() % 9 * MIB, 192 * MIB);
         EXPECT_EQ(volume_->Grow(0).after_bytes, *capacity_);
+    }
+
+    //! Perhaps not to its end; what it has copied becomes durable with what was written since.
+    void Defragment() {
+        std::string name;
+        if (Pick(name)) {
+            const auto defragmenter = volume_->Defragment(name, 0);
+            for (uint64_t steps = random_() % 8; steps > 0 && defragmenter->Step(); steps--) {
+            }
+            Handle(name).Sync();
+            durable_[name] = files_[name];
+        }
     }
 
     std::string RandomName() { return "f" + std::to_string(random_() % 12); }

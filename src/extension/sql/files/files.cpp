@@ -5,7 +5,7 @@
 #include "extension/sql/target_argument.hpp"
 #include "extension/sql/volume_rows.hpp"
 #include "volume/names/path.hpp"
-#include "volume/reader_mounts.hpp"
+#include "volume/requests/here_or_ask.hpp"
 
 #include "common/error.hpp"
 
@@ -47,14 +47,16 @@ Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
     auto opener = duckdb::ClientData::Get(context).file_opener.get();
     Sandbox(opener).RequireFile(path);
     const VolumePath place = SplitVolumePath(path);
-    // Removing a file that somebody works on would lose what they go on to write.
-    ChangeHereOrInWriter(
-        place.target,
-        [&] {
-            PinVolume(place.target, MountOptionsOf(opener))->Remove(place.file, RemoveMode::NOBODY_HAS_IT);
-        },
-        {WriterRequest::Kind::REMOVE, 0, place.file, ""}, InterruptedOf(context));
-    return {{Value(path)}};
+    const std::string answer =
+        DoHereOrAsk(place.target, {WriterRequest::Kind::REMOVE, 0, place.file, ""}, MountOptionsOf(opener));
+    Rows rows;
+    for (const std::string &name : NamesIn(answer)) {
+        rows.push_back({Value(VolumePath{place.target, name}.ToString())});
+    }
+    if (rows.empty()) { // somebody who has ended has done it before he could say what it was
+        rows.push_back({Value(path)});
+    }
+    return rows;
 }
 
 } // namespace
@@ -90,12 +92,14 @@ void RegisterFileFunctions(duckdb::ExtensionLoader &loader) {
          FileRows});
     duckdb::FunctionSignature signature;
     signature.AddParameter("path", LogicalType::VARCHAR);
-    RegisterRowFunction(loader, {"nvme_remove",
-                                 "Removes a file from a volume, at once and for good",
-                                 "CALL nvme_remove('nvme:///dev/nvme0n1/old.duckdb')",
-                                 signature,
-                                 {{"removed", LogicalType::VARCHAR, "The path"}},
-                                 RemoveRow});
+    RegisterRowFunction(
+        loader, {"nvme_remove",
+                 "Removes a file from a volume, a database with its logs, at once and for good; beside a "
+                 "writer, too",
+                 "CALL nvme_remove('nvme:///dev/nvme0n1/old.duckdb')",
+                 signature,
+                 {{"removed", LogicalType::VARCHAR, "The path; of a database with logs, theirs, too"}},
+                 RemoveRow});
 }
 
 } // namespace rawduck

@@ -6,9 +6,10 @@
 #include "extension/sql/volume_rows.hpp"
 
 #include "common/error.hpp"
+#include "io/resolve_volume.hpp"
 #include "volume/names/path.hpp"
 #include "volume/names/snapshot_name.hpp"
-#include "volume/reader_mounts.hpp"
+#include "volume/requests/here_or_ask.hpp"
 
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/main/client_data.hpp"
@@ -30,13 +31,10 @@ VolumePath AllowedFile(ClientContext &context, const std::string &name) {
     return SplitVolumePath(name);
 }
 
-VolumePin Pin(ClientContext &context, const VolumePath &path) {
-    return PinVolume(path.target, MountOptionsOf(duckdb::ClientData::Get(context).file_opener.get()));
-}
-
-void Change(ClientContext &context, const VolumePath &path, const WriterRequest &request,
-            const std::function<void(Volume &)> &change) {
-    ChangeHereOrInWriter(path.target, [&] { change(*Pin(context, path)); }, request, InterruptedOf(context));
+void Change(ClientContext &context, const VolumePath &path, WriterRequest::Kind kind,
+            const std::string &argument = "") {
+    DoHereOrAsk(path.target, {kind, 0, path.file, argument},
+                MountOptionsOf(duckdb::ClientData::Get(context).file_opener.get()));
 }
 
 Rows SnapshotRow(ClientContext &context, const Arguments &arguments) {
@@ -44,28 +42,25 @@ Rows SnapshotRow(ClientContext &context, const Arguments &arguments) {
     CheckSnapshotName(name);
     const VolumePath place = AllowedFile(context, path),
                      snapshot = AllowedFile(context, SnapshotFileName(path, name));
-    Change(context, place, {WriterRequest::Kind::SNAPSHOT, 0, place.file, name},
-           [&](Volume &volume) { volume.Snapshot(place.file, name); });
+    Change(context, place, WriterRequest::Kind::SNAPSHOT, name);
     return {{Value(snapshot.ToString())}};
 }
 
 Rows CloneRow(ClientContext &context, const Arguments &arguments) {
     const std::string from = arguments.Text(0, "source"), to = arguments.Text(1, "destination");
     const VolumePath source = AllowedFile(context, from), destination = AllowedFile(context, to);
-    if (ResolveTarget(source.target).identity != ResolveTarget(destination.target).identity) {
+    if (ResolveVolume(source.target).identity != ResolveVolume(destination.target).identity) {
         throw Error(ErrorCode::INVALID,
                     from + ": a clone shares its space, so it cannot be on another volume (" + to +
                         "); CALL nvme_copy(source, destination) copies");
     }
-    Change(context, source, {WriterRequest::Kind::CLONE, 0, source.file, destination.file},
-           [&](Volume &volume) { volume.Clone(source.file, destination.file); });
+    Change(context, source, WriterRequest::Kind::CLONE, destination.file);
     return {{Value(destination.ToString())}};
 }
 
 Rows DropRow(ClientContext &context, const Arguments &arguments) {
     const VolumePath place = AllowedFile(context, arguments.Text(0, "path"));
-    Change(context, place, {WriterRequest::Kind::DROP_SNAPSHOT, 0, place.file, ""},
-           [&](Volume &volume) { volume.DropSnapshot(place.file); });
+    Change(context, place, WriterRequest::Kind::DROP_SNAPSHOT);
     return {{Value(place.ToString())}};
 }
 

@@ -170,7 +170,7 @@ TEST_F(ReaderTest, OnlyWhoHasTheTargetIsAnswered) {
     EXPECT_EQ(code(another.Get(), request), ErrorCode::LOCKED);
     EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, ReaderBytes::COUNT, "x@latest", ""}),
               ErrorCode::LOCKED);
-    EXPECT_EQ(code(lock.Descriptor(), {static_cast<WriterRequest::Kind>(9), 0, "x", ""}),
+    EXPECT_EQ(code(lock.Descriptor(), {static_cast<WriterRequest::Kind>(99), 0, "x", ""}),
               ErrorCode::UNSUPPORTED);
     EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, lock.Number(), "nothing@latest", ""}),
               ErrorCode::NOT_FOUND);

@@ -40,6 +40,7 @@ class Cloning {
     void Make(const VolumeState::Copy &copy) {
         const uint64_t id = state_.next_file_id + made_.size();
         Item item = CloneItem(id, copy.kind, copy.name, copy.source->Id());
+        item.time_us = copy.created_us != 0 ? copy.created_us : item.time_us;
         CatalogEntry entry;
         {
             std::shared_lock<std::shared_mutex> guard(state_.trees->store.Mutex());
@@ -140,32 +141,6 @@ uint64_t VolumeState::QueueClones(const std::vector<Copy> &copies,
         throw;
     }
     for (const std::shared_ptr<File> &file : replaced) { // all of them are gone, also when this fails
-        ticket = QueueFreed(*file);
-    }
-    return ticket;
-}
-
-// One inside the other: the record is queued when the publishes of all of them have ended.
-uint64_t VolumeState::QueueRemoveTogether(const std::vector<std::shared_ptr<File>> &files) {
-    std::vector<Names::iterator> entries;
-    for (const std::shared_ptr<File> &file : files) {
-        entries.push_back(names.find(file->Name()));
-    }
-    std::vector<Item> items;
-    std::function<void(size_t)> retire = [&](size_t first) {
-        if (first == files.size()) {
-            log.Queue(std::move(items));
-            return;
-        }
-        items.emplace_back(ItemType::REMOVE, files[first]->Id());
-        Retire(files[first], [&](bool) { retire(first + 1); });
-    };
-    retire(0);
-    for (const Names::iterator entry : entries) {
-        names.erase(entry);
-    }
-    uint64_t ticket = 0; // all of them are gone, also when what follows fails
-    for (const std::shared_ptr<File> &file : files) {
         ticket = QueueFreed(*file);
     }
     return ticket;

@@ -18,9 +18,7 @@ std::vector<VolumeState::Copy> CopiesOf(const VolumeState &state, const std::str
                                         const std::string &to, CloneKind kind) {
     const std::shared_ptr<File> file = state.Find(from);
     if (!file) {
-        throw Error(ErrorCode::NOT_FOUND, state.target.name + ": no file \"" + from +
-                                              "\" on this volume; `rawduck ls " + state.target.name +
-                                              "` lists them");
+        state.ThrowNoFile(from);
     }
     if (file->Kind() == FileKind::DIRECTORY || file->IsTemp() || !DatabaseOfLog(from).empty()) {
         throw Error(ErrorCode::INVALID,
@@ -67,13 +65,15 @@ void RequireFreeName(const VolumeState &state, const std::string &name, CloneKin
 } // namespace
 
 void VolumeState::MakeCopies(const std::string &from, const std::string &to, CloneKind kind,
-                             Patience patience) {
+                             int64_t created_us, Patience patience) {
     WriteScope writing(*this, patience);
     uint64_t ticket = 0;
     WithRoom([&] {
         std::unique_lock<std::shared_mutex> guard(names_mutex);
         RequireFreeName(*this, to, kind);
-        ticket = QueueClones(CopiesOf(*this, from, to, kind));
+        std::vector<Copy> copies = CopiesOf(*this, from, to, kind);
+        copies.front().created_us = created_us;
+        ticket = QueueClones(copies);
     });
     log.Commit(ticket);
     writing.Finish();
