@@ -250,6 +250,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "leave_out": ":".join(
             (
                 "PowerCutTest.*",
+                "StripePowerCutTest.*",
                 "VolumeModelTest.*",
                 "GrowTest.EveryEventOfAGrowth",
                 "BackupHistoryTest.*",
