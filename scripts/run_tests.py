@@ -251,6 +251,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
             (
                 "PowerCutTest.*",
                 "StripePowerCutTest.*",
+                "DefragmentTest.PowerCuts",
                 "VolumeModelTest.*",
                 "GrowTest.EveryEventOfAGrowth",
                 "BackupHistoryTest.*",
