@@ -60,6 +60,8 @@ def test_damage_is_found_and_not_repaired(volume):
     with workers(2) as (writer, other):
         attach(writer, volume)
         commit(writer, 1)
+        while writer.run(f"SELECT checkpoint_pending FROM nvme_info('{volume}')") != [[False]]:
+            pass  # it would write the superblock anew
         with open(volume, "r+b") as target:
             target.write(os.urandom(SUPERBLOCK_BYTES))
         ((severity, what, _, repair),) = other.run(_NOT_OK.format(volume))

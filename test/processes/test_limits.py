@@ -91,7 +91,11 @@ def look_afterwards(target: str, workload: Workload) -> None:
             assert not missing, f"acknowledged, and not there: {missing}"
             # On a full volume there may be no room for a checkpoint; it is detached nevertheless.
             fresh.ask("run", statements=["DETACH x"])
-        for (name,) in fresh.run(f"SELECT name FROM nvme_files('{target}') WHERE kind <> 'directory'"):
+        # Databases first, which take their logs with them.
+        names = (
+            f"SELECT name FROM nvme_files('{target}') WHERE kind <> 'directory' AND NOT suffix(name, '.wal')"
+        )
+        for (name,) in fresh.run(names):
             fresh.run(f"CALL nvme_remove('nvme://{target}/{name}')")
         assert fresh.run(f"SELECT coalesce(sum(size), 0) FROM nvme_files('{target}')") == [[0]]
         fresh.run(*statements("attach", target))
