@@ -15,7 +15,9 @@
 #include "duckdb/main/client_context_state.hpp"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace rawduck {
@@ -90,6 +92,87 @@ struct Location {
     VolumePin volume;
 };
 
+//! Where DuckDB's three headers end.
+constexpr uint64_t HEADERS_BYTES = 3 * ALLOCATION_UNIT_BYTES;
+
+//! DuckDB reads the headers of a database that it attaches through a handle without a lock, opens the file again with a lock, and
+//! goes on from what it has read. What another process has committed in between would be lost.
+class HeadersOfQuery final : public duckdb::ClientContextState {
+  public:
+    void QueryBegin(duckdb::ClientContext &) override { Clear(); }
+    void QueryEnd() override { Clear(); }
+    void Remember(const std::string &path, std::string headers) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        seen_[path] = std::move(headers);
+    }
+    //! What they were when they were looked at, once; empty when nobody did.
+    std::optional<std::string> Take(const std::string &path) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        const auto found = seen_.find(path);
+        if (found == seen_.end()) {
+            return std::nullopt;
+        }
+        std::optional<std::string> headers(std::move(found->second));
+        seen_.erase(found);
+        return headers;
+    }
+
+  private:
+    void Clear() {
+        std::lock_guard<std::mutex> guard(mutex_);
+        seen_.clear();
+    }
+
+    std::mutex mutex_;                        //!< guards seen_; no other lock is taken under it
+    std::map<std::string, std::string> seen_; //!< by path
+};
+
+//! Null outside of queries, for a log, which is read under the lock, and for what stays as it is meanwhile.
+duckdb::shared_ptr<HeadersOfQuery> HeadersFor(const Location &location, NvmeFileSystem::Opener opener) {
+    const auto context = FileOpener::TryGetClientContext(opener);
+    const bool may_change = !IsOfReader(location.path.file) && DatabaseOfLog(location.path.file).empty();
+    return context && may_change ? context->registered_state->GetOrCreate<HeadersOfQuery>("rawduck_headers")
+                                 : nullptr;
+}
+
+//! Empty when there is no such file.
+std::string HeadersOf(const Location &location) {
+    if (!location.volume->FileExists(location.path.file)) {
+        return "";
+    }
+    const auto file = location.volume->Open(location.path.file, OpenMode());
+    std::string headers(std::min(file->Size(), HEADERS_BYTES), '\0');
+    file->Read(headers.data(), headers.size(), 0);
+    return "a file: " + headers;
+}
+
+bool MayBeDatabase(const Location &location) {
+    FileInfo info;
+    return !location.volume->Stat(location.path.file, info) || info.kind == FileKind::DATABASE;
+}
+
+//! The location keeps the volume as it is for other processes until the file is locked.
+void LookAtHeaders(const Location &location, FileOpenFlags flags, NvmeFileSystem::Opener opener) {
+    const auto seen = HeadersFor(location, opener);
+    if (!seen) {
+        return;
+    }
+    const std::string path = location.path.ToString();
+    if (flags.Lock() == duckdb::FileLockType::NO_LOCK) {
+        if (!flags.OpenForWriting() && MayBeDatabase(location)) {
+            seen->Remember(path, HeadersOf(location));
+        }
+        return;
+    }
+    const std::optional<std::string> before = seen->Take(path);
+    if (before && *before != HeadersOf(location)) {
+        throw Error(ErrorCode::LOCKED,
+                    path + ": it was written to by another process while it was being attached "
+                           "here, so what this one knows of it is outdated; nothing was "
+                           "changed: ATTACH it again");
+    }
+}
+
 bool MatchesComponent(const std::string &component, const std::string &pattern) {
     return duckdb::Glob(component.c_str(), component.size(), pattern.c_str(), pattern.size());
 }
@@ -137,6 +220,9 @@ duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::strin
             flags.Lock() != duckdb::FileLockType::NO_LOCK || FileOpener::TryGetClientContext(opener);
         Location location(path, opener, Wanted::FILE, locks ? PinUse::OPEN : PinUse::LOOK);
         const OpenMode mode = OpenModeOf(flags, location.path.file);
+        if (!location.path.file.empty()) {
+            LookAtHeaders(location, flags, opener);
+        }
         return OpenOrNull(flags,
                           [&] { return OpenPinned(std::move(location.volume), location.path.file, mode); });
     });
@@ -163,7 +249,13 @@ duckdb::optional<duckdb::FileMetadata> NvmeFileSystem::GetStatsIfExists(const Op
 bool NvmeFileSystem::FileExists(const std::string &path, Opener opener) {
     return Translated([&] {
         Location location(path, opener);
-        return !location.path.file.empty() && location.volume->FileExists(location.path.file);
+        if (location.path.file.empty() || location.volume->FileExists(location.path.file)) {
+            return !location.path.file.empty();
+        }
+        if (const auto seen = HeadersFor(location, opener)) {
+            seen->Remember(location.path.ToString(), HeadersOf(location));
+        }
+        return false;
     });
 }
 

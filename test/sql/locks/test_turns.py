@@ -1,0 +1,70 @@
+"""Processes that attach one database in turns: none loses what another one has committed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import duckdb
+import pytest
+from support import CHILD_SECONDS, start_python
+
+LOCKS_MOST = 30
+# DuckDB looks at the headers of what it attaches before it locks it, and does not look again.
+ONE_TURN = """
+try:
+    connection.execute(f"ATTACH '{sys.argv[1]}' AS x; CREATE TABLE IF NOT EXISTS x.t (n BIGINT)")
+    connection.execute(f"INSERT INTO x.t VALUES ({sys.argv[2]})")
+    print("committed")
+except duckdb.IOException as error:
+    print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def pause_at_lock(tmp_path_factory) -> Path:
+    library = tmp_path_factory.mktemp("pause") / "pause_at_lock.so"
+    source = Path(__file__).with_name("pause_at_lock.cpp")
+    subprocess.run(["c++", "-std=c++17", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+def commit(con, path: str, number: int) -> bool:
+    """False when the other process has it."""
+    try:
+        con.execute(f"ATTACH '{path}' AS x; CREATE TABLE IF NOT EXISTS x.t (n BIGINT)")
+        con.execute(f"INSERT INTO x.t VALUES ({number})")
+        con.execute("DETACH x")
+    except duckdb.IOException:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_another_process_comes_between(new_target, con, tmp_path, monkeypatch, pause_at_lock, is_new):
+    target, paused = new_target("file-4096", "64M"), tmp_path / "paused"
+    monkeypatch.setenv("PAUSE_FOLDER", str(tmp_path))
+    answers = []
+    for lock in range(1, LOCKS_MOST):
+        path = target.path(f"{lock if is_new else 0}.duckdb")
+        committed = [] if is_new or not commit(con, path, -lock) else [-lock]
+        with monkeypatch.context() as preloaded:
+            preloaded.setenv("LD_PRELOAD", str(pause_at_lock))
+            preloaded.setenv("PAUSE_AT", str(lock))
+            with start_python(ONE_TURN, path, str(lock)) as child:
+                while child.poll() is None and not paused.exists():
+                    pass
+                came = paused.exists()
+                if came and commit(con, path, 100 + lock):
+                    committed.append(100 + lock)
+                paused.unlink(missing_ok=True)
+                answers.append(child.communicate(timeout=CHILD_SECONDS)[0].strip())
+        committed += [lock] if answers[-1] == "committed" else []
+        con.execute(f"ATTACH '{path}' AS x (READ_ONLY)")
+        found = {row[0] for row in con.execute("FROM x.t").fetchall()}
+        con.execute("DETACH x")
+        assert found >= set(committed), f"at lock {lock}: {answers[-1]}"
+        if not came:
+            break
+    assert not came, "it takes more locks than that"
+    assert any("ATTACH it again" in answer for answer in answers), answers
