@@ -257,16 +257,16 @@ def mute_listener(volume: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("statement", _REQUESTS)
-@pytest.mark.parametrize("threads", [1, 4])
-def test_ctrl_c_ends_the_wait_for_an_answer(volume, statement, threads):
+def test_ctrl_c_ends_the_wait_for_an_answer(volume, statement):
+    """With one thread, which is the one that Python tells of a signal; DuckDB may have others do the work."""
     program = """import sys, rawduck
-c = rawduck.connect(config={'threads': int(sys.argv[2])})
+c = rawduck.connect(config={'threads': 1})
 print('ready', flush=True)
 c.execute(sys.argv[1])"""
     with mute_listener(volume), workers(1) as (writer,):
         attach(writer, volume)
         asking = subprocess.Popen(
-            [sys.executable, "-c", program, statement.format(v=volume), str(threads)],
+            [sys.executable, "-c", program, statement.format(v=volume)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
