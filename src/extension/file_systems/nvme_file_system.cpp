@@ -151,7 +151,8 @@ bool MayBeDatabase(const Location &location) {
     return !location.volume->Stat(location.path.file, info) || info.kind == FileKind::DATABASE;
 }
 
-//! The location keeps the volume as it is for other processes until the file is locked.
+//! The location keeps the volume as it is for other processes until the file is locked. What DuckDB looks at to attach it need
+//! not be there.
 void LookAtHeaders(const Location &location, FileOpenFlags flags, NvmeFileSystem::Opener opener) {
     const auto seen = HeadersFor(location, opener);
     if (!seen) {
@@ -159,7 +160,7 @@ void LookAtHeaders(const Location &location, FileOpenFlags flags, NvmeFileSystem
     }
     const std::string path = location.path.ToString();
     if (flags.Lock() == duckdb::FileLockType::NO_LOCK) {
-        if (!flags.OpenForWriting() && MayBeDatabase(location)) {
+        if (flags.ReturnNullIfNotExists() && MayBeDatabase(location)) {
             seen->Remember(path, HeadersOf(location));
         }
         return;
