@@ -142,7 +142,7 @@ std::string HeadersOf(const Location &location) {
     }
     const auto file = location.volume->Open(location.path.file, OpenMode());
     std::string headers(std::min(file->Size(), HEADERS_BYTES), '\0');
-    file->Read(headers.data(), headers.size(), 0);
+    headers.resize(file->Read(headers.data(), headers.size(), 0));
     return "a file: " + headers;
 }
 
@@ -254,7 +254,7 @@ bool NvmeFileSystem::FileExists(const std::string &path, Opener opener) {
             return !location.path.file.empty();
         }
         if (const auto seen = HeadersFor(location, opener)) {
-            seen->Remember(location.path.ToString(), HeadersOf(location));
+            seen->Remember(location.path.ToString(), "");
         }
         return false;
     });

@@ -24,9 +24,7 @@ std::shared_ptr<File> FileToDefragment(const VolumeState &state, const std::stri
     std::shared_lock<std::shared_mutex> guard(state.names_mutex);
     const std::shared_ptr<File> file = state.Find(name);
     if (!file) {
-        throw Error(ErrorCode::NOT_FOUND, state.target.name + ": no file \"" + name +
-                                              "\" on this volume; `rawduck ls " + state.target.name +
-                                              "` lists them");
+        state.ThrowNoFile(name);
     }
     state.RequireReadable(name);
     const char *why =
