@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import rawduck
@@ -42,3 +44,12 @@ def con():
     """A connection that is closed before its volumes go away: ask for it after the target."""
     with rawduck.connect() as connection:
         yield connection
+
+
+@pytest.fixture(scope="session")
+def pause_at_locks(tmp_path_factory) -> Path:
+    """A library to preload: see its source."""
+    library = tmp_path_factory.mktemp("pause") / "pause_at_locks.so"
+    source = Path(__file__).with_name("pause_at_locks.cpp")
+    subprocess.run(["c++", "-std=c++17", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -186,33 +185,25 @@ connection.execute("FROM nvme_copy(?, ?)", sys.argv[1:]).fetchall()
 """
 
 
-@pytest.fixture(scope="module")
-def pause_when_shared(tmp_path_factory) -> Path:
-    library = tmp_path_factory.mktemp("pause") / "pause_when_shared.so"
-    source = Path(__file__).with_name("pause_when_shared.cpp")
-    subprocess.run(["c++", "-std=c++17", "-shared", "-fPIC", "-o", library, source], check=True)
-    return library
-
-
 @pytest.mark.parametrize("fits", [True, False])
 def test_nobody_sees_an_unfinished_copy_on_a_volume(
-    new_target, con, tmp_path, monkeypatch, pause_when_shared, fits
+    new_target, con, tmp_path, monkeypatch, pause_at_locks, fits
 ):
     """Who did would have the volume locked, so that the copy gets neither its name nor is removed."""
-    target, shared = new_target("file-4096", size="32M"), tmp_path / "shared"
+    target, paused = new_target("file-4096", size="32M"), tmp_path / "paused"
     con.execute("FROM nvme_copy(?, ?)", [str(sparse_file(tmp_path / "a", 1)), target.path("a")]).fetchall()
     source = tmp_path / "x.duckdb"
     make_database(str(source))
     if not fits:
         os.truncate(source, 64 * MIB)
-    monkeypatch.setenv("LD_PRELOAD", str(pause_when_shared))
+    monkeypatch.setenv("LD_PRELOAD", str(pause_at_locks))
     monkeypatch.setenv("PAUSE_FOLDER", str(tmp_path))
     seen = []
     with start_python(COPY_ONCE, str(source), target.path("x.duckdb")) as child:
         while child.poll() is None:
-            if shared.exists():
+            if paused.exists():
                 seen.append(file_names(con, target))
-                shared.unlink()
+                paused.unlink()
         assert (child.returncode == 0) is fits
     assert seen
     for names in [*seen, file_names(con, target)]:

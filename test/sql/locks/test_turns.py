@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import duckdb
 import pytest
 from support import CHILD_SECONDS, start_python
@@ -21,14 +18,6 @@ except duckdb.IOException as error:
 """
 
 
-@pytest.fixture(scope="module")
-def pause_at_lock(tmp_path_factory) -> Path:
-    library = tmp_path_factory.mktemp("pause") / "pause_at_lock.so"
-    source = Path(__file__).with_name("pause_at_lock.cpp")
-    subprocess.run(["c++", "-std=c++17", "-shared", "-fPIC", "-o", library, source], check=True)
-    return library
-
-
 def commit(con, path: str, number: int) -> bool:
     """False when the other process has it."""
     try:
@@ -41,7 +30,7 @@ def commit(con, path: str, number: int) -> bool:
 
 
 @pytest.mark.parametrize("is_new", [False, True])
-def test_another_process_comes_between(new_target, con, tmp_path, monkeypatch, pause_at_lock, is_new):
+def test_another_process_comes_between(new_target, con, tmp_path, monkeypatch, pause_at_locks, is_new):
     target, paused = new_target("file-4096", "64M"), tmp_path / "paused"
     monkeypatch.setenv("PAUSE_FOLDER", str(tmp_path))
     answers = []
@@ -49,7 +38,7 @@ def test_another_process_comes_between(new_target, con, tmp_path, monkeypatch, p
         path = target.path(f"{lock if is_new else 0}.duckdb")
         committed = [] if is_new or not commit(con, path, -lock) else [-lock]
         with monkeypatch.context() as preloaded:
-            preloaded.setenv("LD_PRELOAD", str(pause_at_lock))
+            preloaded.setenv("LD_PRELOAD", str(pause_at_locks))
             preloaded.setenv("PAUSE_AT", str(lock))
             with start_python(ONE_TURN, path, str(lock)) as child:
                 while child.poll() is None and not paused.exists():

@@ -1,5 +1,5 @@
-//! Stops the process before the lock of that number (PAUSE_AT) of an open file description that it shares with others, until
-//! somebody has done what he wants to. For test_turns.py, which preloads it.
+//! Stops the process at a lock of an open file description, until somebody has done what he wants to meanwhile: with PAUSE_AT=n
+//! before the n-th shared one, otherwise whenever it has made an exclusive one shared. For tests that preload it.
 
 #include <cstdarg>
 #include <cstdio>
@@ -11,7 +11,8 @@
 
 namespace {
 
-int locks = 0;
+int exclusive = -1; //!< the descriptor whose lock is
+int shared = 0;     //!< how many were asked for
 
 void Pause() {
     const std::string paused = std::string(getenv("PAUSE_FOLDER")) + "/paused";
@@ -25,15 +26,23 @@ void Pause() {
 
 extern "C" int fcntl64(int fd, int command, ...) {
     static const auto original = reinterpret_cast<int (*)(int, int, ...)>(dlsym(RTLD_NEXT, "fcntl64"));
+    static const char *const number = getenv("PAUSE_AT");
     va_list arguments;
     va_start(arguments, command);
     void *argument = va_arg(arguments, void *);
     va_end(arguments);
-    const bool shares = command == F_OFD_SETLK && static_cast<struct flock *>(argument)->l_type == F_RDLCK;
-    if (shares && ++locks == atoi(getenv("PAUSE_AT"))) {
+    const short type = command == F_OFD_SETLK ? static_cast<struct flock *>(argument)->l_type : F_UNLCK;
+    if (number && type == F_RDLCK && ++shared == atoi(number)) {
         Pause();
     }
-    return original(fd, command, argument);
+    const int result = original(fd, command, argument);
+    if (!number && result == 0 && type == F_WRLCK) {
+        exclusive = fd;
+    } else if (!number && result == 0 && type == F_RDLCK && fd == exclusive) {
+        exclusive = -1;
+        Pause();
+    }
+    return result;
 }
 
 extern "C" int fcntl(int fd, int command, ...) {
