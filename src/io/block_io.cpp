@@ -254,6 +254,12 @@ void BlockIo::Forget(void *memory) {
     }
 }
 
+const char *BlockIo::PinnedMemory(uint64_t device_offset, uint64_t &length, MemoryPinner &pinner) {
+    state_->CheckFork();
+    state_->CheckRange("read", device_offset, length);
+    return state_->queues->GetDevice().PinnedMemory(device_offset, length, pinner);
+}
+
 bool BlockIo::Deallocate(const std::vector<DeviceRange> &ranges) {
     state_->CheckFork();
     state_->CheckWritable("deallocate");

@@ -76,6 +76,8 @@ class BlockIo {
     bool Register(void *memory, uint64_t bytes);
     //! Of what was registered. Nothing to do in a child made by fork().
     void Forget(void *memory);
+    //! See Device::PinnedMemory.
+    const char *PinnedMemory(uint64_t device_offset, uint64_t &length, MemoryPinner &pinner);
     //! See Device::Deallocate.
     bool Deallocate(const std::vector<DeviceRange> &ranges);
 

@@ -4,10 +4,13 @@
 #include "common/error.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace rawduck {
+
+class MemoryPinner;
 
 //! An open file. Thread-safe, except that nothing may run during or after Close. All functions throw Error.
 class StorageFile {
@@ -33,6 +36,22 @@ class StorageFile {
                                                ", which was to be read");
             }
         }
+    }
+    //! Keeps where a file lies in memory of this process: whoever would move or truncate it waits as long as this lives, so
+    //! not for long. Used and destroyed by the thread that it was made for, which must not read the file otherwise.
+    struct Hold {
+        virtual ~Hold() = default;
+    };
+    struct MemoryPiece {
+        const char *data;
+        uint64_t length;
+    };
+    //! Where ranges, which lie within the file, lie in memory for a GPU, in pieces one behind the other; as long as `hold`
+    //! lives, which is made where it is null. Their `data` is not used. Empty where they do not lie in memory, or cannot be
+    //! pinned.
+    virtual std::vector<MemoryPiece> Pin(const std::vector<Range> &, MemoryPinner &,
+                                         std::unique_ptr<Hold> &) {
+        return {};
     }
     virtual void Write(const void *data, uint64_t length, uint64_t offset) = 0;
     //! Writes at the end; returns the offset that the data got.

@@ -2,6 +2,7 @@
 //! capabilities. An engine is one implementation of Device and Queue; nothing above this file knows which.
 #pragma once
 
+#include "common/memory/memory_pinner.hpp"
 #include "common/units.hpp"
 
 #include <cstdint>
@@ -118,6 +119,13 @@ class Device {
     virtual bool Register(void *, uint64_t, MemoryNeed) { return true; }
     //! Of memory that was registered: no command uses it any more.
     virtual void Forget(void *) {}
+    //! Where a range lies in memory of this process, which a pinner of this group has pinned; as long as the device is open.
+    //! `length` becomes less where the rest was pinned by another call. Null for devices that are not memory, and where it
+    //! cannot be pinned.
+    virtual const char *PinnedMemory(uint64_t, uint64_t &length, MemoryPinner &) {
+        length = 0;
+        return nullptr;
+    }
     //! Of many ranges, in as few commands as the device takes.
     virtual bool DeallocateRanges(const std::vector<DeviceRange> &ranges) {
         bool taken = true;

@@ -9,29 +9,42 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <shared_mutex>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <vector>
 
 namespace rawduck {
 namespace {
 
+//! What its first write makes usable.
 constexpr uint64_t CHUNK_BYTES = 1 * MIB;
+//! What is pinned at once: a multiple of the chunk.
+constexpr uint64_t REGION_BYTES = 32 * MIB;
 constexpr uint32_t MAX_QUEUE_DEPTH = 128;
 
-//! The contents, in chunks that are allocated by their first write. Without locks: transfers of different
-//! ranges are independent, and overlapping ones are as undefined as on a device.
+//! The contents: one range of addresses, whose memory comes with the first write of each chunk. Transfers take no lock:
+//! those of different ranges are independent, and overlapping ones are as undefined as on a device.
 class MemoryStore {
   public:
-    explicit MemoryStore(const MemoryTargetOptions &options)
-        : options_(options), chunk_count_((options.capacity_bytes + CHUNK_BYTES - 1) / CHUNK_BYTES),
-          chunks_(new std::atomic<char *>[chunk_count_]()) {}
+    //! Throws Error NO_SPACE.
+    MemoryStore(const std::string &name, const MemoryTargetOptions &options)
+        : options_(options), reserved_(AlignUp(options.capacity_bytes, REGION_BYTES)),
+          is_usable_(new std::atomic<bool>[reserved_ / CHUNK_BYTES]()),
+          is_pinned_(reserved_ / REGION_BYTES, false) {
+        void *memory =
+            mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) {
+            throw Error(ErrorCode::NO_SPACE, "memory:" + name + ": cannot create it: the system gives no " +
+                                                 std::to_string(reserved_ >> 20) +
+                                                 " MiB of addresses; make it smaller");
+        }
+        memory_ = static_cast<char *>(memory);
+    }
 
     ~MemoryStore() {
-        for (uint64_t i = 0; i < chunk_count_; i++) {
-            if (char *chunk = chunks_[i].load(std::memory_order_acquire)) {
-                munmap(chunk, CHUNK_BYTES);
-            }
-        }
+        pins_.clear();
+        munmap(memory_, reserved_);
     }
     MemoryStore(const MemoryStore &) = delete;
     MemoryStore &operator=(const MemoryStore &) = delete;
@@ -47,10 +60,9 @@ class MemoryStore {
         }
         auto *data = static_cast<char *>(command.data);
         for (uint64_t done = 0; done < command.length;) {
-            uint64_t offset = command.device_offset + done;
-            uint64_t within = offset % CHUNK_BYTES;
-            uint64_t length = std::min(CHUNK_BYTES - within, command.length - done);
-            if (!Copy(command.opcode, offset / CHUNK_BYTES, within, data + done, length)) {
+            const uint64_t offset = command.device_offset + done;
+            const uint64_t length = std::min(CHUNK_BYTES - offset % CHUNK_BYTES, command.length - done);
+            if (!Copy(command.opcode, offset, data + done, length)) {
                 return -ENOMEM;
             }
             done += length;
@@ -63,15 +75,24 @@ class MemoryStore {
         if (!InRange(offset, length)) {
             return false;
         }
+        const std::shared_lock<std::shared_mutex> lock(pin_mutex_);
         for (uint64_t end = offset + length; offset < end;) {
-            uint64_t within = offset % CHUNK_BYTES;
-            uint64_t part = std::min(CHUNK_BYTES - within, end - offset);
-            if (char *chunk = chunks_[offset / CHUNK_BYTES].load(std::memory_order_acquire)) {
-                Zero(chunk + within, chunk + within + part);
+            const uint64_t part = std::min(CHUNK_BYTES - offset % CHUNK_BYTES, end - offset);
+            if (is_usable_[offset / CHUNK_BYTES].load(std::memory_order_acquire)) {
+                Zero(memory_ + offset, memory_ + offset + part, is_pinned_[offset / REGION_BYTES]);
             }
             offset += part;
         }
         return true;
+    }
+
+    //! As Device::PinnedMemory.
+    const char *Pinned(uint64_t offset, uint64_t &length, MemoryPinner &pinner) {
+        if (length == 0 || !InRange(offset, length) || !Pin(offset / REGION_BYTES, pinner)) {
+            return nullptr;
+        }
+        length = std::min(length, REGION_BYTES - offset % REGION_BYTES);
+        return memory_ + offset;
     }
 
   private:
@@ -80,42 +101,68 @@ class MemoryStore {
                length <= options_.capacity_bytes - offset;
     }
 
-    bool Copy(Opcode opcode, uint64_t index, uint64_t within, char *data, uint64_t length) {
-        char *chunk = chunks_[index].load(std::memory_order_acquire);
-        if (opcode == Opcode::READ) {
-            if (chunk) {
-                std::memcpy(data, chunk + within, length);
-            } else {
-                std::memset(data, 0, length);
+    //! Within a chunk.
+    bool Copy(Opcode opcode, uint64_t offset, char *data, uint64_t length) {
+        const bool is_usable = is_usable_[offset / CHUNK_BYTES].load(std::memory_order_acquire);
+        if (opcode == Opcode::WRITE) {
+            if (!is_usable && !MakeUsable(offset / CHUNK_BYTES)) {
+                return false;
             }
-            return true;
+            std::memcpy(memory_ + offset, data, length);
+        } else if (is_usable) {
+            std::memcpy(data, memory_ + offset, length);
+        } else {
+            std::memset(data, 0, length);
         }
-        if (!chunk && !(chunk = Allocate(chunks_[index]))) {
-            return false;
-        }
-        std::memcpy(chunk + within, data, length);
         return true;
     }
 
-    //! When two threads allocate a chunk at once, one wins and the other's memory is freed.
-    static char *Allocate(std::atomic<char *> &slot) {
-        void *memory = mmap(nullptr, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) {
-            return nullptr;
+    //! Two threads may do it at once.
+    bool MakeUsable(uint64_t chunk) {
+        if (mprotect(memory_ + chunk * CHUNK_BYTES, CHUNK_BYTES, PROT_READ | PROT_WRITE) != 0) {
+            return false;
         }
-        char *expected = nullptr;
-        if (slot.compare_exchange_strong(expected, static_cast<char *>(memory), std::memory_order_acq_rel)) {
-            return static_cast<char *>(memory);
-        }
-        munmap(memory, CHUNK_BYTES);
-        return expected;
+        is_usable_[chunk].store(true, std::memory_order_release);
+        return true;
     }
 
-    static void Zero(char *begin, char *end) {
+    //! By the first group that asks: another one cannot do it once more.
+    bool Pin(uint64_t region, MemoryPinner &pinner) {
+        const std::unique_lock<std::shared_mutex> lock(pin_mutex_);
+        if (is_pinned_[region]) {
+            return pinned_by_ == pinner.Group();
+        }
+        if (pinned_by_ && pinned_by_ != pinner.Group()) {
+            return false;
+        }
+        constexpr uint64_t CHUNKS = REGION_BYTES / CHUNK_BYTES;
+        for (uint64_t chunk = region * CHUNKS; chunk < (region + 1) * CHUNKS; chunk++) {
+            if (!is_usable_[chunk] && !MakeUsable(chunk)) {
+                return false;
+            }
+        }
+        char *const begin = memory_ + region * REGION_BYTES;
+        // What a child has in common is copied by the first write of either, and pinned is only one of both.
+        if (madvise(begin, REGION_BYTES, MADV_DONTFORK) != 0) {
+            return false;
+        }
+        std::shared_ptr<void> pin = pinner.Pin(begin, REGION_BYTES);
+        if (!pin) {
+            return false;
+        }
+        pins_.push_back(std::move(pin));
+        is_pinned_[region] = true;
+        pinned_by_ = pinner.Group();
+        return true;
+    }
+
+    //! Pages that are pinned stay: whoever reads them would not see those that come in their place.
+    static void Zero(char *begin, char *end, bool is_pinned) {
         static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
         auto *first = reinterpret_cast<char *>(AlignUp(reinterpret_cast<uintptr_t>(begin), page));
         auto *last = reinterpret_cast<char *>(AlignDown(reinterpret_cast<uintptr_t>(end), page));
-        if (first >= last || madvise(first, static_cast<size_t>(last - first), MADV_DONTNEED) != 0) {
+        if (is_pinned || first >= last ||
+            madvise(first, static_cast<size_t>(last - first), MADV_DONTNEED) != 0) {
             std::memset(begin, 0, static_cast<size_t>(end - begin));
             return;
         }
@@ -124,8 +171,14 @@ class MemoryStore {
     }
 
     const MemoryTargetOptions options_;
-    const uint64_t chunk_count_;
-    std::unique_ptr<std::atomic<char *>[]> chunks_;
+    const uint64_t reserved_;
+    char *memory_ = nullptr;
+    const std::unique_ptr<std::atomic<bool>[]> is_usable_; //!< of each chunk
+
+    std::shared_mutex pin_mutex_; //!< of what follows; held exclusively while a region becomes pinned
+    std::vector<bool> is_pinned_; //!< of each region
+    const void *pinned_by_ = nullptr;
+    std::vector<std::shared_ptr<void>> pins_;
 };
 
 class MemoryDevice final : public Device {
@@ -159,6 +212,10 @@ class MemoryDevice final : public Device {
     }
 
     void Flush() override {}
+
+    const char *PinnedMemory(uint64_t device_offset, uint64_t &length, MemoryPinner &pinner) override {
+        return store_->Pinned(device_offset, length, pinner);
+    }
 
     bool Deallocate(uint64_t device_offset, uint64_t length) override {
         return caps_.deallocate && store_->Deallocate(device_offset, length);
@@ -208,7 +265,7 @@ std::unique_ptr<Device> OpenMemoryDevice(const Target &target, const DeviceOptio
 
 void CreateMemoryTarget(const std::string &name, const MemoryTargetOptions &options) {
     CheckOptions(name, options);
-    if (!MemoryTargets::Instance().TryAdd(name, std::make_shared<MemoryStore>(options))) {
+    if (!MemoryTargets::Instance().TryAdd(name, std::make_shared<MemoryStore>(name, options))) {
         throw Error(ErrorCode::EXISTS,
                     "memory:" + name + ": a memory target of this name exists; drop it first");
     }

@@ -83,6 +83,9 @@ class File {
     uint64_t Read(char *data, uint64_t length, uint64_t offset);
     //! As StorageFile::ReadRanges.
     void ReadRanges(const std::vector<StorageFile::Range> &ranges);
+    //! As StorageFile::Pin.
+    std::vector<StorageFile::MemoryPiece> Pin(const std::vector<StorageFile::Range> &ranges,
+                                              MemoryPinner &pinner, std::unique_ptr<StorageFile::Hold> &hold);
     void Write(const char *data, uint64_t length, uint64_t offset);
     uint64_t Append(const char *data, uint64_t length);
     void Truncate(uint64_t size);
@@ -158,6 +161,8 @@ class File {
     // file_read.cpp
     void ReadDevice(char *data, uint64_t length, uint64_t offset) const;
     void ReadUnaligned(char *data, uint64_t length, uint64_t offset) const;
+    //! Where a range lies: segments without data, or with it.
+    std::vector<Segment> Places(uint64_t length, uint64_t offset) const;
     std::vector<Segment> Segments(char *data, uint64_t length, uint64_t offset) const;
     void RequireNotOverwritten(const std::vector<Segment> &segments, uint64_t offset) const;
 

@@ -10,6 +10,11 @@ namespace rawduck {
 namespace {
 //! Unaligned reads up to this length go through one buffer; longer ones read their aligned middle directly.
 constexpr uint64_t UNALIGNED_BYTES_MAX = 64 * KIB;
+
+struct GateHold final : StorageFile::Hold {
+    explicit GateHold(Gate &gate) : lock(gate) {}
+    const std::shared_lock<Gate> lock;
+};
 } // namespace
 
 uint64_t File::Read(char *data, uint64_t length, uint64_t offset) {
@@ -66,17 +71,58 @@ void File::ReadRanges(const std::vector<StorageFile::Range> &ranges) {
     }
 }
 
-std::vector<Segment> File::Segments(char *data, uint64_t length, uint64_t offset) const {
+std::vector<StorageFile::MemoryPiece> File::Pin(const std::vector<StorageFile::Range> &ranges,
+                                                MemoryPinner &pinner,
+                                                std::unique_ptr<StorageFile::Hold> &hold) {
+    if (!hold) {
+        hold = std::make_unique<GateHold>(gate_);
+    }
+    const uint64_t device_end = tail_.Empty() ? Size() : std::min(Size(), tail_start_);
+    std::vector<StorageFile::MemoryPiece> pieces;
+    for (const StorageFile::Range &range : ranges) {
+        if (IsTemp() || range.offset + range.length > device_end ||
+            !IsAligned(range.offset, context_.lba_size) || !IsAligned(range.length, context_.lba_size)) {
+            return {};
+        }
+        const std::vector<Segment> segments = Places(range.length, range.offset);
+        RequireNotOverwritten(segments, range.offset);
+        for (const Segment &segment : segments) {
+            for (uint64_t done = 0, length = 0; done < segment.length; done += length) {
+                length = segment.length - done;
+                const char *data = context_.io.PinnedMemory(segment.device_offset + done, length, pinner);
+                if (!data) {
+                    return {};
+                }
+                pieces.push_back({data, length});
+            }
+        }
+        std::shared_lock<std::shared_mutex> guard(map_mutex_);
+        if (holes_.Touches(range.offset, range.length)) {
+            return {};
+        }
+    }
+    return pieces;
+}
+
+std::vector<Segment> File::Places(uint64_t length, uint64_t offset) const {
     std::vector<Segment> segments;
     std::shared_lock<std::shared_mutex> guard(map_mutex_);
     while (length > 0) {
         uint64_t contiguous = 0;
         const uint64_t device_offset = map_.Locate(offset, contiguous);
         const uint64_t piece = std::min(length, contiguous);
-        segments.push_back(Segment{device_offset, data, piece, PlacementOf(kind_)});
-        data += piece;
+        segments.push_back(Segment{device_offset, nullptr, piece, PlacementOf(kind_)});
         offset += piece;
         length -= piece;
+    }
+    return segments;
+}
+
+std::vector<Segment> File::Segments(char *data, uint64_t length, uint64_t offset) const {
+    std::vector<Segment> segments = Places(length, offset);
+    for (Segment &segment : segments) {
+        segment.data = data;
+        data += segment.length;
     }
     return segments;
 }

@@ -52,6 +52,14 @@ bool HoleSet::Remove(uint64_t offset, uint64_t length) {
     return changed;
 }
 
+bool HoleSet::Touches(uint64_t offset, uint64_t length) const {
+    auto entry = holes_.lower_bound(offset);
+    if (entry != holes_.begin() && std::prev(entry)->second > offset) {
+        entry = std::prev(entry);
+    }
+    return entry != holes_.end() && entry->first < offset + length;
+}
+
 void HoleSet::ZeroFill(char *data, uint64_t offset, uint64_t length) const {
     const uint64_t end = offset + length;
     auto entry = holes_.lower_bound(offset);

@@ -28,6 +28,8 @@ class HoleSet {
     //! Clears the parts of `data`, which holds the file's bytes from `offset`, that lie in holes.
     void ZeroFill(char *data, uint64_t offset, uint64_t length) const;
 
+    bool Touches(uint64_t offset, uint64_t length) const;
+
     std::vector<Hole> List() const {
         std::vector<Hole> holes;
         for (const auto &[begin, end] : holes_) {

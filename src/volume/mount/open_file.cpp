@@ -64,6 +64,11 @@ void OpenFile::ReadRanges(const std::vector<Range> &ranges) {
     file_->ReadRanges(ranges);
 }
 
+std::vector<StorageFile::MemoryPiece> OpenFile::Pin(const std::vector<Range> &ranges, MemoryPinner &pinner,
+                                                    std::unique_ptr<Hold> &hold) {
+    return file_->Pin(ranges, pinner, hold);
+}
+
 void OpenFile::Write(const void *data, uint64_t length, uint64_t offset) {
     BeginWrite();
     file_->Write(static_cast<const char *>(data), length, offset);

@@ -21,6 +21,8 @@ class OpenFile final : public StorageFile {
 
     uint64_t Read(void *data, uint64_t length, uint64_t offset) override;
     void ReadRanges(const std::vector<Range> &ranges) override;
+    std::vector<MemoryPiece> Pin(const std::vector<Range> &ranges, MemoryPinner &pinner,
+                                 std::unique_ptr<Hold> &hold) override;
     //! Writes all of it or throws Error (NO_SPACE, IO, READ_ONLY, POISONED). Extends the file when the range
     //! ends behind it.
     void Write(const void *data, uint64_t length, uint64_t offset) override;

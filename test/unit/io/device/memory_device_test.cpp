@@ -5,8 +5,10 @@
 #include "io/open_device.hpp"
 #include "target/target.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <thread>
 
 namespace rawduck {
@@ -49,6 +51,99 @@ TEST_F(MemoryTest, ReadsZerosThenWhatWasWritten) {
     char after[4096];
     io->Read(4 * MIB, after, sizeof after);
     EXPECT_EQ(after[0], 0);
+}
+
+//! Counts what is pinned; refuses when it is full.
+class CountingPinner final : public MemoryPinner {
+  public:
+    explicit CountingPinner(const void *group) : group_(group) {}
+    const void *Group() const override { return group_; }
+    std::shared_ptr<void> Pin(void *memory, uint64_t bytes) override {
+        if (is_full) {
+            return nullptr;
+        }
+        pinned += bytes;
+        return {memory, [this, bytes](void *) { pinned -= bytes; }};
+    }
+
+    bool is_full = false;
+    uint64_t pinned = 0;
+
+  private:
+    const void *group_;
+};
+
+const char *Pinned(BlockIo &io, uint64_t offset, uint64_t length, MemoryPinner &pinner) {
+    const char *pinned = io.PinnedMemory(offset, length, pinner);
+    return pinned;
+}
+
+TEST_F(MemoryTest, PinnedMemoryIsWhereCommandsWrite) {
+    CountingPinner pinner(this);
+    auto io = OpenMemory("test");
+    const std::vector<char> data(2 * MIB, 'x');
+    io->Write(31 * MIB, data.data(), data.size());
+    uint64_t length = data.size();
+    const char *pinned = io->PinnedMemory(31 * MIB, length, pinner);
+    ASSERT_NE(pinned, nullptr);
+    EXPECT_EQ(length, MIB); // the rest is pinned by another call
+    EXPECT_EQ(Pinned(*io, 32 * MIB, MIB, pinner), pinned + MIB);
+    EXPECT_EQ(std::vector<char>(pinned, pinned + data.size()), data);
+    const uint64_t once = pinner.pinned;
+    EXPECT_EQ(Pinned(*io, 31 * MIB, 4096, pinner), pinned);
+    EXPECT_EQ(pinner.pinned, once);
+    const std::vector<char> others(4096, 'y');
+    io->Write(32 * MIB, others.data(), others.size());
+    EXPECT_EQ(pinned[MIB], 'y');
+    // What nobody has written reads as zeros there, too.
+    EXPECT_EQ(pinned[data.size() + 100], 0);
+    // The same pages: those that would come in their place are not pinned.
+    ASSERT_TRUE(io->Deallocate({{31 * MIB, data.size()}}));
+    EXPECT_EQ(std::vector<char>(pinned, pinned + data.size()), std::vector<char>(data.size(), 0));
+    unsigned char is_resident[512] = {};
+    ASSERT_EQ(mincore(const_cast<char *>(pinned), data.size(), is_resident), 0);
+    EXPECT_EQ(std::count(std::begin(is_resident), std::end(is_resident), 1), 512);
+    io.reset();
+    DropMemoryTarget("test");
+    EXPECT_EQ(pinner.pinned, 0u);
+}
+
+TEST_F(MemoryTest, OneGroupPinsMemory) {
+    CountingPinner first(this), second(&first), same(this);
+    auto io = OpenMemory("test");
+    first.is_full = true;
+    EXPECT_EQ(Pinned(*io, 0, 4096, first), nullptr);
+    first.is_full = false;
+    EXPECT_NE(Pinned(*io, 0, 4096, first), nullptr);
+    EXPECT_NE(Pinned(*io, 0, 4096, same), nullptr);
+    EXPECT_EQ(same.pinned, 0u);
+    EXPECT_EQ(Pinned(*io, 0, 4096, second), nullptr);
+    EXPECT_EQ(Pinned(*io, 40 * MIB, 4096, second), nullptr);
+    EXPECT_EQ(second.pinned, 0u);
+    EXPECT_THROW(Pinned(*io, 64 * MIB, 4096, first), Error);
+    io.reset();
+    DropMemoryTarget("test"); // its memory uses them
+}
+
+TEST_F(MemoryTest, PinningWhileOthersWriteAndDeallocate) {
+    CountingPinner pinner(this);
+    auto io = OpenMemory("test");
+    std::thread writer([&] {
+        std::vector<char> data(64 * KIB, 'w');
+        for (uint64_t i = 0; i < 2000; i++) {
+            io->Write(i % 500 * 128 * KIB, data.data(), data.size());
+            io->Deallocate({{i * 7 % 500 * 128 * KIB, data.size()}});
+        }
+        io->Write(63 * MIB, data.data(), data.size());
+    });
+    for (uint64_t i = 0; i < 64; i++) {
+        EXPECT_NE(Pinned(*io, i * 37 % 64 * MIB, MIB, pinner), nullptr);
+    }
+    writer.join();
+    EXPECT_EQ(Pinned(*io, 63 * MIB, 4096, pinner)[0], 'w');
+    EXPECT_EQ(pinner.pinned, 64 * MIB);
+    io.reset();
+    DropMemoryTarget("test");
 }
 
 TEST_F(MemoryTest, RefusesWhatAStrictDeviceRefuses) {
