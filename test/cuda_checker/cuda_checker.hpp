@@ -4,6 +4,7 @@
 //! in the order of streams, or by the host; copies from memory that is not pinned, or that is changed before the copy is
 //! done; handles that are destroyed or unknown; calls without a context.
 //!
+//! RAWDUCK_CHECKER_VERSION: of the driver that it says to be; without it 12040, which is 12.4.
 //! RAWDUCK_CHECKER_SEED: 0 runs everything as late as possible, other numbers at random times.
 #pragma once
 

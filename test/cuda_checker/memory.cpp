@@ -129,6 +129,12 @@ void DeviceMemory::RequireUsable(const void *data, size_t bytes, const std::stri
     Violation(what + " touches " + std::to_string(bytes) + " bytes at " + Describe(data));
 }
 
+bool DeviceMemory::IsReserved(const void *data) const {
+    const auto *byte = static_cast<const uint8_t *>(data);
+    const auto found = live_.upper_bound(byte);
+    return found != live_.begin() && byte < std::prev(found)->first + std::prev(found)->second->bytes;
+}
+
 std::string DeviceMemory::Describe(const void *address) const {
     const auto *data = static_cast<const uint8_t *>(address);
     const auto live = live_.upper_bound(data);
@@ -149,26 +155,45 @@ std::string DeviceMemory::Describe(const void *address) const {
 
 void *PinnedMemory::Allocate(size_t bytes) {
     void *data = Map(Pages(bytes), PROT_READ | PROT_WRITE);
-    live_[static_cast<uint8_t *>(data)] = bytes;
-    bytes_ += bytes;
+    Add(data, bytes);
     return data;
 }
 
-void PinnedMemory::Free(void *data) {
+void PinnedMemory::Add(void *data, size_t bytes) {
+    const auto *begin = static_cast<const uint8_t *>(data);
+    const auto next = live_.lower_bound(begin);
+    if ((next != live_.end() && next->first < begin + bytes) ||
+        (next != live_.begin() && std::prev(next)->first + std::prev(next)->second > begin)) {
+        Violation("host memory is pinned twice");
+    }
+    live_[begin] = bytes;
+    bytes_ += bytes;
+}
+
+size_t PinnedMemory::Forget(void *data, const char *call) {
     const auto found = live_.find(static_cast<uint8_t *>(data));
     if (found == live_.end()) {
-        Violation("cuMemFreeHost of memory that is not pinned");
+        Violation(std::string(call) + " of memory that is not pinned");
     }
-    bytes_ -= found->second;
-    munmap(data, Pages(found->second));
+    const size_t bytes = found->second;
+    bytes_ -= bytes;
     live_.erase(found);
+    return bytes;
+}
+
+void PinnedMemory::Free(void *data) {
+    munmap(data, Pages(Forget(data, "cuMemFreeHost")));
+}
+
+void PinnedMemory::Remove(void *data) {
+    Forget(data, "cuMemHostUnregister");
 }
 
 void PinnedMemory::RequireInside(const void *data, size_t bytes, const std::string &what) const {
     const auto *first = static_cast<const uint8_t *>(data);
     const auto found = live_.upper_bound(first);
     if (found == live_.begin() || first + bytes > std::prev(found)->first + std::prev(found)->second) {
-        Violation(what + " uses host memory that is not pinned");
+        Violation(what + " uses host memory that is not pinned, or not by one call");
     }
 }
 

@@ -32,6 +32,8 @@ class DeviceMemory {
     bool IsOpen() const { return is_open_; }
     //! Ends the process where the range is not in one usable allocation.
     void RequireUsable(const void *data, size_t bytes, const std::string &what) const;
+    //! Whether it lies in an allocation, usable or not.
+    bool IsReserved(const void *data) const;
     size_t Count() const { return live_.size(); }
     //! What lies there, for messages.
     std::string Describe(const void *address) const;
@@ -49,10 +51,16 @@ class PinnedMemory {
   public:
     void *Allocate(size_t bytes);
     void Free(void *data);
+    //! Memory of the application, from now on and until it is removed.
+    void Add(void *data, size_t bytes);
+    void Remove(void *data);
     void RequireInside(const void *data, size_t bytes, const std::string &what) const;
     size_t Bytes() const { return bytes_; }
 
   private:
+    //! Returns its size.
+    size_t Forget(void *data, const char *call);
+
     std::map<const uint8_t *, size_t> live_;
     size_t bytes_ = 0;
 };

@@ -3,6 +3,7 @@
 #include "gpu/columns/convert.hpp"
 #include "gpu/columns/gather.hpp"
 #include "gpu/columns/nulls.hpp"
+#include "gpu/columns/pull.hpp"
 #include "gpu/columns/sums.hpp"
 
 namespace rawduck::gpu {
@@ -30,6 +31,7 @@ namespace rawduck::gpu {
     X(convert_to_float64, Converted<ToFloat64>)                                                              \
     X(convert_to_uuid, Converted<ToUuid>)                                                                    \
     X(pack_bits, PackedBits)                                                                                 \
-    X(replace_nulls, ReplacedNulls)
+    X(replace_nulls, ReplacedNulls)                                                                          \
+    X(pull_pieces, PulledPieces)
 
 } // namespace rawduck::gpu

@@ -81,10 +81,16 @@ void LaunchOnHost(Codec codec, Kind kind, Phase phase, const SegmentTask *tasks,
     }
 }
 
+u32 ChecksumParts(u64 byte_count) {
+    return static_cast<u32>(Checksums::Parts(byte_count));
+}
+
 void LaunchChecksumsOnHost(const ChecksumTask *tasks, u64 task_count) {
     Checksums::Shared shared;
     for (u64 i = 0; i < task_count; i++) {
-        Checksums::Check(tasks[i], shared);
+        for (u32 part = 0; part < ChecksumParts(tasks[i].byte_count); part++) {
+            Checksums::Check(tasks[i], part, shared);
+        }
     }
 }
 

@@ -11,8 +11,10 @@ bool CanDecode(Codec codec, Kind kind);
 //! block of BLOCK lanes for each item. Null where the codec has no such phase or cannot be decoded.
 const char *KernelName(Codec codec, Kind kind, Phase phase);
 
-//! The kernel void(const ChecksumTask *tasks), with a thread block of BLOCK lanes for each task.
+//! The kernel void(const ChecksumTask *tasks, u32 parts), with `parts` thread blocks of BLOCK lanes for each task.
 constexpr const char *CHECKSUM_KERNEL = "checksum_blocks";
+//! Of a block of so many bytes.
+u32 ChecksumParts(u64 byte_count);
 
 //! A multiple of 8. Follows from what the task says of the segment, not from the segment's bytes.
 u64 ScratchBytes(const SegmentTask &task);

@@ -73,6 +73,15 @@ GPU_FUNCTION void SetBits(u32 *word, u32 bits) {
 #endif
 }
 
+//! Exclusive or, into a number that other blocks change in this way, too.
+GPU_FUNCTION void XorInto(u64 *number, u64 value) {
+#ifdef __CUDACC__
+    atomicXor(number, value);
+#else
+    __atomic_fetch_xor(number, value, __ATOMIC_RELAXED);
+#endif
+}
+
 //! Adds to a number that other blocks add to, too.
 GPU_FUNCTION void AddTo(u64 *sum, u64 value) {
 #ifdef __CUDACC__

@@ -81,7 +81,7 @@ struct GroupItem {
 struct ChecksumTask {
     const u8 *block; //!< 8 bytes of checksum, then the data
     u64 byte_count;  //!< of both, a multiple of 8
-    u32 *error;      //!< gets MALFORMED where they do not fit each other
+    u64 *difference; //!< 0 before; another number afterwards where they do not fit each other
 };
 
 GPU_FUNCTION void Fail(const SegmentTask &task, Error error) {

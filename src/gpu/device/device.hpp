@@ -1,11 +1,12 @@
 //! Where columns are decoded and batches are put together: a GPU, or this process in its stead.
 //!
 //! All pointers that are named `device` lie in Memory of the same device. Calls are ordered, whichever thread makes them:
-//! each sees what those before it have written, but for CopyInSlot, which runs beside the others (see there). Those that
+//! each sees what those before it have written, but for CopyInSlot, which runs beside the others (see there), and so does CopyInPinned. Those that
 //! return a number, and CopyOut, wait for it; the others need not be complete when they return. Thread-safe, as far as
 //! two calls do not write the same memory. Throws Error where the device fails.
 #pragma once
 
+#include "common/memory/memory_pinner.hpp"
 #include "gpu/decode/decode.hpp"
 
 #include <cstdint>
@@ -24,6 +25,10 @@ class Memory {
 
     uint8_t *Data() const { return data_.get(); }
     uint64_t Size() const { return size_; }
+    //! Whether both are parts of what was allocated at once.
+    bool IsBeside(const Memory &other) const {
+        return !data_.owner_before(other.data_) && !other.data_.owner_before(data_);
+    }
     //! A part of it, which keeps all of it.
     Memory Part(uint64_t offset, uint64_t size) const {
         return {std::shared_ptr<uint8_t>(data_, data_.get() + offset), size};
@@ -79,6 +84,26 @@ class Event {
     Event &operator=(const Event &) = delete;
     //! Points to a CUevent; null where nothing has to be waited for.
     virtual void *HandleAddress() = 0;
+    //! Returns when it is past.
+    virtual void Wait() = 0;
+};
+
+//! Bytes and where they go; both addresses are multiples of 16.
+struct CopiedPiece {
+    const uint8_t *from;
+    uint8_t *device_to;
+    uint64_t bytes;
+};
+
+//! What a device was told to copy to the host.
+class Answer {
+  public:
+    virtual ~Answer() = default;
+    Answer() = default;
+    Answer(const Answer &) = delete;
+    Answer &operator=(const Answer &) = delete;
+    //! Returns when it is there; it lives as long as this.
+    virtual const uint8_t *Await() = 0;
 };
 
 class Device {
@@ -93,7 +118,7 @@ class Device {
     virtual int32_t TypeNumber() const = 0;
     //! Of devices of this type.
     virtual int32_t Ordinal() const = 0;
-    //! Of host memory that is pinned for this device, by all of this process.
+    //! Of host memory that is pinned for this device, by all of this process, that of volumes in memory included.
     virtual uint64_t PinnedBytes() const = 0;
 
     //! Contents undefined. Throws std::bad_alloc, or Error.
@@ -103,7 +128,11 @@ class Device {
     virtual Memory TakeSlot() = 0;
     //! To COPIED memory, from a slot that is kept as it is. Runs beside the other calls: they see it behind WaitFor.
     virtual void CopyInSlot(uint8_t *device_to, const uint8_t *slot_from, uint64_t bytes) = 0;
-    //! What CopyInSlot was told to copy so far.
+    //! Lets CopyInPinned read memory where it lies. Lives as long as the process.
+    virtual MemoryPinner &Pinner() = 0;
+    //! To COPIED memory, as CopyInSlot, from memory that Pinner has pinned and that stays as it is until CopiesSoFar is past.
+    virtual void CopyInPinned(const std::vector<CopiedPiece> &pieces) = 0;
+    //! What CopyInSlot and CopyInPinned were told to copy so far.
     virtual std::shared_ptr<Event> CopiesSoFar() = 0;
     //! Later calls see what was copied before the event.
     virtual void WaitFor(Event &copies) = 0;
@@ -111,6 +140,10 @@ class Device {
     //! `from` may be changed when it returns.
     virtual void CopyIn(uint8_t *device_to, const void *from, uint64_t bytes) = 0;
     virtual void CopyOut(void *to, const uint8_t *device_from, uint64_t bytes) = 0;
+    //! The same, for something small that is not needed yet: what was called before is waited for by Await.
+    virtual std::unique_ptr<Answer> AskFor(const uint8_t *device_from, uint64_t bytes) = 0;
+    //! Within the device, many at once.
+    virtual void CopyPieces(const std::vector<CopiedPiece> &pieces) = 0;
     //! Within the device.
     virtual void Copy(uint8_t *device_to, const uint8_t *device_from, uint64_t bytes) = 0;
     virtual void Fill(uint8_t *device_to, uint8_t byte, uint64_t bytes) = 0;
@@ -125,13 +158,14 @@ class Device {
     //! One phase; `tasks`, `items` and `launches` are copied. What the tasks point to lies on the device.
     virtual void Decode(Phase phase, const std::vector<SegmentTask> &tasks,
                         const std::vector<GroupItem> &items, const std::vector<DecodeLaunch> &launches) = 0;
+    //! Blocks of one size.
     virtual void VerifyChecksums(const std::vector<ChecksumTask> &tasks) = 0;
 
     //! offsets[0] = 0, offsets[i + 1] = offsets[i] + lengths[i]. Returns the last one.
     virtual uint64_t SumLengths(const uint32_t *device_lengths, uint64_t count, uint64_t *device_offsets) = 0;
     //! Numbers of the rows whose byte is 1, in order; room for `count`.
     virtual void ListRows(const uint8_t *device_bytes, uint64_t count, uint32_t *device_rows) = 0;
-    //! Copies values of `width` bytes, one behind the other.
+    //! Copies values of `width` bytes of listed rows, one behind the other.
     virtual void Gather(const uint8_t *device_from, uint64_t width, const RowSelection &rows,
                         uint8_t *device_to) = 0;
     //! The most rows, from the start of the selection, whose strings have at most `byte_limit` bytes together.

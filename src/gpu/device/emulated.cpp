@@ -17,6 +17,14 @@ constexpr uint64_t ALIGNMENT = 64;
 class PastEvent final : public Event {
   public:
     void *HandleAddress() override { return nullptr; }
+    void Wait() override {}
+};
+
+//! This device reads all memory of the process.
+class EmulatedPinner final : public MemoryPinner {
+  public:
+    const void *Group() const override { return this; }
+    std::shared_ptr<void> Pin(void *, uint64_t) override { return std::make_shared<char>(); }
 };
 
 } // namespace
@@ -28,6 +36,11 @@ Memory EmulatedDevice::Allocate(uint64_t bytes, Purpose) {
         throw std::bad_alloc();
     }
     return {std::shared_ptr<uint8_t>(data, &std::free), bytes};
+}
+
+MemoryPinner &EmulatedDevice::Pinner() {
+    static auto &pinner = *new EmulatedPinner;
+    return pinner;
 }
 
 std::shared_ptr<Event> EmulatedDevice::CopiesSoFar() {
@@ -46,11 +59,16 @@ void EmulatedDevice::CopyOut(void *to, const uint8_t *device_from, uint64_t byte
     }
 }
 
+std::unique_ptr<Answer> EmulatedDevice::AskFor(const uint8_t *device_from, uint64_t bytes) {
+    return std::make_unique<ReadyAnswer>(std::vector<uint8_t>(device_from, device_from + bytes));
+}
+
 void EmulatedDevice::Fill(uint8_t *device_to, uint8_t byte, uint64_t bytes) {
     std::memset(device_to, byte, bytes);
 }
 
-void EmulatedDevice::Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes) {
+void EmulatedDevice::Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes,
+                            Beside) {
     const HostKernel *found = FindHostKernel(kernel);
     RAWDUCK_INVARIANT(found && found->argument_bytes == bytes, "a kernel gets the arguments that it takes");
     for (uint64_t block = 0; block < blocks; block++) {

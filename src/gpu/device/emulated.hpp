@@ -17,6 +17,9 @@ class EmulatedDevice final : public KernelDevice {
     void CopyInSlot(uint8_t *device_to, const uint8_t *slot_from, uint64_t bytes) override {
         CopyIn(device_to, slot_from, bytes);
     }
+    MemoryPinner &Pinner() override;
+    void CopyInPinned(const std::vector<CopiedPiece> &pieces) override { Pull(pieces, Beside::NONE); }
+    std::unique_ptr<Answer> AskFor(const uint8_t *device_from, uint64_t bytes) override;
     std::shared_ptr<Event> CopiesSoFar() override;
     void WaitFor(Event &) override {}
     void CopyIn(uint8_t *device_to, const void *from, uint64_t bytes) override;
@@ -30,7 +33,8 @@ class EmulatedDevice final : public KernelDevice {
     void WaitForAllNoted() noexcept override {}
 
   protected:
-    void Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes) override;
+    void Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes,
+                Beside beside) override;
 };
 
 } // namespace rawduck::gpu

@@ -4,6 +4,7 @@
 #include "gpu/columns/kernels.hpp"
 #include "gpu/kernels/arguments.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace rawduck::gpu {
@@ -58,7 +59,25 @@ StringArguments StringsOf(const uint64_t *device_offsets, const RowSelection &ro
     return arguments;
 }
 
+//! Enough to fill a link of PCIe 5 (docs/GPU.md), and few beside those that decode.
+constexpr uint64_t PULL_GROUPS_MOST = 32;
+
 } // namespace
+
+void KernelDevice::Pull(const std::vector<CopiedPiece> &pieces, Beside beside) {
+    for (size_t first = 0; first < pieces.size(); first += PULL_PIECES) {
+        PullArguments arguments = {};
+        arguments.count = static_cast<u32>(std::min<size_t>(pieces.size() - first, PULL_PIECES));
+        uint64_t bytes = 0;
+        for (u32 i = 0; i < arguments.count; i++) {
+            const CopiedPiece &piece = pieces[first + i];
+            arguments.pieces[i] = {piece.from, piece.device_to, piece.bytes};
+            bytes += piece.bytes;
+        }
+        arguments.groups = static_cast<u32>(std::clamp<uint64_t>(bytes / PULL_PART, 1, PULL_GROUPS_MOST));
+        Launch("pull_pieces", arguments.groups, &arguments, sizeof(arguments), beside);
+    }
+}
 
 void KernelDevice::Decode(Phase phase, const std::vector<SegmentTask> &tasks,
                           const std::vector<GroupItem> &items, const std::vector<DecodeLaunch> &launches) {
@@ -74,7 +93,9 @@ void KernelDevice::Decode(Phase phase, const std::vector<SegmentTask> &tasks,
 
 void KernelDevice::VerifyChecksums(const std::vector<ChecksumTask> &tasks) {
     const Memory device_tasks = Upload(tasks);
-    Run(CHECKSUM_KERNEL, tasks.size(), ChecksumArguments{At<const ChecksumTask>(device_tasks)});
+    const u32 parts = tasks.empty() ? 1 : ChecksumParts(tasks.front().byte_count);
+    Run(CHECKSUM_KERNEL, tasks.size() * parts,
+        ChecksumArguments{At<const ChecksumTask>(device_tasks), parts});
 }
 
 uint64_t KernelDevice::SumLengths(const uint32_t *device_lengths, uint64_t count, uint64_t *device_offsets) {
@@ -104,10 +125,7 @@ void KernelDevice::ListRows(const uint8_t *device_bytes, uint64_t count, uint32_
 
 void KernelDevice::Gather(const uint8_t *device_from, uint64_t width, const RowSelection &rows,
                           uint8_t *device_to) {
-    if (!rows.device_rows) {
-        Copy(device_to, device_from + rows.first * width, rows.count * width);
-        return;
-    }
+    RAWDUCK_INVARIANT(rows.device_rows, "rows that are not listed are copied");
     Run(GatherKernel(width), Groups(rows.count),
         GatherArguments{device_from, rows.device_rows, rows.first, rows.count, device_to});
 }

@@ -5,8 +5,19 @@
 
 namespace rawduck::gpu {
 
+//! What was copied when it was asked for.
+class ReadyAnswer final : public Answer {
+  public:
+    explicit ReadyAnswer(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {}
+    const uint8_t *Await() override { return bytes_.data(); }
+
+  private:
+    std::vector<uint8_t> bytes_;
+};
+
 class KernelDevice : public Device {
   public:
+    void CopyPieces(const std::vector<CopiedPiece> &pieces) final { Pull(pieces, Beside::NONE); }
     void Decode(Phase phase, const std::vector<SegmentTask> &tasks, const std::vector<GroupItem> &items,
                 const std::vector<DecodeLaunch> &launches) final;
     void VerifyChecksums(const std::vector<ChecksumTask> &tasks) final;
@@ -25,13 +36,18 @@ class KernelDevice : public Device {
                       uint8_t *device_values) final;
 
   protected:
+    //! Beside which calls a kernel runs.
+    enum class Beside { NONE, ALL_BUT_COPIES };
+    //! Copies by a kernel, from the device or from pinned memory.
+    void Pull(const std::vector<CopiedPiece> &pieces, Beside beside);
     //! A kernel of gpu/kernels, `blocks` > 0 thread blocks. `arguments` is its structure, of `bytes` bytes.
-    virtual void Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes) = 0;
+    virtual void Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes,
+                        Beside beside) = 0;
 
   private:
     template <class ARGUMENTS> void Run(const char *kernel, uint64_t blocks, const ARGUMENTS &arguments) {
         if (blocks > 0) {
-            Launch(kernel, blocks, &arguments, sizeof(arguments));
+            Launch(kernel, blocks, &arguments, sizeof(arguments), Beside::NONE);
         }
     }
 

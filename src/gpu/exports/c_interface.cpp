@@ -181,6 +181,14 @@ RAWDUCK_EXPORT const char *rawduck_gpu_describe(void *batch) {
     return HandleOf(batch).description.c_str();
 }
 
+RAWDUCK_EXPORT const char *rawduck_gpu_report(void *batch) {
+    thread_local std::string report;
+    return Guarded(static_cast<const char *>(nullptr), [&] {
+        report = DescribeReport(*HandleOf(batch).batch);
+        return report.c_str();
+    });
+}
+
 RAWDUCK_EXPORT void *rawduck_gpu_schema_capsule(void *batch, int32_t column) {
     return Guarded(static_cast<void *>(nullptr), [&] {
         auto schema = std::make_unique<ArrowSchema>();

@@ -31,8 +31,10 @@ int32_t rawduck_gpu_next(uint64_t ticket, void **batch);
 void rawduck_gpu_close(uint64_t ticket);
 void rawduck_gpu_free_batch(void *batch);
 
-//! Rows, columns and report as JSON; valid until the batch is freed.
+//! Rows and columns as JSON; valid until the batch is freed.
 const char *rawduck_gpu_describe(void *batch);
+//! The report as JSON; valid until the next call in this thread. Null: failed.
+const char *rawduck_gpu_report(void *batch);
 
 //! A new Python capsule: "arrow_schema" and "arrow_device_array" of a column, or of the whole batch as a struct for
 //! column -1; "dltensor", or "dltensor_versioned" for `is_versioned`. Null when it fails. Called with Python's lock.

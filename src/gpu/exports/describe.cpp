@@ -53,11 +53,14 @@ std::string DescribeRoutes(const Batch &batch) {
 } // namespace
 
 std::string DescribeBatch(const Batch &batch) {
-    const BatchReport &report = batch.report;
     return "{\"rows\":" + std::to_string(batch.rows) + ",\"columns\":[" + DescribeColumns(batch) +
            "],\"device\":[" + std::to_string(batch.device->TypeNumber()) + "," +
-           std::to_string(batch.device->Ordinal()) +
-           "],\"report\":{\"device\":" + Quoted(batch.device->Name()) +
+           std::to_string(batch.device->Ordinal()) + "]}";
+}
+
+std::string DescribeReport(const Batch &batch) {
+    const BatchReport &report = batch.report;
+    return "{\"device\":" + Quoted(batch.device->Name()) +
            ",\"pinned_bytes\":" + std::to_string(batch.device->PinnedBytes()) +
            ",\"path\":" + Quoted(report.path) +
            ",\"bytes_read\":" + std::to_string(report.counters.bytes_read) +
@@ -66,7 +69,7 @@ std::string DescribeBatch(const Batch &batch) {
            ",\"pruned_row_groups\":" + std::to_string(report.pruned_row_groups) +
            ",\"peak_waiting_bytes\":" + std::to_string(report.peak_waiting_bytes) +
            ",\"milliseconds\":" + std::to_string(report.milliseconds) + ",\"routes\":[" +
-           DescribeRoutes(batch) + "]}}";
+           DescribeRoutes(batch) + "]}";
 }
 
 } // namespace rawduck::gpu

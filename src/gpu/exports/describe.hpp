@@ -7,7 +7,9 @@
 
 namespace rawduck::gpu {
 
-//! JSON: rows, columns (name, format, nulls), and report.
+//! JSON: rows, device, and columns (name, format, nulls).
 std::string DescribeBatch(const Batch &batch);
+//! JSON: what was done for it. With each row group in it, long: for those who ask.
+std::string DescribeReport(const Batch &batch);
 
 } // namespace rawduck::gpu

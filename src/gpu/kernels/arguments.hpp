@@ -10,7 +10,8 @@ struct DecodeArguments {
 };
 
 struct ChecksumArguments {
-    const ChecksumTask *tasks; //!< likewise
+    const ChecksumTask *tasks;
+    u32 parts; //!< of each task, a thread block for each of them
 };
 
 } // namespace rawduck::gpu

@@ -26,7 +26,8 @@ namespace {
 const HostKernel KERNELS[] = {GPU_KERNELS(GPU_HOST_DECODE_KERNEL) GPU_COLUMN_KERNELS(GPU_HOST_COLUMN_KERNEL){
     "checksum_blocks", sizeof(ChecksumArguments), [](const void *given, u32 block) {
         Checksums::Shared shared;
-        Checksums::Check(static_cast<const ChecksumArguments *>(given)->tasks[block], shared);
+        const auto &arguments = *static_cast<const ChecksumArguments *>(given);
+        Checksums::Check(arguments.tasks[block / arguments.parts], block % arguments.parts, shared);
     }}};
 
 } // namespace

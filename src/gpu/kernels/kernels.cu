@@ -26,7 +26,7 @@ GPU_COLUMN_KERNELS(GPU_COLUMN_KERNEL)
 
 extern "C" __global__ void __launch_bounds__(BLOCK, 1) checksum_blocks(ChecksumArguments arguments) {
     __shared__ Checksums::Shared shared;
-    Checksums::Check(arguments.tasks[blockIdx.x], shared);
+    Checksums::Check(arguments.tasks[blockIdx.x / arguments.parts], blockIdx.x % arguments.parts, shared);
 }
 
 } // namespace rawduck::gpu

@@ -17,6 +17,53 @@ RowSelection Selected(const QueuedRows &rows, size_t column, RowSelection select
     return selection;
 }
 
+//! Puts rows one behind the other. Those that lie so already, as most row groups that were decoded together do, are one
+//! copy: a GPU needs as long for the beginning of a copy as for a megabyte of it.
+class Gatherer {
+  public:
+    Gatherer(Device &device, uint64_t width, uint8_t *device_to)
+        : device_(device), width_(width), to_(device_to) {}
+
+    void Add(const Memory &from, const RowSelection &rows) {
+        const uint8_t *begin = from.Data() + rows.first * width_;
+        const bool goes_on =
+            !rows.device_rows && copied_ > 0 && begin == from_ + copied_ && from.IsBeside(memory_);
+        if (!goes_on) {
+            Finish();
+            if (rows.device_rows) {
+                device_.Gather(from.Data(), width_, rows, Skip(rows.count));
+                return;
+            }
+            memory_ = from;
+            from_ = begin;
+        }
+        copied_ += rows.count * width_;
+    }
+
+    //! Where the next rows go, which somebody else writes.
+    uint8_t *Skip(uint64_t rows) {
+        Finish();
+        uint8_t *to = to_;
+        to_ += rows * width_;
+        return to;
+    }
+
+    void Finish() {
+        device_.Copy(to_, from_, copied_);
+        to_ += copied_;
+        copied_ = 0;
+    }
+
+  private:
+    Device &device_;
+    const uint64_t width_;
+    uint8_t *to_;
+    // What is to be copied to it, of one allocation.
+    Memory memory_;
+    const uint8_t *from_ = nullptr;
+    uint64_t copied_ = 0;
+};
+
 const uint64_t *OffsetsOf(const ColumnRows &column) {
     return reinterpret_cast<const uint64_t *>(column.offsets.Data());
 }
@@ -85,13 +132,11 @@ std::vector<BatchBuilder::Part> BatchBuilder::ChooseParts(uint64_t row_limit,
 }
 
 void BatchBuilder::GatherColumn(size_t index, const std::vector<Part> &parts, const Memory &values) const {
-    const uint64_t width = (*layout_)[index].stored_width;
-    uint8_t *to = values.Data();
+    Gatherer gatherer(*device_, (*layout_)[index].stored_width, values.Data());
     for (const Part &part : parts) {
-        const RowSelection rows = Selected(*part.rows, index, part.selection);
-        device_->Gather(part.rows->columns[index].values.Data(), width, rows, to);
-        to += rows.count * width;
+        gatherer.Add(part.rows->columns[index].values, Selected(*part.rows, index, part.selection));
     }
+    gatherer.Finish();
 }
 
 void BatchBuilder::GatherStrings(size_t index, const std::vector<Part> &parts, uint64_t rows,
@@ -121,17 +166,17 @@ Memory BatchBuilder::GatherValid(size_t index, const std::vector<Part> &parts, u
         return {};
     }
     Memory valid = device_->Allocate(rows);
-    uint8_t *to = valid.Data();
+    Gatherer gatherer(*device_, 1, valid.Data());
     for (const Part &part : parts) {
         const Memory &from = part.rows->columns[index].valid;
         const RowSelection selected = Selected(*part.rows, index, part.selection);
         if (from.Data()) {
-            device_->Gather(from.Data(), 1, selected, to);
+            gatherer.Add(from, selected);
         } else {
-            device_->Fill(to, 1, selected.count);
+            device_->Fill(gatherer.Skip(selected.count), 1, selected.count);
         }
-        to += selected.count;
     }
+    gatherer.Finish();
     return valid;
 }
 

@@ -1,7 +1,10 @@
 //! Where compressed blocks come from, and the count of what became of them.
 #pragma once
 
+#include "io/storage_file.hpp"
+
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace rawduck::gpu {
@@ -24,6 +27,11 @@ class BlockSource {
     virtual const char *Path() const = 0;
     //! Of each block, its header with the checksum included.
     virtual uint64_t BlockBytes() const = 0;
+    //! As StorageFile::Pin; the `to` of the ranges is not used.
+    virtual std::vector<StorageFile::MemoryPiece> Pin(const std::vector<BlockRange> &, MemoryPinner &,
+                                                      std::unique_ptr<StorageFile::Hold> &) {
+        return {};
+    }
     //! Returns when all ranges are read.
     virtual void Read(const std::vector<BlockRange> &ranges) = 0;
 };

@@ -18,32 +18,38 @@ BlocksOnDevice::BlocksOnDevice(BlockWindow window, const BlocksOnDevice *before,
         device.WaitFor(*window_.copied);
     }
     std::map<uint64_t, uint8_t *> read = window_.places;
+    std::vector<CopiedPiece> kept;
     for (const uint64_t block : window_.kept) {
-        device.Copy(window_.places.at(block), before->window_.places.at(block), block_bytes);
+        kept.push_back({before->window_.places.at(block), window_.places.at(block), block_bytes});
         read.erase(block);
     }
+    device.CopyPieces(kept);
     if (read.empty()) {
         return;
     }
-    errors_ = device.Allocate(read.size() * sizeof(u32));
-    device.Fill(errors_.Data(), 0, errors_.Size());
-    auto *words = reinterpret_cast<u32 *>(errors_.Data());
+    const Memory differences = device.Allocate(read.size() * sizeof(u64));
+    device.Fill(differences.Data(), 0, differences.Size());
+    auto *numbers = reinterpret_cast<u64 *>(differences.Data());
     std::vector<ChecksumTask> tasks;
     for (const auto &[block, place] : read) {
-        tasks.push_back({place, block_bytes, words + tasks.size()});
+        tasks.push_back({place, block_bytes, numbers + tasks.size()});
         verified_.push_back(block);
     }
     device.VerifyChecksums(tasks);
+    differences_ = device.AskFor(differences.Data(), differences.Size());
 }
 
-void BlocksOnDevice::RequireSound(Device &device) const {
-    std::vector<u32> found(verified_.size());
-    device.CopyOut(found.data(), errors_.Data(), found.size() * sizeof(u32));
-    const auto bad = std::find_if(found.begin(), found.end(), [](u32 word) { return word != 0; });
-    if (bad != found.end()) {
+void BlocksOnDevice::RequireSound() const {
+    if (!differences_) {
+        return;
+    }
+    const auto *found = reinterpret_cast<const u64 *>(differences_->Await());
+    const auto *end = found + verified_.size();
+    const auto *bad = std::find_if(found, end, [](u64 difference) { return difference != 0; });
+    if (bad != end) {
         throw rawduck::Error(ErrorCode::CORRUPT,
                              "the checksum of block " +
-                                 std::to_string(verified_[static_cast<size_t>(bad - found.begin())]) +
+                                 std::to_string(verified_[static_cast<size_t>(bad - found)]) +
                                  " of the database does not fit its contents; restore it from a backup");
     }
 }

@@ -13,13 +13,13 @@ class BlocksOnDevice {
     //! Of a segment, behind the header of its block.
     const uint8_t *At(uint64_t block, uint64_t offset) const;
     //! Waits for the checksums. Throws CORRUPT, naming the first block whose own does not fit.
-    void RequireSound(Device &device) const;
+    void RequireSound() const;
     uint64_t BytesRead() const { return window_.bytes_read; }
 
   private:
     BlockWindow window_;
     std::vector<uint64_t> verified_;
-    Memory errors_; //!< a word for each of them
+    std::unique_ptr<Answer> differences_; //!< a number for each of them; null: none
 };
 
 } // namespace rawduck::gpu

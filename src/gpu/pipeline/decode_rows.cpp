@@ -70,13 +70,16 @@ class Launcher {
         }
     }
 
-    //! Waits for the kernels. Throws CORRUPT where one met bytes that make no sense.
+    //! Behind what has been run.
+    void AskForErrors() { asked_ = device_.AskFor(errors_.Data(), errors_.Size()); }
+
+    //! Waits for them. Throws CORRUPT where a kernel met bytes that make no sense.
     void ThrowErrors() {
-        std::vector<u32> words(pieces_.size());
-        device_.CopyOut(words.data(), errors_.Data(), errors_.Size());
-        const auto bad = std::find_if(words.begin(), words.end(), [](u32 word) { return word != 0; });
-        if (bad != words.end()) {
-            const Piece &piece = pieces_[static_cast<size_t>(bad - words.begin())];
+        const auto *words = reinterpret_cast<const u32 *>(asked_->Await());
+        const auto *end = words + pieces_.size();
+        const auto *bad = std::find_if(words, end, [](u32 word) { return word != 0; });
+        if (bad != end) {
+            const Piece &piece = pieces_[static_cast<size_t>(bad - words)];
             throw rawduck::Error(
                 ErrorCode::CORRUPT,
                 "block " + std::to_string(piece.block) + " of the database holds a " +
@@ -90,6 +93,7 @@ class Launcher {
     std::vector<Piece> pieces_;
     Memory scratch_;
     Memory errors_;
+    std::unique_ptr<Answer> asked_;
 };
 
 bool IsConstant(const std::vector<SegmentJob> &segments, uint8_t value) {
@@ -130,10 +134,12 @@ bool NeedsValid(const ColumnJob &column) {
     return column.validity.empty() || !IsConstant(column.validity, 1);
 }
 
-class Decoder {
+class Decoder final : public RowsInTheMaking {
   public:
-    Decoder(const std::vector<RowGroupJob> &groups, const BlocksOnDevice &blocks, Device &device)
-        : groups_(groups), blocks_(blocks), device_(device), launcher_(device) {
+    Decoder(std::vector<RowGroupJob> groups, std::shared_ptr<const BlocksOnDevice> blocks,
+            std::shared_ptr<Device> device)
+        : groups_(std::move(groups)), blocks_(std::move(blocks)), shared_device_(std::move(device)),
+          device_(*shared_device_), launcher_(device_) {
         PlaceColumns();
         MakeRoom();
         for (size_t group = 0; group < groups_.size(); group++) {
@@ -141,20 +147,26 @@ class Decoder {
                 AddTasks(groups_[group].columns[i], groups_[group].rows, places_[group][i]);
             }
         }
-    }
-
-    void Run() {
         launcher_.Prepare();
         launcher_.Run(Phase::PREPARE);
         launcher_.Run(Phase::VALUES);
-        blocks_.RequireSound(device_); // before anything is believed that stands in them
+        launcher_.AskForErrors();
+    }
+
+    std::vector<std::vector<ColumnRows>> Finish(DecodeCounters &counters) override {
+        blocks_->RequireSound(); // before anything is believed that stands in them
         launcher_.ThrowErrors();
         if (PlaceStrings()) {
             launcher_.Run(Phase::BYTES);
+            launcher_.AskForErrors();
             launcher_.ThrowErrors();
         }
+        counters.bytes_read += blocks_->BytesRead();
+        counters.bytes_copied += blocks_->BytesRead();
+        return Result(counters);
     }
 
+  private:
     std::vector<std::vector<ColumnRows>> Result(DecodeCounters &counters) const {
         for (const Output &output : outputs_) {
             counters.bytes_decoded += output.values.Size() + output.chars.Size();
@@ -168,7 +180,6 @@ class Decoder {
         return result;
     }
 
-  private:
     //! Columns of one kind and name, by their order in each row group, share an output.
     void PlaceColumns() {
         std::map<std::pair<size_t, Kind>, size_t> known;
@@ -215,7 +226,7 @@ class Decoder {
         const Output &output = outputs_[place.output];
         uint64_t row = place.first_row;
         for (const SegmentJob &segment : column.data) {
-            SegmentTask task = TaskOf(segment, column.kind, blocks_);
+            SegmentTask task = TaskOf(segment, column.kind, *blocks_);
             if (column.kind == Kind::STRING) {
                 task.lengths = reinterpret_cast<u32 *>(output.lengths.Data()) + row;
                 task.valid = column.validity.empty() ? output.valid.Data() + row : nullptr;
@@ -231,7 +242,7 @@ class Decoder {
         row = place.first_row;
         for (const SegmentJob &segment : column.validity) {
             if (place.has_valid) {
-                SegmentTask task = TaskOf(segment, Kind::VALIDITY, blocks_);
+                SegmentTask task = TaskOf(segment, Kind::VALIDITY, *blocks_);
                 task.values = output.valid.Data() + row;
                 launcher_.Add({task, segment.block, place.output});
             }
@@ -279,8 +290,9 @@ class Decoder {
         return rows;
     }
 
-    const std::vector<RowGroupJob> &groups_;
-    const BlocksOnDevice &blocks_;
+    const std::vector<RowGroupJob> groups_;
+    const std::shared_ptr<const BlocksOnDevice> blocks_;
+    const std::shared_ptr<Device> shared_device_;
     Device &device_;
     Launcher launcher_;
     std::vector<Output> outputs_;
@@ -303,14 +315,10 @@ std::set<uint64_t> WantedBlocks(const RowGroupJob &group) {
     return wanted;
 }
 
-std::vector<std::vector<ColumnRows>> DecodeRows(const std::vector<RowGroupJob> &groups,
-                                                const BlocksOnDevice &blocks, Device &device,
-                                                DecodeCounters &counters) {
-    Decoder decoder(groups, blocks, device);
-    decoder.Run();
-    counters.bytes_read += blocks.BytesRead();
-    counters.bytes_copied += blocks.BytesRead();
-    return decoder.Result(counters);
+std::unique_ptr<RowsInTheMaking> BeginRows(std::vector<RowGroupJob> groups,
+                                           std::shared_ptr<const BlocksOnDevice> blocks,
+                                           std::shared_ptr<Device> device) {
+    return std::make_unique<Decoder>(std::move(groups), std::move(blocks), std::move(device));
 }
 
 } // namespace rawduck::gpu

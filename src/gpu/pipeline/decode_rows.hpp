@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace rawduck::gpu {
@@ -47,11 +48,23 @@ struct RowGroupJob {
 //! The blocks that row groups need.
 std::set<uint64_t> WantedBlocks(const RowGroupJob &group);
 
-//! Decodes all columns of some row groups together: what kernels are told does not depend on how many there are. Returns
-//! the columns of each row group, which are parts of larger memory. Throws Error: CORRUPT, naming the block, where a
-//! checksum does not fit or bytes make no sense.
-std::vector<std::vector<ColumnRows>> DecodeRows(const std::vector<RowGroupJob> &groups,
-                                                const BlocksOnDevice &blocks, Device &device,
-                                                DecodeCounters &counters);
+//! Row groups that are being decoded, all columns of them together: what kernels are told does not depend on how many there
+//! are. Used by one thread.
+class RowsInTheMaking {
+  public:
+    virtual ~RowsInTheMaking() = default;
+    RowsInTheMaking() = default;
+    RowsInTheMaking(const RowsInTheMaking &) = delete;
+    RowsInTheMaking &operator=(const RowsInTheMaking &) = delete;
+    //! The columns of each row group, which are parts of larger memory. Once; waits for them. Throws Error: CORRUPT, naming
+    //! the block, where a checksum does not fit or bytes make no sense.
+    virtual std::vector<std::vector<ColumnRows>> Finish(DecodeCounters &counters) = 0;
+};
+
+//! Begins to decode them, and returns without waiting for it. The blocks may be those of `before`'s window: that has to be
+//! finished first.
+std::unique_ptr<RowsInTheMaking> BeginRows(std::vector<RowGroupJob> groups,
+                                           std::shared_ptr<const BlocksOnDevice> blocks,
+                                           std::shared_ptr<Device> device);
 
 } // namespace rawduck::gpu

@@ -3,6 +3,7 @@
 
 #include "gpu/decode/decode.hpp"
 
+#include "duckdb/common/enums/compression_type.hpp"
 #include "duckdb/common/types.hpp"
 
 #include <array>
@@ -26,7 +27,7 @@ struct TableColumn {
 
 //! A segment of a column, or of its validity.
 struct PlannedSegment {
-    std::string compression;    //!< DuckDB's name of the codec
+    duckdb::CompressionType compression = duckdb::CompressionType::COMPRESSION_AUTO;
     std::optional<Codec> codec; //!< unset: not one of ours
     bool is_validity = false;
     bool covers_nulls = false; //!< validity without bytes of its own: nulls are inside the data's codec

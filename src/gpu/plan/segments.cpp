@@ -89,7 +89,7 @@ std::string AddSegment(duckdb::SegmentNode<ColumnSegment> &node, const duckdb::C
     auto &segment = node.GetNode();
     const auto &function = segment.GetCompressionFunction();
     PlannedSegment added;
-    added.compression = duckdb::CompressionTypeToString(function.type);
+    added.compression = function.type;
     added.codec = CodecOf(function.type);
     added.is_validity = kind == Kind::VALIDITY;
     added.covers_nulls = added.is_validity && function.type == CompressionType::COMPRESSION_EMPTY;
@@ -112,7 +112,7 @@ std::string AddSegment(duckdb::SegmentNode<ColumnSegment> &node, const duckdb::C
         CountBlocks blocks;
         segment.VisitBlockIds(blocks);
         if (!added.codec || !CanDecode(*added.codec, kind)) {
-            reason = "codec " + added.compression;
+            reason = "codec " + duckdb::CompressionTypeToString(function.type);
         } else if (blocks.count != 1) {
             reason = "strings that lie in blocks of their own";
         } else if (added.offset + added.byte_count > block_size) {
@@ -196,10 +196,12 @@ PlannedColumn PlanColumn(duckdb::ColumnData &column, const TableColumn &as, uint
     } else if (standard->HasUpdates() || standard->GetValidityData().HasUpdates()) {
         planned.reason = "updates that no checkpoint has merged";
     }
+    planned.segments.reserve(2);
     AddSegments(*standard, *as.kind, rows, planned);
     AddSegments(standard->GetValidityData(), Kind::VALIDITY, rows, planned);
     if (planned.reason.empty() && HasNullsThatNobodyDecodes(planned)) {
-        planned.reason = "nulls inside codec " + planned.segments.front().compression;
+        planned.reason =
+            "nulls inside codec " + duckdb::CompressionTypeToString(planned.segments.front().compression);
     }
     return planned;
 }

@@ -1,5 +1,6 @@
 #include "gpu/plan/table_plan.hpp"
 
+#include "common/process/ordered_parallel.hpp"
 #include "gpu/plan/segments.hpp"
 
 #include "duckdb/catalog/catalog.hpp"
@@ -82,13 +83,6 @@ std::vector<TableColumn> ChooseColumns(const TableCatalogEntry &table,
     return columns;
 }
 
-//! A condition that statistics can be compared with, and the column's place in the table.
-struct Prunable {
-    uint64_t storage_index;
-    duckdb::ExpressionType comparison;
-    duckdb::Value constant;
-};
-
 //! Whether SQL compares the two as this type of column does. It compares numbers with DOUBLE as DOUBLE, which are not
 //! as exact, and makes a TIMESTAMP WITH TIME ZONE of what has none by the time zone of the session.
 bool IsComparedAsColumn(const duckdb::LogicalType &column, const duckdb::LogicalType &constant) {
@@ -143,11 +137,17 @@ bool CanSatisfy(const duckdb::RowGroup &row_group, const std::vector<Prunable> &
 //! its business.
 void FindVisibleRows(duckdb::RowGroup &row_group, duckdb::DuckTransaction &transaction,
                      PlannedRowGroup &planned) {
+    planned.visible_rows =
+        row_group.GetVisibleRowCount(duckdb::TransactionData(transaction), 0, planned.rows);
+    if (planned.visible_rows == planned.rows) {
+        return;
+    }
+    planned.visible_rows = 0;
     const duckdb::ScanOptions options{duckdb::TransactionData(transaction)};
+    duckdb::SelectionVector selected(STANDARD_VECTOR_SIZE);
     planned.visible.assign(planned.rows, 0);
     for (uint64_t start = 0; start < planned.rows; start += STANDARD_VECTOR_SIZE) {
         const uint64_t count = std::min<uint64_t>(STANDARD_VECTOR_SIZE, planned.rows - start);
-        duckdb::SelectionVector selected(STANDARD_VECTOR_SIZE);
         const uint64_t seen = row_group.GetSelVector(options, start / STANDARD_VECTOR_SIZE, selected, count);
         for (uint64_t i = 0; i < seen; i++) {
             planned.visible[start + (seen == count ? i : selected.get_index(i))] = 1;
@@ -159,6 +159,24 @@ void FindVisibleRows(duckdb::RowGroup &row_group, duckdb::DuckTransaction &trans
     }
 }
 
+//! What a thread takes at a time. A row group takes some 10 us: most of that is waiting for memory.
+constexpr uint64_t ROW_GROUPS_AT_A_TIME = 32;
+
+//! But for its node and lease, which are there.
+void PlanRowGroup(const TablePlan &plan, duckdb::DuckTransaction &transaction, PlannedRowGroup &planned) {
+    duckdb::RowGroup &row_group = *planned.lease;
+    planned.index = planned.node->GetIndex();
+    planned.row_start = planned.node->GetRowStart();
+    planned.rows = row_group.count;
+    planned.is_pruned = !CanSatisfy(row_group, plan.prunable);
+    FindVisibleRows(row_group, transaction, planned);
+    planned.columns.reserve(plan.columns.size());
+    for (const TableColumn &column : plan.columns) {
+        planned.columns.push_back(
+            PlanColumn(row_group.GetRawColumnData(column.storage_index), column, planned.rows));
+    }
+}
+
 } // namespace
 
 void ThrowGenerated(const std::string &column) {
@@ -167,8 +185,8 @@ void ThrowGenerated(const std::string &column) {
                                         column);
 }
 
-TablePlan PlanTable(ClientContext &context, const std::string &name, const std::vector<std::string> &columns,
-                    const std::vector<Condition> &conditions) {
+TablePlan DescribeTable(ClientContext &context, const std::string &name,
+                        const std::vector<std::string> &columns, const std::vector<Condition> &conditions) {
     auto &entry = FindTable(context, name);
     TablePlan plan;
     plan.name = duckdb::QualifiedName(entry.ParentCatalog().GetName(), entry.ParentSchema().name, entry.name)
@@ -177,12 +195,16 @@ TablePlan PlanTable(ClientContext &context, const std::string &name, const std::
     if (columns.empty()) {
         plan.generated = GeneratedColumns(entry);
     }
-    const std::vector<Prunable> prunable = PrunableOf(entry, conditions);
+    plan.prunable = PrunableOf(entry, conditions);
+    plan.table = entry.GetStorage().shared_from_this();
+    plan.database = entry.GetStorage().GetAttached().shared_from_this();
+    return plan;
+}
 
-    auto &table = entry.GetStorage();
+void PlanRowGroups(ClientContext &context, TablePlan &plan,
+                   const std::function<void(const PlannedRowGroup &group)> &on_group) {
+    auto &table = *plan.table;
     auto &transaction = duckdb::DuckTransaction::Get(context, table.GetAttached());
-    plan.table = table.shared_from_this();
-    plan.database = table.GetAttached().shared_from_this();
     // What a checkpoint replaces is replaced before or after. Not longer: a checkpoint waits for this lock, and nothing
     // interrupts it. What is held of the row groups and blocks stays as it is.
     const auto lock = transaction.SharedLockTable(*table.GetDataTableInfo());
@@ -191,22 +213,13 @@ TablePlan PlanTable(ClientContext &context, const std::string &name, const std::
     plan.block_bytes = plan.blocks->GetBlockAllocSize();
     plan.local_rows = duckdb::LocalStorage::Get(transaction).AddedRows(table);
     for (auto &node : plan.tree->SegmentNodes()) {
-        PlannedRowGroup planned;
-        planned.node = &node;
-        planned.lease = node.ReferenceNode();
-        duckdb::RowGroup &row_group = *planned.lease;
-        planned.index = node.GetIndex();
-        planned.row_start = node.GetRowStart();
-        planned.rows = row_group.count;
-        planned.is_pruned = !CanSatisfy(row_group, prunable);
-        FindVisibleRows(row_group, transaction, planned);
-        for (const TableColumn &column : plan.columns) {
-            planned.columns.push_back(
-                PlanColumn(row_group.GetRawColumnData(column.storage_index), column, planned.rows));
-        }
-        plan.row_groups.push_back(std::move(planned));
+        plan.row_groups.emplace_back();
+        plan.row_groups.back().node = &node;
+        plan.row_groups.back().lease = node.ReferenceNode();
     }
-    return plan;
+    const auto plan_one = [&](uint64_t i) { PlanRowGroup(plan, transaction, plan.row_groups[i]); };
+    OrderedParallel(plan.row_groups.size(), ROW_GROUPS_AT_A_TIME, plan_one,
+                    [&](uint64_t i) { on_group(plan.row_groups[i]); });
 }
 
 } // namespace rawduck::gpu

@@ -12,6 +12,8 @@
 #include "duckdb/common/types/value.hpp"
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -49,29 +51,42 @@ struct Condition {
     duckdb::Value constant; //!< cast to the column's type by the plan
 };
 
+//! A condition that statistics can be compared with, and the column's place in the table.
+struct Prunable {
+    uint64_t storage_index;
+    duckdb::ExpressionType comparison;
+    duckdb::Value constant;
+};
+
 //! Move-only, used by one thread at a time.
 struct TablePlan {
     std::string name; //!< with its catalog and schema, quoted
     std::vector<TableColumn> columns;
     std::vector<TableColumn> generated; //!< columns that are computed, not stored; where none were named
-    uint64_t local_rows = 0;            //!< added by this transaction, not committed, before its own deletes
-    uint64_t block_bytes = 0;           //!< of a block in the file, its header included
+    std::vector<Prunable> prunable;
+    uint64_t local_rows = 0;  //!< added by this transaction, not committed, before its own deletes
+    uint64_t block_bytes = 0; //!< of a block in the file, its header included
 
     // Released in the opposite order: handles of blocks and row groups first, the database last.
     duckdb::shared_ptr<duckdb::AttachedDatabase> database;
     duckdb::shared_ptr<duckdb::DataTable> table;
     duckdb::BlockManager *blocks = nullptr;
     duckdb::shared_ptr<duckdb::RowGroupSegmentTree> tree;
-    std::vector<PlannedRowGroup> row_groups;
+    std::deque<PlannedRowGroup> row_groups; //!< each stays where it is
 };
 
 //! What is said of a generated column where the columns of a scan are meant.
 [[noreturn]] void ThrowGenerated(const std::string &column);
 
-//! Plans a scan of a table in the transaction that is active in the context. `columns`: by name, all of them when
-//! empty. Throws DuckDB's exceptions: no such table or column, not a table of DuckDB's own storage, a generated column,
-//! a condition on a nested column.
-TablePlan PlanTable(duckdb::ClientContext &context, const std::string &table,
-                    const std::vector<std::string> &columns, const std::vector<Condition> &conditions = {});
+//! A plan without row groups: the table and its columns, all of them where none are named. Throws DuckDB's exceptions: no
+//! such table or column, not a table of DuckDB's own storage, a generated column, a condition on a nested column.
+TablePlan DescribeTable(duckdb::ClientContext &context, const std::string &table,
+                        const std::vector<std::string> &columns,
+                        const std::vector<Condition> &conditions = {});
+
+//! The rest, as the transaction sees it that is active in the context. Calls `on_group` with each row group once it is
+//! planned, in their order; before, with the first one at the latest, everything but the row groups is there.
+void PlanRowGroups(duckdb::ClientContext &context, TablePlan &plan,
+                   const std::function<void(const PlannedRowGroup &group)> &on_group);
 
 } // namespace rawduck::gpu

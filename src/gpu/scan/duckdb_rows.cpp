@@ -21,6 +21,7 @@
 #include "duckdb/transaction/local_storage.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 
@@ -108,21 +109,31 @@ class QueuedBlocks final : public BlockSource {
   public:
     QueuedBlocks(const TablePlan &plan, StorageFile &file) : block_bytes_(plan.block_bytes), file_(file) {}
 
-    const char *Path() const override { return "queues"; }
+    const char *Path() const override { return is_in_memory_ ? "memory" : "queues"; }
     uint64_t BlockBytes() const override { return block_bytes_; }
 
-    void Read(const std::vector<BlockRange> &ranges) override {
+    std::vector<StorageFile::MemoryPiece> Pin(const std::vector<BlockRange> &ranges, MemoryPinner &pinner,
+                                              std::unique_ptr<StorageFile::Hold> &hold) override {
+        auto pieces = file_.Pin(FileRanges(ranges), pinner, hold);
+        is_in_memory_ = !pieces.empty();
+        return pieces;
+    }
+
+    void Read(const std::vector<BlockRange> &ranges) override { file_.ReadRanges(FileRanges(ranges)); }
+
+  private:
+    std::vector<StorageFile::Range> FileRanges(const std::vector<BlockRange> &ranges) const {
         std::vector<StorageFile::Range> wanted;
         for (const BlockRange &range : ranges) {
             wanted.push_back({duckdb::SingleFileBlockManager::BLOCK_START + range.first * block_bytes_,
                               range.count * block_bytes_, reinterpret_cast<char *>(range.to)});
         }
-        file_.ReadRanges(wanted);
+        return wanted;
     }
 
-  private:
     uint64_t block_bytes_;
     StorageFile &file_;
+    std::atomic<bool> is_in_memory_{false};
 };
 
 } // namespace

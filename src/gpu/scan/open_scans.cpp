@@ -1,6 +1,7 @@
 #include "gpu/scan/open_scans.hpp"
 
 #include "common/error.hpp"
+#include "common/process/fork_generation.hpp"
 
 #include <map>
 #include <mutex>
@@ -11,6 +12,7 @@ namespace {
 struct Entry {
     ScanOptions options;
     std::shared_ptr<BatchSource> scan; //!< null: announced
+    uint64_t fork_generation = ForkGeneration();
 };
 
 struct OpenScans {
@@ -67,6 +69,11 @@ std::shared_ptr<BatchSource> OpenedScan(uint64_t ticket) {
     if (found == all.entries.end() || !found->second.scan) {
         ThrowUnknown(ticket);
     }
+    if (found->second.fork_generation != ForkGeneration()) {
+        throw rawduck::Error(ErrorCode::UNSUPPORTED, "this scan or query was opened before fork(), and its "
+                                                     "threads are the parent's; open it in the process that "
+                                                     "reads it");
+    }
     return found->second.scan;
 }
 
@@ -75,7 +82,8 @@ void CloseScan(uint64_t ticket) {
     std::shared_ptr<BatchSource> closed; // destroyed behind the lock
     const std::lock_guard<std::mutex> lock(all.mutex);
     const auto found = all.entries.find(ticket);
-    if (found != all.entries.end()) {
+    // In a child made by fork() it stays: its threads do not exist there, and would be waited for.
+    if (found != all.entries.end() && found->second.fork_generation == ForkGeneration()) {
         closed = std::move(found->second.scan);
         all.entries.erase(found);
     }

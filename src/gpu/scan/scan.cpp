@@ -97,9 +97,10 @@ Scan::Scan(duckdb::ClientContext &context, TablePlan plan, const ScanOptions &op
     : device_(OpenDevice(options.device)), context_(context.shared_from_this()),
       transaction_(context.ActiveTransaction().global_transaction_id),
       written_bytes_(WrittenBytes(context, plan)), plan_(std::move(plan)),
-      layout_(LayoutOf(plan_, options.output)), blocks_(BlocksOf(plan_)), builder_(layout_, device_),
-      batch_rows_(options.batch_rows) {
-    PlanWindows();
+      layout_(LayoutOf(plan_, options.output)), builder_(layout_, device_), batch_rows_(options.batch_rows) {
+    PlanRowGroups(context, plan_, [&](const PlannedRowGroup &group) { AddGroup(group); });
+    FinishWindow();
+    blocks_ = blocks_ ? std::move(blocks_) : BlocksOf(plan_);
     if (plan_.local_rows > 0) {
         local_rows_.emplace();
         local_rows_->columns = ScanLocalRows(context, plan_, AllColumns(plan_), *device_);
@@ -131,30 +132,37 @@ void Scan::InTransaction(const std::function<void(duckdb::ClientContext &context
     }
 }
 
-void Scan::PlanWindows() {
-    constexpr uint64_t DECODED_BYTES_MOST = 256 << 20;
-    std::vector<std::set<uint64_t>> wanted;
-    uint64_t rows = batch_rows_, bytes = 0; // of the last window
-    for (const PlannedRowGroup &group : plan_.row_groups) {
-        pruned_ += group.is_pruned ? 1 : 0;
-        if (group.is_pruned || group.visible_rows == 0) {
-            continue;
-        }
-        RowGroupJob job = JobOf(group, plan_);
-        const bool is_full = rows >= batch_rows_ || bytes + DecodedBytes(job) > DECODED_BYTES_MOST ||
-                             wanted.back().size() * plan_.block_bytes >= Device::SLOT_BYTES;
-        if (is_full) {
-            windows_.emplace_back();
-            wanted.emplace_back();
-            rows = bytes = 0;
-        }
-        rows += group.visible_rows;
-        bytes += DecodedBytes(job);
-        wanted.back().merge(WantedBlocks(job));
-        windows_.back().groups.push_back(&group);
-        windows_.back().jobs.push_back(std::move(job));
+void Scan::AddGroup(const PlannedRowGroup &group) {
+    constexpr uint64_t DECODED_BYTES_MOST = 256 << 20, BLOCK_BYTES_MOST = 2 * Device::SLOT_BYTES;
+    pruned_ += group.is_pruned ? 1 : 0;
+    if (group.is_pruned || group.visible_rows == 0) {
+        return;
     }
-    reader_ = std::make_unique<BlockReader>(std::move(wanted), *blocks_, device_);
+    RowGroupJob job = JobOf(group, plan_);
+    const bool is_full = next_.rows >= batch_rows_ ||
+                         next_.decoded_bytes + DecodedBytes(job) > DECODED_BYTES_MOST ||
+                         next_.blocks.size() * plan_.block_bytes >= BLOCK_BYTES_MOST;
+    if (is_full) {
+        FinishWindow();
+    }
+    next_.rows += group.visible_rows;
+    next_.decoded_bytes += DecodedBytes(job);
+    next_.blocks.merge(WantedBlocks(job));
+    next_.groups.push_back(&group);
+    next_.jobs.push_back(std::move(job));
+}
+
+void Scan::FinishWindow() {
+    if (next_.groups.empty()) {
+        return;
+    }
+    if (!decoder_) {
+        blocks_ = BlocksOf(plan_);
+        decoder_ = std::make_unique<WindowDecoder>(*blocks_, device_);
+    }
+    windows_.push_back(std::move(next_.groups));
+    decoder_->Add(std::move(next_.jobs), std::move(next_.blocks));
+    next_ = {};
 }
 
 void Scan::AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows,
@@ -203,17 +211,18 @@ void Scan::Report(const PlannedRowGroup &group, BatchReport &report) const {
 }
 
 void Scan::TakeWindow(const Window &window, BatchReport &report) {
-    window_blocks_ = std::make_unique<BlocksOnDevice>(reader_->Next(), window_blocks_.get(), *device_,
-                                                      blocks_->BlockBytes());
-    auto decoded = DecodeRows(window.jobs, *window_blocks_, *device_, report.counters);
-    for (size_t i = 0; i < window.groups.size(); i++) {
-        const PlannedRowGroup &group = *window.groups[i];
+    DecodedWindow decoded = decoder_->Next();
+    report.counters.bytes_read += decoded.counters.bytes_read;
+    report.counters.bytes_copied += decoded.counters.bytes_copied;
+    report.counters.bytes_decoded += decoded.counters.bytes_decoded;
+    for (size_t i = 0; i < window.size(); i++) {
+        const PlannedRowGroup &group = *window[i];
         QueuedRows rows;
         rows.columns.resize(plan_.columns.size());
         rows.is_listed.assign(plan_.columns.size(), false);
         rows.rows = group.visible_rows;
         AddScanned(group, rows);
-        AddDecoded(group, std::move(decoded[i]), rows, report);
+        AddDecoded(group, std::move(decoded.groups[i]), rows, report);
         Report(group, report);
         builder_.Add(std::move(rows));
     }
@@ -223,9 +232,9 @@ BatchSource::Step Scan::Next(std::shared_ptr<Batch> &batch) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto begin = std::chrono::steady_clock::now();
     BatchReport report;
-    while (builder_.QueuedCount() < batch_rows_ && next_window_ < windows_.size()) {
-        TakeWindow(windows_[next_window_], report);
-        next_window_++;
+    while (builder_.QueuedCount() < batch_rows_ && !windows_.empty()) {
+        TakeWindow(windows_.front(), report);
+        windows_.pop_front();
     }
     if (builder_.QueuedCount() < batch_rows_ && local_rows_) {
         for (size_t i = 0; i < plan_.columns.size(); i++) {

@@ -5,7 +5,7 @@
 //! written to rows of the database meanwhile. Rows that the transaction itself had added are copied at the beginning.
 #pragma once
 
-#include "gpu/pipeline/block_reader.hpp"
+#include "gpu/pipeline/window_decoder.hpp"
 #include "gpu/plan/table_plan.hpp"
 #include "gpu/scan/batch_source.hpp"
 
@@ -24,12 +24,20 @@ class Scan final : public BatchSource {
 
   private:
     //! Row groups that are decoded together.
-    struct Window {
-        std::vector<const PlannedRowGroup *> groups;
+    using Window = std::vector<const PlannedRowGroup *>;
+
+    //! What becomes the next window.
+    struct NextWindow {
+        Window groups;
         std::vector<RowGroupJob> jobs; //!< of each of them: its decoded columns
+        std::set<uint64_t> blocks;
+        uint64_t rows = 0;
+        uint64_t decoded_bytes = 0;
     };
 
-    void PlanWindows();
+    //! Reading and decoding begin while the rest is planned.
+    void AddGroup(const PlannedRowGroup &group);
+    void FinishWindow();
     void TakeWindow(const Window &window, BatchReport &report);
     void Report(const PlannedRowGroup &group, BatchReport &report) const;
     //! Puts decoded columns among those of the row group.
@@ -47,12 +55,11 @@ class Scan final : public BatchSource {
     TablePlan plan_;
     std::shared_ptr<const std::vector<OutputColumn>> layout_;
     std::unique_ptr<BlockSource> blocks_;
-    std::vector<Window> windows_;
-    std::unique_ptr<BlockReader> reader_;
-    std::unique_ptr<BlocksOnDevice> window_blocks_; //!< of the last window
+    NextWindow next_;
+    std::deque<Window> windows_; //!< those that have not been taken
+    std::unique_ptr<WindowDecoder> decoder_;
     BatchBuilder builder_;
     uint64_t batch_rows_;
-    size_t next_window_ = 0;
     std::optional<QueuedRows> local_rows_;
     uint64_t pruned_ = 0; //!< row groups that no batch has reported
 };

@@ -69,8 +69,8 @@ std::vector<Condition> ConditionsOf(duckdb::ClientContext &context, const std::v
 Rows OpenRows(duckdb::ClientContext &context, const Arguments &arguments) {
     const uint64_t ticket = std::strtoull(arguments.Text(0, "ticket").c_str(), nullptr, 10);
     const ScanOptions options = OptionsOf(ticket);
-    TablePlan plan = PlanTable(context, arguments.Text(1, "table"), Texts(arguments.Named("columns")),
-                               ConditionsOf(context, Texts(arguments.Named("conditions"))));
+    TablePlan plan = DescribeTable(context, arguments.Text(1, "table"), Texts(arguments.Named("columns")),
+                                   ConditionsOf(context, Texts(arguments.Named("conditions"))));
     if (!plan.generated.empty()) {
         ThrowGenerated(plan.generated.front().name);
     }

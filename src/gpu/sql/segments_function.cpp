@@ -25,7 +25,7 @@ duckdb::vector<Value> RowOf(const PlannedRowGroup &group, const TableColumn &col
             Value::UBIGINT(segment.rows),
             Value::UBIGINT(group.rows),
             Value::UBIGINT(group.visible_rows),
-            Value(segment.compression),
+            Value(duckdb::CompressionTypeToString(segment.compression)),
             Value::BOOLEAN(segment.is_persistent),
             has_block ? Value::BIGINT(segment.block) : Value(LogicalType::BIGINT),
             has_block ? Value::UBIGINT(segment.offset) : Value(LogicalType::UBIGINT),
@@ -56,9 +56,9 @@ duckdb::vector<Value> RowWithoutSegments(Value group, const TableColumn &column,
 }
 
 Rows SegmentRows(duckdb::ClientContext &context, const Arguments &arguments) {
-    const TablePlan plan = PlanTable(context, arguments.Text(0, "table"), {});
+    TablePlan plan = DescribeTable(context, arguments.Text(0, "table"), {});
     Rows rows;
-    for (const PlannedRowGroup &group : plan.row_groups) {
+    PlanRowGroups(context, plan, [&](const PlannedRowGroup &group) {
         for (size_t i = 0; i < plan.columns.size(); i++) {
             const PlannedColumn &planned = group.columns[i];
             for (const PlannedSegment &segment : planned.segments) {
@@ -69,7 +69,7 @@ Rows SegmentRows(duckdb::ClientContext &context, const Arguments &arguments) {
                                                   group.visible_rows, planned.reason));
             }
         }
-    }
+    });
     for (const TableColumn &column : plan.columns) {
         if (plan.local_rows > 0) {
             rows.push_back(RowWithoutSegments(Value(LogicalType::UBIGINT), column, plan.local_rows,

@@ -10,10 +10,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <numeric>
+#include <sys/mman.h>
+#include <thread>
 
 namespace rawduck::gpu::testing {
 namespace {
@@ -40,6 +45,8 @@ class CudaDeviceTest : public ::testing::Test {
     void SetUp() override {
         setenv("RAWDUCK_TEST_FUNCTIONS", "1", 1);
         setenv("RAWDUCK_TEST_LIBCUDA", RAWDUCK_CUDA_CHECKER, 1);
+        setenv("RAWDUCK_CHECKER_VERSION", "13000",
+               1); // those of Python have an older one, and copy by kernels
         driver_ = &cuda::Driver::Get();
         void *checker = dlopen(RAWDUCK_CUDA_CHECKER, RTLD_NOW);
         ASSERT_NE(checker, nullptr);
@@ -105,6 +112,28 @@ TEST_F(CudaDeviceTest, NoImageForTheGpu) {
     EXPECT_THROW(cuda::Gpu(*driver_, 1, Images()), rawduck::Error);
 }
 
+TEST_F(CudaDeviceTest, AnswersComeWhenTheyAreAwaited) {
+    for (const unsigned seed : {0u, 1u, 2u}) {
+        seed_(seed);
+        cuda::CudaDevice device(Open());
+        std::vector<uint8_t> numbers(100'000);
+        std::iota(numbers.begin(), numbers.end(), 0);
+        const Memory memory = device.Allocate(numbers.size());
+        device.CopyIn(memory.Data(), numbers.data(), memory.Size());
+        std::vector<std::unique_ptr<Answer>> answers;
+        for (uint64_t i = 0; i < 20; i++) { // more than there is pinned memory for
+            answers.push_back(device.AskFor(memory.Data() + i, i % 3 == 2 ? 90'000 : 100));
+        }
+        device.Fill(memory.Data(), 0xff, memory.Size()); // behind what was asked for
+        answers[4].reset();                              // not awaited
+        for (uint64_t i = 0; i < 20; i++) {
+            if (answers[i]) {
+                EXPECT_EQ(std::memcmp(answers[i]->Await(), numbers.data() + i, 100), 0) << i;
+            }
+        }
+    }
+}
+
 TEST_F(CudaDeviceTest, CopiesOfAnySizeInAnyOrder) {
     for (const unsigned seed : {0u, 1u, 2u, 3u}) {
         seed_(seed);
@@ -118,6 +147,12 @@ TEST_F(CudaDeviceTest, CopiesOfAnySizeInAnyOrder) {
         device.Copy(second.Data(), first.Data(), first.Size());
         device.CopyOut(found.data(), second.Data(), second.Size());
         EXPECT_EQ(found, numbers);
+        for (uint64_t i = 1; i < 100; i++) { // small ones, whose ends lie anywhere
+            const Memory small = device.Allocate(i * 7);
+            device.CopyIn(small.Data(), numbers.data() + i, i * 7);
+            device.CopyOut(found.data(), small.Data(), i * 7);
+            EXPECT_EQ(std::memcmp(found.data(), numbers.data() + i, i * 7), 0) << i;
+        }
     }
 }
 
@@ -176,6 +211,12 @@ class NumberedBlocks final : public BlockSource {
     uint64_t read = 0;
 };
 
+void AddAll(BlockReader &reader, const std::vector<std::set<uint64_t>> &windows) {
+    for (const std::set<uint64_t> &window : windows) {
+        reader.Add(window);
+    }
+}
+
 TEST_F(CudaDeviceTest, BlocksAreReadAheadAndSharedOnesOnce) {
     for (const unsigned seed : {0u, 5u}) {
         seed_(seed);
@@ -185,7 +226,8 @@ TEST_F(CudaDeviceTest, BlocksAreReadAheadAndSharedOnesOnce) {
         for (uint64_t i = 0; i < 150; i++) { // more than two slots have
             many.insert(100 + i);
         }
-        BlockReader reader({{3, 4, 9}, {9, 10}, {}, many}, source, device);
+        BlockReader reader(source, device);
+        AddAll(reader, {{3, 4, 9}, {9, 10}, {}, many});
         BlockWindow before;
         for (const std::set<uint64_t> &wanted : {std::set<uint64_t>{3, 4, 9}, {9, 10}, {}, many}) {
             BlockWindow window = reader.Next();
@@ -207,11 +249,147 @@ TEST_F(CudaDeviceTest, BlocksAreReadAheadAndSharedOnesOnce) {
     }
 }
 
+//! Blocks that say their number, in memory of this process, in two pieces each; and only as long as they are held.
+class BlocksInMemory final : public BlockSource {
+  public:
+    explicit BlocksInMemory(uint64_t count) : bytes_(count * BLOCK_BYTES) {
+        memory_ = static_cast<uint8_t *>(
+            mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    }
+    ~BlocksInMemory() override {
+        pin_.reset();
+        munmap(memory_, bytes_);
+    }
+
+    const char *Path() const override { return "memory"; }
+    uint64_t BlockBytes() const override { return BLOCK_BYTES; }
+    void Read(const std::vector<BlockRange> &) override { FAIL() << "what lies in memory is read"; }
+
+    struct Held final : StorageFile::Hold {
+        explicit Held(BlocksInMemory &source) : source(source) {
+            EXPECT_FALSE(source.is_held);
+            source.is_held = true;
+            source.holds++;
+            for (uint64_t i = 0; i < source.bytes_ / BLOCK_BYTES; i++) {
+                std::memset(source.memory_ + i * BLOCK_BYTES, static_cast<int>(i), BLOCK_BYTES);
+            }
+        }
+        ~Held() override {
+            std::memset(source.memory_, 0xee, source.bytes_);
+            source.is_held = false;
+        }
+        BlocksInMemory &source;
+    };
+
+    std::vector<StorageFile::MemoryPiece> Pin(const std::vector<BlockRange> &ranges, MemoryPinner &pinner,
+                                              std::unique_ptr<StorageFile::Hold> &hold) override {
+        pin_ = pin_ ? pin_ : pinner.Pin(memory_, bytes_);
+        if (!hold) {
+            hold = std::make_unique<Held>(*this);
+        }
+        std::vector<StorageFile::MemoryPiece> pieces;
+        for (const BlockRange &range : ranges) {
+            for (uint64_t i = range.first; i < range.first + range.count; i++) {
+                const char *begin = reinterpret_cast<const char *>(memory_) + i * BLOCK_BYTES;
+                pieces.push_back({begin, 4096});
+                pieces.push_back({begin + 4096, BLOCK_BYTES - 4096});
+            }
+        }
+        return pieces;
+    }
+
+    std::atomic<bool> is_held{false};
+    std::atomic<uint64_t> holds{0};
+
+  private:
+    const uint64_t bytes_;
+    uint8_t *memory_;
+    std::shared_ptr<void> pin_;
+};
+
+TEST_F(CudaDeviceTest, BlocksInMemoryAreCopiedFromWhereTheyLie) {
+    for (const unsigned seed : {0u, 1u, 5u}) {
+        seed_(seed);
+        const auto device = std::make_shared<cuda::CudaDevice>(Open());
+        BlocksInMemory source(200);
+        std::vector<std::set<uint64_t>> windows(BlockReader::WINDOWS_HELD + 5);
+        for (uint64_t i = 0; i < windows.size(); i++) {
+            windows[i] = {i * 5, i * 5 + 1, i * 5 + 7, 199};
+        }
+        for (uint64_t i = 0; i < 150; i++) { // more pieces than a kernel takes
+            windows.back().insert(i);
+        }
+        BlockReader reader(source, device);
+        AddAll(reader, windows);
+        BlockWindow before;
+        for (const std::set<uint64_t> &wanted : windows) {
+            BlockWindow window = reader.Next();
+            device->WaitFor(*window.copied);
+            for (const uint64_t block : window.kept) {
+                device->Copy(window.places.at(block), before.places.at(block), BLOCK_BYTES);
+            }
+            EXPECT_EQ(window.places.size(), wanted.size());
+            for (const uint64_t block : wanted) {
+                std::vector<uint8_t> content(BLOCK_BYTES);
+                device->CopyOut(content.data(), window.places.at(block), BLOCK_BYTES);
+                EXPECT_EQ(content, std::vector<uint8_t>(BLOCK_BYTES, static_cast<uint8_t>(block)));
+            }
+            before = std::move(window);
+        }
+        EXPECT_GE(source.holds, 2u); // others have their turn
+    }
+}
+
+TEST_F(CudaDeviceTest, NothingIsHeldWhileNobodyTakesWindows) {
+    for (const unsigned seed : {0u, 3u}) {
+        seed_(seed);
+        const auto device = std::make_shared<cuda::CudaDevice>(Open());
+        BlocksInMemory source(200);
+        {
+            BlockReader reader(source, device);
+            for (uint64_t i = 0; i < 2 * BlockReader::BYTES_AHEAD / BLOCK_BYTES / 100; i++) {
+                std::set<uint64_t> window;
+                for (uint64_t block = 0; block < 100; block++) {
+                    window.insert(i % 2 * 100 + block);
+                }
+                reader.Add(window);
+            }
+            reader.Next();
+            for (int i = 0; (source.is_held || source.holds == 0) && i < 1000; i++) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            }
+            EXPECT_FALSE(source.is_held);
+            reader.Next();
+        }
+        EXPECT_FALSE(source.is_held);
+    }
+}
+
+TEST_F(CudaDeviceTest, MemoryThatIsLetGoIsNoLongerCopiedFrom) {
+    cuda::CudaDevice device(Open());
+    std::vector<uint8_t> found(1 << 20);
+    const Memory to = device.Allocate(found.size(), Purpose::COPIED);
+    void *memory = mmap(nullptr, found.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    std::memset(memory, 7, found.size());
+    auto pin = device.Pinner().Pin(memory, found.size());
+    ASSERT_NE(pin, nullptr);
+    EXPECT_EQ(device.PinnedBytes(), Counts().pinned_bytes);
+    device.CopyInPinned({{static_cast<uint8_t *>(memory), to.Data(), found.size() - 48}});
+    const auto copied = device.CopiesSoFar();
+    pin.reset();
+    munmap(memory, found.size());
+    EXPECT_EQ(device.PinnedBytes(), Counts().pinned_bytes);
+    device.WaitFor(*copied);
+    device.CopyOut(found.data(), to.Data(), found.size() - 48);
+    EXPECT_EQ(std::count(found.begin(), found.end(), 7), static_cast<long>(found.size() - 48));
+}
+
 TEST_F(CudaDeviceTest, WhatReadingThrowsComesWithItsWindow) {
     const auto device = std::make_shared<cuda::CudaDevice>(Open());
     NumberedBlocks source;
     source.failing = 7;
-    BlockReader reader({{1}, {7}}, source, device);
+    BlockReader reader(source, device);
+    AddAll(reader, {{1}, {7}});
     EXPECT_EQ(reader.Next().places.size(), 1u);
     EXPECT_THROW(reader.Next(), rawduck::Error);
 }
@@ -220,10 +398,13 @@ TEST_F(CudaDeviceTest, AReaderThatIsLeftStops) {
     const auto device = std::make_shared<cuda::CudaDevice>(Open());
     NumberedBlocks source;
     {
-        BlockReader reader({{1}, {2}, {3}, {4}, {5}, {6}}, source, device);
+        BlockReader reader(source, device);
+        for (uint64_t i = 0; i < 2 * BlockReader::BYTES_AHEAD / BLOCK_BYTES; i++) {
+            reader.Add({i});
+        }
         reader.Next();
     }
-    EXPECT_LE(source.read, 2 + BlockReader::WINDOWS_AHEAD);
+    EXPECT_LE(source.read, 2 + BlockReader::BYTES_AHEAD / BLOCK_BYTES);
 }
 
 } // namespace

@@ -31,6 +31,11 @@ class CudaEvent final : public Event {
 
     void *HandleAddress() override { return &handle_; }
 
+    void Wait() override {
+        const Current current(*gpu_);
+        RAWDUCK_CUDA(gpu_->Calls(), event_synchronize, "waiting for " + gpu_->Name(), handle_);
+    }
+
   private:
     std::shared_ptr<Gpu> gpu_;
     EventHandle handle_;
@@ -84,18 +89,18 @@ void CudaDevice::CopyInSlot(uint8_t *device_to, const uint8_t *slot_from, uint64
     gpu_->NoteCopy(slot_from, streams_->Copying());
 }
 
-std::shared_ptr<Event> CudaDevice::Record(Stream stream) {
+std::shared_ptr<Event> CudaDevice::Record(Stream stream, unsigned flags) {
     const Current current(*gpu_);
     EventHandle handle = nullptr;
     RAWDUCK_CUDA(gpu_->Calls(), event_create, "making an event on " + gpu_->Name(), &handle,
-                 EVENT_DISABLE_TIMING);
+                 EVENT_DISABLE_TIMING | flags);
     const auto event = std::make_shared<CudaEvent>(gpu_, handle);
     RAWDUCK_CUDA(gpu_->Calls(), event_record, "recording an event on " + gpu_->Name(), handle, stream);
     return event;
 }
 
 std::shared_ptr<Event> CudaDevice::CopiesSoFar() {
-    return Record(streams_->Copying());
+    return Record(streams_->Copying(), EVENT_BLOCKING_SYNC);
 }
 
 void CudaDevice::WaitFor(Event &copies) {
@@ -104,9 +109,42 @@ void CudaDevice::WaitFor(Event &copies) {
                  HandleOf(copies), 0);
 }
 
+void CudaDevice::CopyInPinned(const std::vector<CopiedPiece> &pieces) {
+    const Driver &driver = gpu_->Calls();
+    if (!driver.copy_batch) { // of drivers before CUDA 13
+        Pull(pieces, Beside::ALL_BUT_COPIES);
+        return;
+    }
+    std::vector<DevicePointer> to, from;
+    std::vector<size_t> bytes;
+    for (const CopiedPiece &piece : pieces) {
+        to.push_back(PointerOf(piece.device_to));
+        from.push_back(PointerOf(piece.from));
+        bytes.push_back(piece.bytes);
+    }
+    CopyAttributes attributes;
+    attributes.to.id = gpu_->Ordinal();
+    size_t first = 0; // of the pieces that have these attributes
+    const Current current(*gpu_);
+    RAWDUCK_CUDA(driver, copy_batch, "copying to " + gpu_->Name(), to.data(), from.data(), bytes.data(),
+                 pieces.size(), &attributes, &first, 1, streams_->Copying());
+}
+
 void CudaDevice::CopyIn(uint8_t *device_to, const void *from, uint64_t bytes) {
     const Current current(*gpu_);
-    streams_->CopyIn(device_to, static_cast<const uint8_t *>(from), bytes);
+    streams_->CopyIn(device_to, static_cast<const uint8_t *>(from), bytes,
+                     [this](const CopiedPiece &piece) { Pull({piece}, Beside::NONE); });
+}
+
+std::unique_ptr<Answer> CudaDevice::AskFor(const uint8_t *device_from, uint64_t bytes) {
+    const Current current(*gpu_);
+    std::unique_ptr<Answer> answer = Streams::AskFor(streams_, device_from, bytes);
+    if (!answer) {
+        std::vector<uint8_t> found(bytes);
+        streams_->CopyOut(found.data(), device_from, bytes);
+        answer = std::make_unique<ReadyAnswer>(std::move(found));
+    }
+    return answer;
 }
 
 void CudaDevice::CopyOut(void *to, const uint8_t *device_from, uint64_t bytes) {
@@ -131,7 +169,7 @@ void CudaDevice::Fill(uint8_t *device_to, uint8_t byte, uint64_t bytes) {
 }
 
 std::shared_ptr<Event> CudaDevice::Ready() {
-    return Record(streams_->Working());
+    return Record(streams_->Working(), 0);
 }
 
 void CudaDevice::MakeWait(uint64_t stream, Event &ready) {
@@ -148,15 +186,15 @@ void CudaDevice::WaitForAllNoted() noexcept {
     }
 }
 
-void CudaDevice::Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t) {
+void CudaDevice::Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t, Beside beside) {
     RAWDUCK_INVARIANT(blocks <= std::numeric_limits<int32_t>::max(), "a launch has at most 2^31 - 1 blocks");
     const Function function = gpu_->Kernel(kernel);
     RAWDUCK_INVARIANT(function, "only kernels that there are can be launched");
     const Current current(*gpu_);
     void *parameters[] = {const_cast<void *>(arguments)};
     RAWDUCK_CUDA(gpu_->Calls(), launch, std::string("launching ") + kernel + " on " + gpu_->Name(), function,
-                 static_cast<unsigned>(blocks), 1, 1, BLOCK, 1, 1, 0, streams_->Working(), parameters,
-                 nullptr);
+                 static_cast<unsigned>(blocks), 1, 1, BLOCK, 1, 1, 0,
+                 beside == Beside::NONE ? streams_->Working() : streams_->Copying(), parameters, nullptr);
 }
 
 } // namespace rawduck::gpu::cuda

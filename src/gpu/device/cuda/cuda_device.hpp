@@ -1,6 +1,6 @@
 //! A GPU as a device for one scan or query, with streams of its own.
 //!
-//!     copying     CopyInSlot, from pinned slots; beside everything else
+//!     copying     CopyInSlot and CopyInPinned; beside everything else, and before it where both wait for processors
 //!     working     all other calls, in their order
 //!     returning   COPIED memory is freed in one such stream, SHARED memory in another: behind what still uses it, and
 //!                 without anything waiting for that
@@ -28,6 +28,9 @@ class CudaDevice final : public KernelDevice {
     Memory Allocate(uint64_t bytes, Purpose purpose = Purpose::WORK) override;
     Memory TakeSlot() override { return gpu_->TakeSlot(); }
     void CopyInSlot(uint8_t *device_to, const uint8_t *slot_from, uint64_t bytes) override;
+    MemoryPinner &Pinner() override { return *gpu_; }
+    void CopyInPinned(const std::vector<CopiedPiece> &pieces) override;
+    std::unique_ptr<Answer> AskFor(const uint8_t *device_from, uint64_t bytes) override;
     std::shared_ptr<Event> CopiesSoFar() override;
     void WaitFor(Event &copies) override;
     void CopyIn(uint8_t *device_to, const void *from, uint64_t bytes) override;
@@ -39,10 +42,11 @@ class CudaDevice final : public KernelDevice {
     void WaitForAllNoted() noexcept override;
 
   protected:
-    void Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes) override;
+    void Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes,
+                Beside beside) override;
 
   private:
-    std::shared_ptr<Event> Record(Stream stream);
+    std::shared_ptr<Event> Record(Stream stream, unsigned flags);
 
     std::shared_ptr<Gpu> gpu_;
     std::shared_ptr<Streams> streams_;

@@ -11,6 +11,7 @@ namespace rawduck::gpu::cuda {
 namespace {
 
 constexpr int LEAST_VERSION = 11030; // memory pools, and functions of one name with which they came
+constexpr int BATCH_VERSION = 13000;
 constexpr const char *INSTEAD =
     "; device=\"emulated\", or RAWDUCK_GPU=emulated in the environment, decodes in host memory";
 
@@ -40,6 +41,10 @@ void Driver::Find(void *library, const std::string &path) {
     }
     RAWDUCK_CUDA_FUNCTIONS(RAWDUCK_CUDA_FIND)
 #undef RAWDUCK_CUDA_FIND
+#define RAWDUCK_CUDA_FIND(FIELD, SYMBOL, ARGUMENTS)                                                          \
+    FIELD = reinterpret_cast<Result(*) ARGUMENTS>(dlsym(library, #SYMBOL));
+    RAWDUCK_CUDA_NEW_FUNCTIONS(RAWDUCK_CUDA_FIND)
+#undef RAWDUCK_CUDA_FIND
 }
 
 Driver *Driver::Open() {
@@ -62,6 +67,9 @@ Driver *Driver::Open() {
     if (driver->version_ < LEAST_VERSION) {
         Refuse("the NVIDIA driver is for CUDA " + VersionText(driver->version_) + ", and " +
                VersionText(LEAST_VERSION) + " is the least that will do; install a newer one");
+    }
+    if (driver->version_ < BATCH_VERSION) {
+        driver->copy_batch = nullptr; // of this name with other arguments
     }
     if (started == SUCCESS) {
         RAWDUCK_CUDA(*driver, device_count, "counting the GPUs", &driver->device_count_);

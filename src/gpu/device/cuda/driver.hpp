@@ -24,6 +24,7 @@ class Driver {
     Result(*FIELD) ARGUMENTS = nullptr;                                                                      \
     static constexpr const char *FIELD##_symbol = #SYMBOL;
     RAWDUCK_CUDA_FUNCTIONS(RAWDUCK_CUDA_FIELD)
+    RAWDUCK_CUDA_NEW_FUNCTIONS(RAWDUCK_CUDA_FIELD)
 #undef RAWDUCK_CUDA_FIELD
 
   private:

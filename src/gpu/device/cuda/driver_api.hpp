@@ -9,7 +9,7 @@ namespace rawduck::gpu::cuda {
 
 using Result = int; //!< CUresult
 constexpr Result SUCCESS = 0, OUT_OF_MEMORY = 2, DEINITIALIZED = 4, NO_DEVICE = 100, INVALID_IMAGE = 200,
-                 NO_BINARY_FOR_GPU = 209, UNSUPPORTED_PTX_VERSION = 222, NOT_READY = 600;
+                 NO_BINARY_FOR_GPU = 209, UNSUPPORTED_PTX_VERSION = 222, NOT_PERMITTED = 800;
 
 using DeviceNumber = int;       //!< CUdevice
 using DevicePointer = uint64_t; //!< CUdeviceptr
@@ -31,12 +31,27 @@ inline Stream LegacyStream() {
     return reinterpret_cast<Stream>(uintptr_t{1});
 }
 
-constexpr unsigned STREAM_NON_BLOCKING = 1, EVENT_DISABLE_TIMING = 2, HOST_ALLOC_PORTABLE = 1;
+constexpr unsigned STREAM_NON_BLOCKING = 1, EVENT_DISABLE_TIMING = 2, HOST_PORTABLE = 1;
+constexpr unsigned EVENT_BLOCKING_SYNC = 1; //!< threads that wait for it sleep
+constexpr int FIRST_PRIORITY = -100;        //!< the driver takes the highest that it has
 
 enum Attribute : int { //!< CUdevice_attribute
     COMPUTE_CAPABILITY_MAJOR = 75,
     COMPUTE_CAPABILITY_MINOR = 76,
+    HOST_POINTERS_OF_REGISTERED =
+        91, //!< kernels read registered memory by the address that the host has for it
     MEMORY_POOLS_SUPPORTED = 115
+};
+
+struct Location {
+    int type;
+    int id;
+};
+struct CopyAttributes {     //!< CUmemcpyAttributes
+    int source_order = 1;   //!< the source is read in the order of the stream
+    Location from = {2, 0}; //!< the host
+    Location to = {1, 0};   //!< a device
+    unsigned flags = 0;
 };
 
 constexpr int POOL_RELEASE_THRESHOLD = 4; //!< CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, a uint64_t
@@ -65,7 +80,7 @@ static_assert(sizeof(PoolProperties) == 88, "the size that cuda.h gives it");
     X(context_push, cuCtxPushCurrent_v2, (Context context))                                                  \
     X(context_pop, cuCtxPopCurrent_v2, (Context * context))                                                  \
     X(context_synchronize, cuCtxSynchronize, ())                                                             \
-    X(stream_create, cuStreamCreate, (Stream * stream, unsigned flags))                                      \
+    X(stream_create, cuStreamCreateWithPriority, (Stream * stream, unsigned flags, int priority))            \
     X(stream_destroy, cuStreamDestroy_v2, (Stream stream))                                                   \
     X(stream_wait, cuStreamWaitEvent, (Stream stream, EventHandle event, unsigned flags))                    \
     X(stream_synchronize, cuStreamSynchronize, (Stream stream))                                              \
@@ -75,6 +90,7 @@ static_assert(sizeof(PoolProperties) == 88, "the size that cuda.h gives it");
     X(event_synchronize, cuEventSynchronize, (EventHandle event))                                            \
     X(pool_create, cuMemPoolCreate, (Pool * pool, const PoolProperties *properties))                         \
     X(pool_set, cuMemPoolSetAttribute, (Pool pool, int attribute, void *value))                              \
+    X(pool_trim, cuMemPoolTrimTo, (Pool pool, size_t kept))                                                  \
     X(pool_destroy, cuMemPoolDestroy, (Pool pool))                                                           \
     X(memory_allocate, cuMemAllocFromPoolAsync,                                                              \
       (DevicePointer * pointer, size_t bytes, Pool pool, Stream stream))                                     \
@@ -82,6 +98,8 @@ static_assert(sizeof(PoolProperties) == 88, "the size that cuda.h gives it");
     X(memory_info, cuMemGetInfo_v2, (size_t *free, size_t *total))                                           \
     X(host_allocate, cuMemHostAlloc, (void **pointer, size_t bytes, unsigned flags))                         \
     X(host_free, cuMemFreeHost, (void *pointer))                                                             \
+    X(host_register, cuMemHostRegister_v2, (void *pointer, size_t bytes, unsigned flags))                    \
+    X(host_unregister, cuMemHostUnregister, (void *pointer))                                                 \
     X(copy_in, cuMemcpyHtoDAsync_v2, (DevicePointer to, const void *from, size_t bytes, Stream stream))      \
     X(copy_out, cuMemcpyDtoHAsync_v2, (void *to, DevicePointer from, size_t bytes, Stream stream))           \
     X(copy, cuMemcpyDtoDAsync_v2, (DevicePointer to, DevicePointer from, size_t bytes, Stream stream))       \
@@ -95,5 +113,11 @@ static_assert(sizeof(PoolProperties) == 88, "the size that cuda.h gives it");
        void **extra))                                                                                        \
     X(error_name, cuGetErrorName, (Result result, const char **text))                                        \
     X(error_text, cuGetErrorString, (Result result, const char **text))
+
+//! Null in drivers that have them not.
+#define RAWDUCK_CUDA_NEW_FUNCTIONS(X)                                                                        \
+    X(copy_batch, cuMemcpyBatchAsync_v2,                                                                     \
+      (DevicePointer * to, DevicePointer * from, size_t *bytes, size_t count, CopyAttributes *attributes,    \
+       size_t *first_of_attributes, size_t attributes_count, Stream stream))
 
 } // namespace rawduck::gpu::cuda

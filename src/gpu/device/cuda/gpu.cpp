@@ -10,9 +10,9 @@
 namespace rawduck::gpu::cuda {
 namespace {
 
-//! What the pool keeps of memory that was given back, so that it need not be mapped again for the next batch.
-constexpr uint64_t KEPT_BYTES = 1ull << 30;
-constexpr int BLOCKING_SYNC = 1; //!< of events: threads that wait for them sleep
+//! What the pool keeps of memory that was given back, so that the next scan need not map it again. While there is one it
+//! keeps all: mapping takes longer than decoding.
+constexpr uint64_t KEPT_BYTES = 4ull << 30, KEPT_SHARE = 16; // and at most one of so many parts
 
 //! Of images for this architecture or earlier ones of its generation, the latest; then PTX.
 const KernelImage *ChooseImage(const std::vector<KernelImage> &images, int architecture) {
@@ -72,6 +72,7 @@ void Gpu::Open(const std::vector<KernelImage> &images) {
         RAWDUCK_CUDA(driver_, device_attribute, "asking what " + name_ + " can do", &value, wanted, device_);
         return value;
     };
+    has_host_pointers_ = attribute(HOST_POINTERS_OF_REGISTERED) != 0;
     architecture_ = 10 * attribute(COMPUTE_CAPABILITY_MAJOR) + attribute(COMPUTE_CAPABILITY_MINOR);
     if (!attribute(MEMORY_POOLS_SUPPORTED)) {
         throw rawduck::Error(ErrorCode::UNSUPPORTED, name_ + " has no memory pools in this driver, which "
@@ -119,7 +120,10 @@ void Gpu::CreatePool() {
     PoolProperties properties;
     properties.location_id = device_;
     RAWDUCK_CUDA(driver_, pool_create, "making a memory pool on " + name_, &pool_, &properties);
-    uint64_t kept = KEPT_BYTES;
+    size_t free = 0, total = 0;
+    RAWDUCK_CUDA(driver_, memory_info, "asking for the memory of " + name_, &free, &total);
+    kept_bytes_ = std::min<uint64_t>(KEPT_BYTES, total / KEPT_SHARE);
+    uint64_t kept = UINT64_MAX;
     RAWDUCK_CUDA(driver_, pool_set, "setting up a memory pool on " + name_, pool_, POOL_RELEASE_THRESHOLD,
                  &kept);
 }
@@ -158,25 +162,49 @@ bool Gpu::IsInherited() const {
     return fork_generation_ != ForkGeneration();
 }
 
-uint8_t *Gpu::Pin(uint64_t bytes) {
+uint8_t *Gpu::AllocatePinned(uint64_t bytes) {
     const Current current(*this);
     void *pinned = nullptr;
     RAWDUCK_CUDA(driver_, host_allocate,
                  "pinning " + std::to_string(bytes >> 20) + " MiB of host memory for " + name_ + ", beside " +
                      std::to_string(PinnedBytes() >> 20) + " MiB that are pinned",
-                 &pinned, bytes, HOST_ALLOC_PORTABLE);
+                 &pinned, bytes, HOST_PORTABLE);
     pinned_bytes_ += bytes;
     return static_cast<uint8_t *>(pinned);
+}
+
+std::shared_ptr<void> Gpu::Pin(void *memory, uint64_t bytes) {
+    if (!has_host_pointers_) {
+        return nullptr;
+    }
+    const Current current(*this);
+    const Result result = driver_.host_register(memory, bytes, HOST_PORTABLE);
+    if (result == OUT_OF_MEMORY || result == NOT_PERMITTED) {
+        return nullptr; // what a process may pin is bounded: the memory is copied through slots
+    }
+    driver_.Check(result, Driver::host_register_symbol,
+                  "pinning " + std::to_string(bytes >> 20) + " MiB of a volume in memory for " + name_);
+    pinned_bytes_ += bytes;
+    return {memory, [self = shared_from_this(), bytes](void *pinned) { self->Unpin(pinned, bytes); }};
+}
+
+void Gpu::Unpin(void *memory, uint64_t bytes) noexcept {
+    const Current current(*this, std::nothrow);
+    if (current.IsSet()) { // not in a child made by fork()
+        Note(TwiceAtMost([&] { return driver_.context_synchronize(); }), Driver::context_synchronize_symbol);
+        Note(TwiceAtMost([&] { return driver_.host_unregister(memory); }), Driver::host_unregister_symbol);
+        pinned_bytes_ -= bytes;
+    }
 }
 
 Gpu::Slot &Gpu::AddSlot() {
     auto slot = std::make_unique<Slot>();
     const Current current(*this);
     RAWDUCK_CUDA(driver_, event_create, "making an event on " + name_, &slot->copied,
-                 EVENT_DISABLE_TIMING | BLOCKING_SYNC);
+                 EVENT_DISABLE_TIMING | EVENT_BLOCKING_SYNC);
     try {
         slots_.reserve(slots_.size() + 1);
-        slot->data = Pin(Device::SLOT_BYTES);
+        slot->data = AllocatePinned(Device::SLOT_BYTES);
     } catch (...) {
         Note(TwiceAtMost([&] { return driver_.event_destroy(slot->copied); }), Driver::event_destroy_symbol);
         throw;
@@ -243,8 +271,14 @@ void Gpu::NoteCopy(const uint8_t *from, Stream stream) {
 
 uint8_t *Gpu::TakeScratch() {
     const std::lock_guard<std::mutex> lock(mutex_);
+    scratches_taken_++;
     if (scratches_.empty()) {
-        return Pin(SCRATCH_BYTES);
+        try {
+            return AllocatePinned(SCRATCH_BYTES);
+        } catch (...) {
+            scratches_taken_--;
+            throw;
+        }
     }
     uint8_t *scratch = scratches_.back();
     scratches_.pop_back();
@@ -254,6 +288,9 @@ uint8_t *Gpu::TakeScratch() {
 void Gpu::GiveBackScratch(uint8_t *scratch) noexcept {
     const std::lock_guard<std::mutex> lock(mutex_);
     scratches_.push_back(scratch);
+    if (--scratches_taken_ == 0) {
+        Note(TwiceAtMost([&] { return driver_.pool_trim(pool_, kept_bytes_); }), Driver::pool_trim_symbol);
+    }
 }
 
 void Gpu::Note(Result result, const char *function) noexcept {

@@ -17,13 +17,13 @@ namespace rawduck::gpu::cuda {
 
 //! Thread-safe, but in a child made by fork(): there, everything throws, and nothing is given back, because the driver
 //! does not survive a fork.
-class Gpu : public std::enable_shared_from_this<Gpu> {
+class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
   public:
     //! Kept as long as the process lives, once it is open: host memory is pinned once.
     static std::shared_ptr<Gpu> Get(int ordinal);
     //! Throws Error where the GPU cannot be used.
     Gpu(const Driver &driver, int ordinal, const std::vector<KernelImage> &images);
-    ~Gpu();
+    ~Gpu() override;
     Gpu(const Gpu &) = delete;
     Gpu &operator=(const Gpu &) = delete;
 
@@ -38,11 +38,16 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
     //! Whether this process is a child of the one that opened the GPU.
     bool IsInherited() const;
 
+    //! All GPUs of the process: what is pinned is so for all of them.
+    const void *Group() const override { return &driver_; }
+    //! Throws Error, but where the system lets nothing more be pinned.
+    std::shared_ptr<void> Pin(void *memory, uint64_t bytes) override;
+
     //! A slot for CopyInSlot; waits for one, and until what was copied from it has been.
     Memory TakeSlot();
     //! `from` lies in a slot: this stream copies from it now.
     void NoteCopy(const uint8_t *from, Stream stream);
-    //! Pinned memory for a device that is being opened, and back.
+    //! Pinned memory for a device that is being opened, and back, when it is closed; the context is current.
     uint8_t *TakeScratch();
     void GiveBackScratch(uint8_t *scratch) noexcept;
     static constexpr uint64_t SCRATCH_BYTES = 4 << 20;
@@ -64,7 +69,8 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
     void LoadKernels(const std::vector<KernelImage> &images);
     void LoadImage(const KernelImage &image);
     void CreatePool();
-    uint8_t *Pin(uint64_t bytes);
+    uint8_t *AllocatePinned(uint64_t bytes);
+    void Unpin(void *memory, uint64_t bytes) noexcept;
     Slot &AddSlot();
     void GiveBackSlot(uint8_t *data) noexcept;
 
@@ -74,8 +80,10 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
     DeviceNumber device_ = 0;
     std::string name_;
     int architecture_ = 0;
+    bool has_host_pointers_ = false;
     Context context_ = nullptr;
     Pool pool_ = nullptr;
+    uint64_t kept_bytes_ = 0; //!< by the pool, when nothing is open
     Module module_ = nullptr;
     std::map<std::string, Function> kernels_;
     std::atomic<uint64_t> pinned_bytes_{0};
@@ -84,6 +92,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
     std::condition_variable slot_is_back_;
     std::vector<std::unique_ptr<Slot>> slots_; //!< the one that was given back longest ago first
     std::vector<uint8_t *> scratches_;         //!< free ones
+    size_t scratches_taken_ = 0;               //!< by as many devices
 
     std::mutex failure_mutex_; //!< of what follows; taken last
     std::string failure_;

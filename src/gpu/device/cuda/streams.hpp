@@ -4,6 +4,8 @@
 #include "gpu/device/cuda/gpu.hpp"
 
 #include <array>
+#include <functional>
+#include <memory>
 #include <mutex>
 
 namespace rawduck::gpu::cuda {
@@ -20,14 +22,23 @@ class Streams {
     Stream Working() const { return streams_[1]; }
 
     //! Both in the working stream. `from` may be changed when CopyIn returns. The context is current.
-    void CopyIn(uint8_t *device_to, const uint8_t *from, uint64_t bytes);
+    //! What is small is pulled: in the copy engine it would wait for what is large.
+    void CopyIn(uint8_t *device_to, const uint8_t *from, uint64_t bytes,
+                const std::function<void(const CopiedPiece &piece)> &pull);
     void CopyOut(uint8_t *to, const uint8_t *device_from, uint64_t bytes);
+    //! Null where there is no room for it. The context is current.
+    static std::unique_ptr<Answer> AskFor(const std::shared_ptr<Streams> &streams, const uint8_t *device_from,
+                                          uint64_t bytes);
     //! Frees memory behind everything that may use it.
     void Free(uint8_t *device_data, Purpose purpose) noexcept;
 
   private:
+    friend class PinnedAnswer;
+    static constexpr size_t ANSWERS = 8; //!< that are asked for and wanted at a time
+
     //! What the second stream does later is behind what the first one was told before.
     bool Order(Stream first, Stream second) noexcept;
+    std::vector<EventHandle *> Events();
     void Close() noexcept;
 
     const std::shared_ptr<Gpu> gpu_;
@@ -36,6 +47,8 @@ class Streams {
     std::mutex mutex_;                //!< of what follows
     uint8_t *scratch_ = nullptr;
     EventHandle answered_ = nullptr;
+    std::array<EventHandle, ANSWERS> asked_{}; //!< past when what was asked for is there
+    std::array<bool, ANSWERS> is_asked_{};
     std::array<EventHandle, 2> half_is_copied_{};
     size_t half_ = 0;
     uint64_t used_ = 0; //!< bytes of this half
