@@ -256,6 +256,9 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
                 "BackupHistoryTest.*",
                 "ReceiveCutsTest.*",
                 "*/SendReceiveTest.EveryByteCounts/*",
+                "SnapshotTest.FilesOfManyExtents",
+                "LimitStepsTest.*",
+                "RemovedFileTest.OverwritingOneDoesNotFillTheVolume",
             )
         ),
         "model_seconds": 60,

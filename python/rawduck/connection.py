@@ -80,8 +80,11 @@ def load(connection: duckdb.DuckDBPyConnection, *, ceph: bool = False) -> duckdb
 
 
 def _has_setting(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    query = "SELECT count(*) FROM duckdb_settings() WHERE name = ?"
-    return connection.execute(query, [name]).fetchall() == [(1,)]
+    try:
+        connection.execute("SELECT current_setting(?)", [name])
+    except duckdb.CatalogException:
+        return False
+    return True
 
 
 def _load_file(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

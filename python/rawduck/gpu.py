@@ -19,7 +19,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import duckdb
@@ -72,6 +72,7 @@ def _library() -> ctypes.CDLL:
         "close": (None, [ctypes.c_uint64]),
         "free_batch": (None, [pointer]),
         "describe": (ctypes.c_char_p, [pointer]),
+        "report": (ctypes.c_char_p, [pointer]),
         "wait": (number, [pointer, ctypes.c_int64]),
         "numbers": (number, [pointer, number, ctypes.POINTER(ctypes.c_uint64)]),
     }
@@ -215,14 +216,22 @@ class Batch:
         self._columns = description["columns"]
         self._rows: int = description["rows"]
         self._device: list[int] = description["device"]
-        #: What was read, copied to the device and decoded, in bytes; how long it took; and for each column of
-        #: each row group that was read for this batch, whether it was decoded ("gpu") or scanned by DuckDB.
-        #: Of a query the route is "query", and `peak_waiting_bytes` says how much host memory at most it has
-        #: had for rows that were computed and not taken.
-        self.report: dict[str, Any] = description["report"]
 
     def __len__(self) -> int:
         return self._rows
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """What was read, copied to the device and decoded, in bytes; how long it took; and for each column of
+        each row group that was read for this batch, whether it was decoded ("gpu") or scanned by DuckDB.
+
+        Of a query the route is "query", and `peak_waiting_bytes` says how much host memory at most it has had
+        for rows that were computed and not taken.
+        """
+        text = _library().rawduck_gpu_report(self._handle)
+        if text is None:
+            raise _failure()
+        return json.loads(text.decode("utf-8", "surrogateescape"))
 
     def _wait(self, stream: int) -> None:
         """Makes a stream of CUDA wait until the batch is there."""
@@ -415,8 +424,10 @@ def _open(
     where: Sequence[Condition],
 ) -> None:
     query = "FROM gpu_open_scan(?, ?, columns := ?::VARCHAR[], conditions := ?::VARCHAR[])"
-    with connection.cursor() as cursor:  # the constants need no transaction
-        conditions = [text for condition in where for text in _as_texts(cursor, condition)]
+    conditions = []
+    if where:
+        with connection.cursor() as cursor:  # the constants need no transaction
+            conditions = [text for condition in where for text in _as_texts(cursor, condition)]
     parameters = [list(columns) if columns is not None else None, conditions]
     (opened,) = rows(connection, query, [str(source.ticket), table, *parameters])
     if not opened["is_open"]:

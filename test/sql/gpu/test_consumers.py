@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import textwrap
@@ -154,7 +155,7 @@ def test_memory_is_given_back_once():
         print("done")
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
-    environment = {"MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "165", "PATH": "/usr/bin:/bin"}
+    environment = {**os.environ, "MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "165"}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
 

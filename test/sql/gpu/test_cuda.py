@@ -74,8 +74,13 @@ def test_without_a_driver_there_is_one_clear_error_and_the_rest_works():
         print(con.execute("FROM t").fetchall())
     """
     # The path for tests counts for nothing without the variable beside it; a GPU is hidden.
-    environment = {"PATH": "/usr/bin:/bin", "RAWDUCK_TEST_LIBCUDA": str(cuda_memory.CHECKER)}
-    environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    environment = {
+        **os.environ,
+        "RAWDUCK_TEST_LIBCUDA": str(cuda_memory.CHECKER),
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }
+    for name in ("RAWDUCK_TEST_FUNCTIONS", "RAWDUCK_GPU"):
+        environment.pop(name, None)
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
     assert (done.returncode, done.stdout) == (0, "[(1,)]\n"), done.stderr
@@ -143,7 +148,7 @@ def test_every_call_of_a_scan_fails_once(table, tmp_path):
 def test_every_call_of_a_query_fails_once(table):
     query = "SELECT i, CASE WHEN i % 3 = 0 THEN NULL ELSE 't' || i END AS s FROM range(5_000) r(i)"
     told = failing_calls(lambda: [len(batch) for batch in gpu.query(table, query)])
-    assert "cuMemcpyHtoDAsync_v2" in told
+    assert {"cuLaunchKernel", "cuMemAllocFromPoolAsync", "cuEventSynchronize"} & told.keys()
 
 
 def test_no_memory_left_says_what_to_do(table):
@@ -290,6 +295,27 @@ def test_a_forked_child_is_told(table):
         assert "before fork()" in told.read()
     assert os.waitpid(child, 0)[1] == 0
     assert sum(len(left) for left in batches) + len(batch) == len(columns_of(gpu.scan(table, "t", ["i"]))[0])
+
+
+def test_a_scan_of_before_a_fork_is_refused_in_the_child(table):
+    """Its threads are the parent's: the child must not wait for them, neither for a batch nor at its end."""
+    batches = gpu.scan(table, "t", batch_rows=1_000)
+    rows = len(next(batches))
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            next(batches)
+            os.write(writer, b"no error")
+        except RawduckError as error:
+            os.write(writer, str(error).encode())
+        del batches
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        assert "was opened before fork()" in told.read()
+    assert os.waitpid(child, 0)[1] == 0
+    assert rows + sum(len(batch) for batch in batches) == len(selected(table)[0])
 
 
 def test_pinned_memory_is_pinned_once(table):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from datetime import UTC, datetime
 
@@ -71,10 +72,11 @@ def test_every_mode_of_bit_packing(tmp_path, mode):
             assert scanned(connection) == selected(connection), expression
 
 
-@pytest.mark.parametrize("scheme", ["nvme", "direct", "file"])
+@pytest.mark.parametrize("scheme", ["nvme", "memory", "direct", "file"])
 def test_every_kind_of_database(scheme, tmp_path, file_target):
     path = {
         "nvme": file_target.path("t.duckdb"),
+        "memory": f"nvme://memory:kinds-{os.environ['RAWDUCK_GPU']}/t.duckdb",
         "direct": f"direct://{tmp_path / 't.db'}",
         "file": str(tmp_path / "t.db"),
     }[scheme]
@@ -90,7 +92,9 @@ def test_every_kind_of_database(scheme, tmp_path, file_target):
             reports.append(batch.report)
         assert rows == ROWS
         assert sum(report["bytes_read"] for report in reports) > 0
-        assert {report["path"] for report in reports} == {"duckdb" if scheme == "file" else "queues"}
+        assert {report["path"] for report in reports} == {
+            {"file": "duckdb", "memory": "memory"}.get(scheme, "queues")
+        }
         assert {taken["route"] for report in reports for taken in report["routes"]} == {"gpu"}
         assert scanned(connection) == selected(connection)
 

@@ -8,6 +8,8 @@ import random
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import duckdb
 import pytest
@@ -103,11 +105,14 @@ class History:
             )
 
 
+@pytest.mark.parametrize("place", ["file", "memory"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_histories(tmp_path, seed):
+def test_random_histories(tmp_path, seed, place):
+    memory = f"nvme://memory:history-{os.environ['RAWDUCK_GPU']}-{seed}/t.db"
     with rawduck.connect() as connection:
         connection.execute("SET checkpoint_threshold = '1GB'")  # only when the history says so
-        connection.execute(f"ATTACH '{tmp_path / 't.db'}' AS d (ROW_GROUP_SIZE 4096)")
+        path = memory if place == "memory" else tmp_path / "t.db"
+        connection.execute(f"ATTACH '{path}' AS d (ROW_GROUP_SIZE 4096)")
         connection.execute("USE d")
         connection.execute("CREATE TABLE t (a BIGINT, b VARCHAR, c DOUBLE, d BOOLEAN)")
         history = History(connection, seed)
@@ -171,6 +176,50 @@ def test_blocks_are_leased_while_a_scan_is_open(table, tmp_path):
     write("t4")
     write("t5")
     assert contents() != before
+
+
+def test_memory_is_not_copied_from_when_it_belongs_to_others():
+    """A volume in memory, of which the device copies where it lies: meanwhile files there are moved, and
+    tables are written, dropped and written over."""
+    volume = f"nvme://memory:moving-{os.environ['RAWDUCK_GPU']}"
+    connection = rawduck.connect()
+    connection.execute("SET nvme_memory_size = '256 MiB'")
+    for name in ("a", "b"):
+        connection.execute(f"ATTACH '{volume}/{name}.duckdb' AS {name}")
+    rows = "SELECT hash(i + {0}) AS h, i FROM range(60_000) r(i)"
+    for part in range(4):  # in turns, so that each has many extents
+        for name in ("a", "b"):
+            statement = "CREATE TABLE {1}.t AS " if part == 0 else "INSERT INTO {1}.t "
+            connection.execute((statement + rows + "; CHECKPOINT {1}").format(part, name))
+    expected = selected(connection, "a.t")
+    failures, is_done = [], threading.Event()
+
+    def disturb(cursor):
+        try:
+            while not is_done.is_set():
+                cursor.execute(f"SELECT * FROM nvme_defragment('{volume}/a.duckdb')").fetchall()
+                cursor.execute(
+                    "CREATE OR REPLACE TABLE a.other AS SELECT hash(i) AS h FROM range(50_000) r(i)"
+                )
+                cursor.execute("DROP TABLE a.other; INSERT INTO b.t SELECT 1, 1 FROM range(20_000) r(i)")
+                with contextlib.suppress(duckdb.Error):  # refused while a scan is open
+                    cursor.execute("CHECKPOINT a; CHECKPOINT b")
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=disturb, args=[connection.cursor()])
+    thread.start()
+    try:
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            with gpu.scan(connection, "a.t", batch_rows=30_000) as batches:
+                found = columns_of(batches)
+            assert found == expected
+    finally:
+        is_done.set()
+        thread.join()
+    assert not failures
+    connection.close()
 
 
 def test_a_checkpoint_works_again_when_the_scan_is_closed(table):
