@@ -20,6 +20,9 @@ add_library(cuda_checker MODULE test/cuda_checker/cuda_checker.cpp test/cuda_che
             test/cuda_checker/streams.cpp src/gpu/kernels/host_kernels.cpp)
 target_include_directories(cuda_checker PRIVATE src test)
 set_target_properties(cuda_checker PROPERTIES CXX_VISIBILITY_PRESET hidden)
+# In place of NVIDIA's cuFile, for tests of the benchmark.
+add_library(cufile_stand_in MODULE test/cuda_checker/cufile_stand_in.cpp)
+target_link_libraries(cufile_stand_in PRIVATE ${CMAKE_DL_LIBS})
 # A module of another version of the interface, which must be refused.
 add_library(xnvme_other_version MODULE test/unit/io/engine/xnvme_other_version.cpp)
 target_include_directories(xnvme_other_version PRIVATE src)

@@ -67,7 +67,7 @@ class Build:
 # The plain build of core and tests; what several stages use is made once.
 HOST = Build(
     "host",
-    f"{CEPH_TESTS} cuda_checker",
+    f"{CEPH_TESTS} cuda_checker cufile_stand_in",
     ("RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", f"Python_EXECUTABLE={sys.executable}"),
 )
 HOST_UNIT = replace(HOST, targets=UNIT_TESTS)
@@ -75,7 +75,15 @@ ASAN = Build("asan", UNIT_TESTS, ("RAWDUCK_TESTS=ON", "RAWDUCK_SANITIZE=address,
 TSAN = Build("tsan", UNIT_TESTS, ("RAWDUCK_TESTS=ON", "RAWDUCK_SANITIZE=thread"))
 FUZZ = Build("fuzz", "all", ("RAWDUCK_FUZZ=ON", "CMAKE_CXX_COMPILER=clang++"))
 # By the stage that uses them, in this order.
-BUILDS = {"asan": ASAN, "tsan": TSAN, "unit": HOST_UNIT, "ceph-unit": HOST, "fuzz": FUZZ, "sql": HOST}
+BUILDS = {
+    "asan": ASAN,
+    "tsan": TSAN,
+    "unit": HOST_UNIT,
+    "ceph-unit": HOST,
+    "fuzz": FUZZ,
+    "sql": HOST,
+    "bench": HOST,
+}
 
 
 def make_ahead(builds: list[Build]) -> None:
@@ -291,10 +299,11 @@ def ceph(arguments: list[str]) -> Counts:
     return pytest("test/ceph", arguments)
 
 
-def sql(arguments: list[str]) -> Counts:
+def with_stand_ins(folder: str, arguments: list[str]) -> Counts:
+    """Of NVIDIA's driver, and of cuFile."""
     if HOST.make() != 0:
         return Counts(failed=1)
-    return pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments])
+    return pytest(folder, arguments)
 
 
 def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
@@ -330,9 +339,9 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
         "odr": odr,
         "aarch64": aarch64,
         "fuzz": fuzz,
-        "sql": lambda: sql(arguments),
+        "sql": lambda: with_stand_ins("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
         "crash": lambda: pytest("test/crash", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
-        "bench": lambda: pytest("test/bench", arguments),
+        "bench": lambda: with_stand_ins("test/bench", arguments),
         "nvme": nvme,
         "ceph": lambda: ceph(arguments),
     }

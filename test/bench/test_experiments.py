@@ -123,7 +123,8 @@ signal.raise_signal(signal.SIGHUP)
 
 
 @pytest.mark.timeout(900)
-def test_everything_quickly(tmp_path):
+def test_everything_quickly(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAWDUCK_GPU", "emulated")
     result = bench(tmp_path, *NAMES, "--quick", "--scale", "0.01", "--runs", "2")
     assert result.returncode == 0, result.stdout + result.stderr
     summary = (tmp_path / "results/report.md").read_text()

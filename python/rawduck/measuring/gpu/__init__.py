@@ -1,0 +1,1 @@
+"""What it takes to bring bytes of a disk to a GPU, without rawduck's own routes."""
