@@ -10,6 +10,7 @@ Exits with 0 when nothing failed. Needs nothing but Python: the stages bring the
 
 from __future__ import annotations
 
+import base64
 import functools
 import os
 import platform
@@ -17,11 +18,12 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,9 +38,54 @@ EVERY_STAGE = os.environ.get("RAWDUCK_EVERY_STAGE", "") not in ("", "0")
 # Left out of "all": the sanitizers' stages run the same unit tests, an emulator runs them slowly, and nothing
 # that odr links is run.
 LONG_STAGES = ("unit", "odr", "aarch64")
-# Where the plain build of core and tests lies. Stages share it, so that it is made once.
-HOST_BUILD = ("host", "RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", f"Python_EXECUTABLE={sys.executable}")
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
+#: What went wrong, said again at the end: of a long output often only that is kept.
+FAILURES: list[str] = []
+
+
+@dataclass(frozen=True)
+class Build:
+    """What is compiled in build/<folder>, by one thread at a time."""
+
+    folder: str
+    targets: str
+    definitions: tuple[str, ...]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def make(self, wrapper: tuple[str, ...] = (), **options) -> int:
+        launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        definitions = [f"-D{definition}" for definition in ("RAWDUCK_EXTENSION=OFF", *self.definitions)]
+        folder = str(BUILD / self.folder)
+        configure = ["cmake", "-S", ".", "-B", folder, "-G", "Ninja", *launcher, *definitions]
+        build = ["cmake", "--build", folder, "--target", *self.targets.split()]
+        with self.lock:
+            return run(configure, **{**options, "stdout": subprocess.DEVNULL}) or run(
+                [*wrapper, *build], **options
+            )
+
+
+# The plain build of core and tests; what several stages use is made once.
+HOST = Build(
+    "host",
+    f"{CEPH_TESTS} cuda_checker",
+    ("RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", f"Python_EXECUTABLE={sys.executable}"),
+)
+HOST_UNIT = replace(HOST, targets=UNIT_TESTS)
+ASAN = Build("asan", UNIT_TESTS, ("RAWDUCK_TESTS=ON", "RAWDUCK_SANITIZE=address,undefined"))
+TSAN = Build("tsan", UNIT_TESTS, ("RAWDUCK_TESTS=ON", "RAWDUCK_SANITIZE=thread"))
+FUZZ = Build("fuzz", "all", ("RAWDUCK_FUZZ=ON", "CMAKE_CXX_COMPILER=clang++"))
+# By the stage that uses them, in this order.
+BUILDS = {"asan": ASAN, "tsan": TSAN, "unit": HOST_UNIT, "ceph-unit": HOST, "fuzz": FUZZ, "sql": HOST}
+
+
+def make_ahead(builds: list[Build]) -> None:
+    """While the tests of another stage wait, and with what they leave of the processors.
+
+    A stage whose build fails makes it again, and says so.
+    """
+    with open(REPORTS / "builds.log", "w") as log:
+        for build in builds:
+            build.make(("nice", "-n", "19"), stdout=log, stderr=subprocess.STDOUT)
 
 
 @dataclass
@@ -61,34 +108,26 @@ def run(command: list[str], **options) -> int:
 
 def at_least_one_failure(counts: Counts, status: int) -> Counts:
     """A tool that fails without reporting a failed test counts as one."""
-    return counts if status == 0 or counts.failed else counts + Counts(failed=1)
-
-
-def configure_and_build(name: str, targets: str, *definitions: str) -> int:
-    folder = str(BUILD / name)
-    launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    options = [f"-D{definition}" for definition in ("RAWDUCK_EXTENSION=OFF", *definitions)]
-    configure = ["cmake", "-S", ".", "-B", folder, "-G", "Ninja", *launcher, *options]
-    return run(configure, stdout=subprocess.DEVNULL) or run(
-        ["cmake", "--build", folder, "--target", *targets.split()]
-    )
+    if status == 0 or counts.failed:
+        return counts
+    FAILURES.append(f"a tool ended with {status} and reported no failed test")
+    return counts + Counts(failed=1)
 
 
 def unit_tests(
-    name: str,
-    *definitions: str,
+    build: Build,
     wrapper: tuple[str, ...] = (),
     leave_out: str = "",
     target: str = UNIT_TESTS,
     model_seconds: int = 3,
 ) -> Counts:
-    """Builds the unit tests in build/<name> and runs them, one share per core at the same time."""
-    if configure_and_build(name, target, *definitions) != 0:
+    """Builds the unit tests and runs them, one share per core at the same time."""
+    if build.make() != 0:
         return Counts(failed=1)
     shards = os.cpu_count() or 1
     with ThreadPoolExecutor(shards) as pool:
         environment = {"RAWDUCK_MODEL_SECONDS": str(model_seconds)}
-        run_one = functools.partial(run_shard, name, target, shards, wrapper, leave_out, environment)
+        run_one = functools.partial(run_shard, build.folder, target, shards, wrapper, leave_out, environment)
         return sum(pool.map(run_one, range(shards)), Counts())
 
 
@@ -116,6 +155,7 @@ def read_gtest(report: Path) -> Counts:
     for test in ElementTree.parse(report).iter("testcase") if report.exists() else ():
         if test.find("failure") is not None:
             counts.failed += 1
+            FAILURES.append(f"failed: {test.get('classname')}.{test.get('name')}")
         elif test.get("result") != "completed":
             counts.skipped += 1
             print(f"skipped: {test.get('classname')}.{test.get('name')}: {reason_of_gtest(test)}", flush=True)
@@ -139,6 +179,9 @@ def pytest(folder: str, arguments: list[str]) -> Counts:
     if not report.exists():
         return Counts(failed=1)
     suite = ElementTree.parse(report).getroot().find("testsuite")
+    for test in suite.iter("testcase"):
+        if test.find("failure") is not None or test.find("error") is not None:
+            FAILURES.append(f"failed: {test.get('classname')}.{test.get('name')}")
     total, skipped = int(suite.get("tests")), int(suite.get("skipped"))
     failed = int(suite.get("failures")) + int(suite.get("errors"))
     return at_least_one_failure(Counts(total - failed - skipped, failed, skipped), status)
@@ -146,7 +189,7 @@ def pytest(folder: str, arguments: list[str]) -> Counts:
 
 def fuzz() -> Counts:
     """Every fuzz target for a share of FUZZ_SECONDS. What it learned stays in build/fuzz for the next run."""
-    if configure_and_build("fuzz", "all", "RAWDUCK_FUZZ=ON", "CMAKE_CXX_COMPILER=clang++") != 0:
+    if FUZZ.make() != 0:
         return Counts(failed=1)
     targets = sorted((BUILD / "fuzz").glob("*_fuzz"))
     counts = Counts() if targets else Counts(failed=1)
@@ -163,8 +206,20 @@ def fuzz() -> Counts:
             f"-artifact_prefix={BUILD / 'fuzz'}/",
         ]
         folders = [str(folder) for folder in (corpus, seeds) if folder.is_dir()]
-        counts += Counts(failed=1) if run([str(target), *options, *folders]) else Counts(passed=1)
+        counts += fuzz_one(target, [*options, *folders])
     return counts
+
+
+def fuzz_one(target: Path, arguments: list[str]) -> Counts:
+    """The input that it failed on is printed: where it was found, nothing else may be kept."""
+    if run([str(target), *arguments]) == 0:
+        return Counts(passed=1)
+    FAILURES.append(f"{target.name} failed; what it printed is above")
+    for artifact in sorted((BUILD / "fuzz").glob("*-*")):
+        if artifact.is_file() and artifact.name.split("-")[0] in ("crash", "leak", "oom", "slow", "timeout"):
+            text = base64.b64encode(artifact.read_bytes()).decode()
+            FAILURES.append(f"{artifact.name}, in base64: {text[:4000]}")
+    return Counts(failed=1)
 
 
 def odr() -> Counts:
@@ -180,7 +235,7 @@ def odr() -> Counts:
         "CMAKE_BUILD_TYPE=None",
         "CMAKE_CXX_FLAGS=-O0 -flto=auto -Werror=odr",
     ]
-    return Counts(failed=1) if configure_and_build("odr", programs, *definitions) else Counts(passed=1)
+    return Counts(failed=1) if Build("odr", programs, tuple(definitions)).make() else Counts(passed=1)
 
 
 def aarch64() -> Counts:
@@ -193,15 +248,16 @@ def aarch64() -> Counts:
 def aarch64_unit_tests() -> Counts:
     """Cross-compiled as wheels are."""
     sysroot = BUILD / "sysroot" / "aarch64"
-    definitions = [
+    definitions = (
         "RAWDUCK_TESTS=ON",
         "CMAKE_BUILD_TYPE=Release",
         f"CMAKE_TOOLCHAIN_FILE={ROOT / 'cmake' / 'sysroot.cmake'}",
         f"RAWDUCK_SYSROOT={sysroot}",
         "RAWDUCK_ARCHITECTURE=aarch64",
         "RAWDUCK_GTEST_SOURCE=/usr/src/googletest",
-    ]
-    return unit_tests("aarch64", *definitions, wrapper=("qemu-aarch64", "-L", str(sysroot)))
+    )
+    build = Build("aarch64", UNIT_TESTS, definitions)
+    return unit_tests(build, wrapper=("qemu-aarch64", "-L", str(sysroot)))
 
 
 def aarch64_wheel() -> Counts:
@@ -236,8 +292,7 @@ def ceph(arguments: list[str]) -> Counts:
 
 
 def sql(arguments: list[str]) -> Counts:
-    # Loaded in place of NVIDIA's driver.
-    if configure_and_build(HOST_BUILD[0], "cuda_checker", *HOST_BUILD[1:]) != 0:
+    if HOST.make() != 0:
         return Counts(failed=1)
     return pytest("test/sql", ["--numprocesses=auto", "--dist=worksteal", *arguments])
 
@@ -266,17 +321,17 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
     }
     return {
         "style": lambda: pytest("test/style", arguments),
-        "unit": lambda: unit_tests(*HOST_BUILD),
-        "asan": lambda: unit_tests("asan", "RAWDUCK_TESTS=ON", "RAWDUCK_SANITIZE=address,undefined"),
-        "tsan": lambda: unit_tests("tsan", "RAWDUCK_TESTS=ON", "RAWDUCK_SANITIZE=thread", **tsan),
+        # Not in parallel: the disk below one test is stopped, and waits are bounded.
+        "processes": lambda: pytest("test/processes", arguments),
+        "unit": lambda: unit_tests(HOST_UNIT),
+        "asan": lambda: unit_tests(ASAN),
+        "tsan": lambda: unit_tests(TSAN, **tsan),
         # DuckDB comes from the Python package of the environment that runs this.
-        "ceph-unit": lambda: unit_tests(*HOST_BUILD, target=CEPH_TESTS),
+        "ceph-unit": lambda: unit_tests(HOST, target=CEPH_TESTS),
         "odr": odr,
         "aarch64": aarch64,
         "fuzz": fuzz,
         "sql": lambda: sql(arguments),
-        # Not in parallel: the disk below one test is stopped, and waits are bounded.
-        "processes": lambda: pytest("test/processes", arguments),
         "crash": lambda: pytest("test/crash", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
         "bench": lambda: pytest("test/bench", arguments),
         "nvme": nvme,
@@ -298,12 +353,17 @@ def main() -> int:
     for name in wanted:
         print(f"\n== {name}", flush=True)
         start = time.monotonic()
+        if name == "processes":
+            later = dict.fromkeys(build for stage, build in BUILDS.items() if stage in wanted)
+            threading.Thread(target=make_ahead, args=[list(later)], daemon=True).start()
         counts = known[name]()
         if EVERY_STAGE and counts.passed + counts.failed == 0:
             print(f"run_tests.py: nothing of {name} was run, and RAWDUCK_EVERY_STAGE asks for it")
             counts += Counts(failed=1)
         results[name] = (counts, time.monotonic() - start)
     print()
+    for failure in FAILURES:
+        print(failure)
     for name, (counts, seconds) in results.items():
         print(f"{name:6} {counts}, {seconds:.0f} s")
     total = sum((counts for counts, _ in results.values()), Counts())
