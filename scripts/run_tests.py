@@ -197,7 +197,7 @@ def fuzz() -> Counts:
         corpus = BUILD / "fuzz" / f"{target.name}_corpus"
         corpus.mkdir(exist_ok=True)
         seeds = ROOT / "test" / "fuzz" / "corpus" / target.name
-        limits = [f"-max_total_time={FUZZ_SECONDS // len(targets)}", "-rss_limit_mb=4096", "-timeout=20"]
+        limits = [f"-max_total_time={FUZZ_SECONDS // len(targets)}", "-rss_limit_mb=4096", "-timeout=60"]
         options = [
             *limits,
             "-print_final_stats=1",

@@ -8,6 +8,7 @@ from rawduck.bench.experiments.ceph.skyhook import Skyhook, SkyhookModel
 from rawduck.bench.experiments.commits import Commits
 from rawduck.bench.experiments.device.fdp import Fdp
 from rawduck.bench.experiments.device.micro import Micro
+from rawduck.bench.experiments.device.stripes import Stripes
 from rawduck.bench.experiments.grouping import Grouping
 from rawduck.bench.experiments.load import Load
 from rawduck.bench.experiments.paper import Passthrough, Strategies
@@ -35,6 +36,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Parquet,
         Commits,
         Readers,
+        Stripes,
         Fdp,
         Art,
         Scaling,
