@@ -303,10 +303,12 @@ def imports(path: Path) -> set[str]:
 PYTHON_LAYERS = [
     "",
     "measuring",
+    "measuring/gpu",
     "ceph",
     "bench/core",
     "bench/experiments/device",
     "bench/experiments/ceph",
+    "bench/experiments/gpu",
     "bench/experiments",
     "bench",
     "commands",

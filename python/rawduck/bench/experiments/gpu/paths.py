@@ -87,6 +87,9 @@ class GpuPaths(Experiment):
         self._database = self.bench.database(self.bench.scale(self), "lineitem")
         for name in _COLUMNS:
             yield self._table_case(name)
+        if not self._has_path:
+            self.leave_out("bytes of the file", f"{self.bench.options.target} has no path to read from")
+            return
         yield self._case("bytes", "Bytes of the file, one after the other", _BLOCK_BYTES, self._sequential)
         for size in _RANDOM_SIZES:
             yield self._case(f"random-{size}", f"Single reads of {size} bytes", size, self._scattered)
@@ -186,6 +189,10 @@ class GpuPaths(Experiment):
         return self._run(mode, StagedTask(self._device, self._path, offsets, size, threads, singly))
 
     @property
+    def _has_path(self) -> bool:
+        return not self.bench.options.target.startswith(("memory:", "simulated:", "vfio:"))
+
+    @property
     def _path(self) -> str:
         return disks.block_device(self.bench.options.target)
 
@@ -219,7 +226,7 @@ class GpuPaths(Experiment):
     def notes(self, results: Results) -> list[str]:
         """What served each way, as it says itself."""
         target = self.bench.options.target
-        disk = "" if target.startswith("memory:") else disks.disk_of(target)
+        disk = disks.disk_of(target) if self._has_path else ""
         parts = []
         if self._device == EMULATED:
             parts.append("**No GPU**: host memory stood in for it, so no figure above is one of a GPU.")
