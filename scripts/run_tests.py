@@ -41,6 +41,7 @@ LONG_STAGES = ("unit", "odr", "aarch64")
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
 #: What went wrong, said again at the end: of a long output often only that is kept.
 FAILURES: list[str] = []
+ARTIFACT_BYTES = 6000
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,11 @@ def at_least_one_failure(counts: Counts, status: int) -> Counts:
     return counts + Counts(failed=1)
 
 
+def not_made(build: Build) -> Counts:
+    FAILURES.append(f"build/{build.folder} could not be made")
+    return Counts(failed=1)
+
+
 def unit_tests(
     build: Build,
     wrapper: tuple[str, ...] = (),
@@ -131,7 +137,7 @@ def unit_tests(
 ) -> Counts:
     """Builds the unit tests and runs them, one share per core at the same time."""
     if build.make() != 0:
-        return Counts(failed=1)
+        return not_made(build)
     shards = os.cpu_count() or 1
     with ThreadPoolExecutor(shards) as pool:
         environment = {"RAWDUCK_MODEL_SECONDS": str(model_seconds)}
@@ -185,7 +191,7 @@ def pytest(folder: str, arguments: list[str]) -> Counts:
     command = [sys.executable, "-m", "pytest", folder, f"--junitxml={report}", "-rfEs", *arguments]
     status = run(command)
     if not report.exists():
-        return Counts(failed=1)
+        return at_least_one_failure(Counts(), status or 1)
     suite = ElementTree.parse(report).getroot().find("testsuite")
     for test in suite.iter("testcase"):
         if test.find("failure") is not None or test.find("error") is not None:
@@ -198,7 +204,7 @@ def pytest(folder: str, arguments: list[str]) -> Counts:
 def fuzz() -> Counts:
     """Every fuzz target for a share of FUZZ_SECONDS. What it learned stays in build/fuzz for the next run."""
     if FUZZ.make() != 0:
-        return Counts(failed=1)
+        return not_made(FUZZ)
     targets = sorted((BUILD / "fuzz").glob("*_fuzz"))
     counts = Counts() if targets else Counts(failed=1)
     for target in targets:
@@ -211,7 +217,6 @@ def fuzz() -> Counts:
             "-print_final_stats=1",
             "-print_funcs=0",
             "-verbosity=0",
-            f"-artifact_prefix={BUILD / 'fuzz'}/",
         ]
         folders = [str(folder) for folder in (corpus, seeds) if folder.is_dir()]
         counts += fuzz_one(target, [*options, *folders])
@@ -220,13 +225,16 @@ def fuzz() -> Counts:
 
 def fuzz_one(target: Path, arguments: list[str]) -> Counts:
     """The input that it failed on is printed: where it was found, nothing else may be kept."""
-    if run([str(target), *arguments]) == 0:
+    artifacts = BUILD / "fuzz" / "failed" / f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    artifacts.mkdir(parents=True)
+    if run([str(target), f"-artifact_prefix={artifacts}/", *arguments]) == 0:
+        artifacts.rmdir()
         return Counts(passed=1)
     FAILURES.append(f"{target.name} failed; what it printed is above")
-    for artifact in sorted((BUILD / "fuzz").glob("*-*")):
-        if artifact.is_file() and artifact.name.split("-")[0] in ("crash", "leak", "oom", "slow", "timeout"):
-            text = base64.b64encode(artifact.read_bytes()).decode()
-            FAILURES.append(f"{artifact.name}, in base64: {text[:4000]}")
+    for artifact in artifacts.iterdir():
+        content = artifact.read_bytes()
+        shown = base64.b64encode(content[:ARTIFACT_BYTES]).decode()
+        FAILURES.append(f"{artifact}: {len(content)} bytes, the first {ARTIFACT_BYTES} in base64: {shown}")
     return Counts(failed=1)
 
 
@@ -243,7 +251,8 @@ def odr() -> Counts:
         "CMAKE_BUILD_TYPE=None",
         "CMAKE_CXX_FLAGS=-O0 -flto=auto -Werror=odr",
     ]
-    return Counts(failed=1) if Build("odr", programs, tuple(definitions)).make() else Counts(passed=1)
+    build = Build("odr", programs, tuple(definitions))
+    return not_made(build) if build.make() else Counts(passed=1)
 
 
 def aarch64() -> Counts:
@@ -302,7 +311,7 @@ def ceph(arguments: list[str]) -> Counts:
 def with_stand_ins(folder: str, arguments: list[str]) -> Counts:
     """Of NVIDIA's driver, and of cuFile."""
     if HOST.make() != 0:
-        return Counts(failed=1)
+        return not_made(HOST)
     return pytest(folder, arguments)
 
 

@@ -64,7 +64,7 @@ class Driver {
     Driver(const Driver &) = delete;
     Driver &operator=(const Driver &) = delete;
 
-    void *Pinned(size_t bytes) const {
+    void *Pinned(size_t bytes) {
         Require(Call<int(void **, size_t, unsigned)>("cuMemHostAlloc")(&pinned_, bytes, 0) == 0,
                 "there is no memory");
         return pinned_;
@@ -82,7 +82,7 @@ class Driver {
 
     void *library_;
     void *stream_ = nullptr;
-    mutable void *pinned_ = nullptr;
+    void *pinned_ = nullptr;
 };
 
 } // namespace
@@ -125,7 +125,7 @@ void cuFileHandleDeregister(void *handle) {
 
 ssize_t cuFileRead(void *handle, void *base, size_t bytes, off_t offset, off_t at) {
     Require(g_open, "it is read without the driver");
-    const Driver driver;
+    Driver driver;
     const ssize_t done = pread(*static_cast<int *>(handle), driver.Pinned(bytes), bytes, offset);
     if (done > 0) {
         driver.CopyIn(reinterpret_cast<uint64_t>(base) + static_cast<uint64_t>(at),

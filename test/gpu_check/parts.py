@@ -14,6 +14,8 @@ from typing import Any
 import numpy
 import rawduck
 from rawduck import gpu, tpch
+from rawduck.measuring.gpu.staged import CopyTask
+from rawduck.measuring.gpu.tables import DECIMAL_OF_TPCH, as_numbers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sql" / "gpu"))
 import cuda_memory
@@ -29,6 +31,7 @@ BATCH_ROWS = 4_000_000
 RUNS = 5
 COPIES = 40
 COPIES_OF_TABLE = 4
+TABLE = "v.lineitem"
 
 
 def finish(**result: Any) -> None:
@@ -101,29 +104,10 @@ def sum_by(name: str, column: gpu.Column) -> float:
 
 def copy_rate(mebibytes: int) -> None:
     """Of copies from pinned memory to the device, by the driver alone: the ceiling of everything else."""
-    library, popped, size = cuda_memory.driver(), ctypes.c_void_p(), ctypes.c_size_t(mebibytes << 20)
-    pinned, device, stream = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
-    assert library.cuCtxPushCurrent_v2(library.context) == 0
-    assert library.cuMemHostAlloc(ctypes.byref(pinned), size, 0) == 0, "no pinned memory"
-    assert library.cuStreamCreate(ctypes.byref(stream), 1) == 0
-    pool, properties = ctypes.c_void_p(), (ctypes.c_int32 * 22)(1, 0, 1, 0)
-    assert library.cuMemPoolCreate(ctypes.byref(pool), properties) == 0
-    assert library.cuMemAllocFromPoolAsync(ctypes.byref(device), size, pool, stream) == 0, "no device memory"
-    rates = []
-    for _ in range(RUNS):
-        library.cuStreamSynchronize(stream)
-        start = time.perf_counter()
-        for _ in range(COPIES):
-            assert library.cuMemcpyHtoDAsync_v2(device, pinned, size, stream) == 0
-        assert library.cuStreamSynchronize(stream) == 0
-        rates.append(COPIES * size.value / (time.perf_counter() - start))
-    library.cuMemFreeAsync(device, stream)
-    library.cuStreamSynchronize(stream)
-    library.cuMemPoolDestroy(pool)
-    library.cuStreamDestroy_v2(stream)
-    library.cuMemFreeHost(pinned)
-    library.cuCtxPopCurrent_v2(ctypes.byref(popped))
-    finish(bytes_per_s=sorted(rates)[RUNS // 2], rates=[round(rate) for rate in rates])
+    copies = CopyTask(os.environ.get("RAWDUCK_GPU", "0"), mebibytes << 20, COPIES)
+    results = [copies.perform() for _ in range(RUNS)]
+    rates = sorted(result.values["gpu_bytes"] / result.wall_seconds for result in results)
+    finish(bytes_per_s=rates[RUNS // 2], rates=[round(rate) for rate in rates])
 
 
 def bars(scale: float, folder: Path) -> None:
@@ -187,22 +171,9 @@ def scan_all(connection: Any, columns: list[str]) -> None:
             pass
 
 
-def as_numbers(connection: Any, columns: list[str], decimals: str) -> str:
-    """Expressions that give what DLPack has, which knows neither decimals nor dates."""
-    types = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE v.lineitem)").fetchall())
-    return ", ".join(
-        f"{decimals.format(name)} AS {name}"
-        if types[name].startswith("DECIMAL")
-        else f"datediff('day', DATE '1970-01-01', {name})::INTEGER AS {name}"
-        if types[name] == "DATE"
-        else name
-        for name in columns
-    )
-
-
 def by_torch(torch: Any, connection: Any, columns: list[str], rows: int) -> None:
     """What DuckDB offers: tensors in host memory, then copied."""
-    chosen = as_numbers(connection, columns, "{}::DOUBLE")
+    chosen = as_numbers(connection, TABLE, columns, "{}::DOUBLE")
     tensors = connection.sql(f"SELECT {chosen} FROM v.lineitem WHERE rowid < {rows}").torch()
     for tensor in tensors.values():
         tensor.cuda()
@@ -211,7 +182,7 @@ def by_torch(torch: Any, connection: Any, columns: list[str], rows: int) -> None
 
 def are_equal(connection: Any, columns: list[str]) -> bool:
     """Every value of every row."""
-    chosen, first = as_numbers(connection, columns, "({} * 100)::BIGINT"), 0
+    chosen, first = as_numbers(connection, TABLE, columns, DECIMAL_OF_TPCH), 0
     with gpu.scan(connection, "v.lineitem", columns, batch_rows=BATCH_ROWS, decimal="int64") as batches:
         for batch in batches:
             rows = f"rowid >= {first} AND rowid < {first + len(batch)}"

@@ -18,11 +18,12 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from rawduck.errors import RawduckError
-from rawduck.measuring.gpu.device_memory import open_memory
+from rawduck.measuring.gpu.device_memory import DeviceMemory, open_memory
 from rawduck.measuring.gpu.staged import latency_values
 from rawduck.measuring.measure import Result, Stopwatch
 
@@ -80,9 +81,7 @@ def _library() -> str:
             return name
         except OSError:
             continue
-    raise RawduckError(
-        "cuFile is not installed (pip install nvidia-cufile-cu12, or CUDA's package libcufile)"
-    )
+    raise RawduckError("cuFile is not installed (pip install nvidia-cufile, or CUDA's package libcufile)")
 
 
 def _configured(folder: str, compat: bool) -> dict[str, str]:
@@ -125,20 +124,20 @@ class _Opened:
         self._library.cuFileRead.restype = ctypes.c_ssize_t
 
     def __enter__(self) -> _Opened:
-        self._check("cuFileDriverOpen", self._library.cuFileDriverOpen())
-        self._fd = os.open(self._path, os.O_RDONLY | os.O_DIRECT)
-        description = _Description(_OPAQUE_FD, _Handle(fd=self._fd), None)
-        self._handle = ctypes.c_void_p()
-        self._check(
-            "cuFileHandleRegister",
-            self._library.cuFileHandleRegister(ctypes.byref(self._handle), ctypes.byref(description)),
-        )
+        with ExitStack() as stack:
+            self._call("cuFileDriverOpen")
+            stack.callback(self._call, "cuFileDriverClose")
+            fd = os.open(self._path, os.O_RDONLY | os.O_DIRECT)
+            stack.callback(os.close, fd)
+            description = _Description(_OPAQUE_FD, _Handle(fd=fd), None)
+            self._handle = ctypes.c_void_p()
+            self._call("cuFileHandleRegister", ctypes.byref(self._handle), ctypes.byref(description))
+            stack.callback(self._library.cuFileHandleDeregister, self._handle)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._library.cuFileHandleDeregister(self._handle)
-        os.close(self._fd)
-        self._library.cuFileDriverClose()
+        self._stack.close()
 
     def read(self, base: int, size: int, offset: int, at: int) -> None:
         """To `base` + `at` on the device."""
@@ -152,14 +151,15 @@ class _Opened:
         if done != size:
             raise RawduckError(f"cuFileRead of {size} bytes at byte {offset}: {done}")
 
-    def _check(self, name: str, error: _Error) -> None:
+    def _call(self, name: str, *arguments: object) -> None:
+        error = getattr(self._library, name)(*arguments)
         if error.err != 0:
             raise RawduckError(f"{name}: error {error.err} (driver: {error.cu_err})")
 
 
 @dataclass
 class CuFileTask:
-    """As StagedTask, by cuFileRead. Where `singly`, as RandomTask: how long each read took is measured."""
+    """As StagedTask, by cuFileRead, which returns when the bytes are there."""
 
     device: str
     path: str
@@ -183,19 +183,21 @@ class CuFileTask:
         values = latency_values(latencies) if self.singly else {"gpu_bytes": float(total)}
         return watch.result(rows=rows, values=values)
 
-    def _read_all(self, memory, file: _Opened, base: int, took: Callable[[float], None]) -> None:
+    def _read_all(
+        self, memory: DeviceMemory, file: _Opened, base: int, took: Callable[[float], None]
+    ) -> None:
         next_block, errors = itertools.count(), []
 
         def work() -> None:
-            stream = memory.stream()  # which makes the device this thread's
             try:
+                stream = memory.stream()  # which makes the device this thread's
                 while (index := next(next_block)) < len(self.offsets) and not errors:
                     begin = time.perf_counter()
                     file.read(base, self.block_bytes, self.offsets[index], index * self.block_bytes)
                     took(time.perf_counter() - begin)
-            except (RawduckError, OSError) as error:
+                stream.close()
+            except Exception as error:
                 errors.append(error)
-            stream.close()
 
         threads = [threading.Thread(target=work) for _ in range(self.threads)]
         for thread in threads:

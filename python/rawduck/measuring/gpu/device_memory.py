@@ -42,12 +42,19 @@ class DeviceMemory(Protocol):
         """Address on the device."""
 
     def stream(self) -> Stream: ...
+    def synchronize(self) -> None:
+        """Until all is done that this process has begun on the device, in whatever stream."""
+
     def copied_out(self, device: int, size: int) -> bytes: ...
 
 
 def open_memory(device: str) -> DeviceMemory:
     """`device`: the number of a GPU, or "emulated". Raises RawduckError where there is none."""
-    return _Host() if device == EMULATED else _Cuda(int(device))
+    if device == EMULATED:
+        return _Host()
+    if not device.isdecimal():
+        raise RawduckError(f'RAWDUCK_GPU={device!r} is neither the number of a GPU nor "{EMULATED}"')
+    return _Cuda(int(device))
 
 
 class _Host:
@@ -69,6 +76,9 @@ class _Host:
 
     def stream(self) -> _HostStream:
         return _HostStream()
+
+    def synchronize(self) -> None:
+        pass
 
     def copied_out(self, device: int, size: int) -> bytes:
         return ctypes.string_at(device, size)
@@ -153,6 +163,9 @@ class _Cuda:
     def stream(self) -> _CudaStream:
         self.enter()
         return _CudaStream(self, entered=True)
+
+    def synchronize(self) -> None:
+        self.call("cuCtxSynchronize")
 
     def copied_out(self, device: int, size: int) -> bytes:
         content = ctypes.create_string_buffer(size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,8 @@ from rawduck.paths import quote
 SCAN, QUERY, NUMPY, TORCH = "scan", "query", "numpy", "torch"
 _MEMORY_VOLUME = "nvme://memory:gpu-paths/t.duckdb"
 _CUDA = 2
-#: DECIMALs and dates as the numbers that lie on the GPU, exact, for the answer.
+#: All of them have two digits behind the point.
+DECIMAL_OF_TPCH = "({} * 100)::BIGINT"
 _BATCH_ROWS = 4_000_000
 
 
@@ -30,8 +32,9 @@ class TableTask(Session):
     device: str = "0"
     table: str = "lineitem"
     columns: tuple[str, ...] = ()
-    #: A Parquet file that is loaded into a volume in memory first, instead of what `database` says.
+    #: A Parquet file that is loaded first, into a volume in memory of that size, in place of `database`.
     load: str = ""
+    load_gib: int = 1
 
     def perform(self) -> Result:
         with self._open() as connection:
@@ -43,7 +46,7 @@ class TableTask(Session):
         if not self.load:
             return self.open()
         connection = self.connect()
-        connection.execute("SET nvme_memory_size = '8 GiB'")
+        connection.execute(f"SET nvme_memory_size = '{self.load_gib} GiB'")
         connection.execute(f"ATTACH {quote(_MEMORY_VOLUME)} AS measured")
         connection.execute("USE measured")
         chosen = ", ".join(self.columns)
@@ -56,7 +59,7 @@ class TableTask(Session):
     def _routed(self, connection: Any) -> Result:
         options = {"batch_rows": _BATCH_ROWS, "decimal": "int64", "device": self._device}
         batches = []
-        with Stopwatch() as watch:
+        with open_memory(self.device) as memory, Stopwatch() as watch:
             if self.way == SCAN:
                 source = gpu.scan(connection, self.table, self.columns, **options)
             else:
@@ -65,8 +68,7 @@ class TableTask(Session):
                 )
             with source:
                 batches.extend(source)
-            for batch in batches:
-                _wait(batch)
+            memory.synchronize()  # a batch is handed out before it is there
         reports = [batch.report for batch in batches]
         sums = [sum(int(_numbers(batch[name]).sum()) for batch in batches) for name in self.columns]
         values = {"gpu_bytes": float(sum(report["bytes_copied"] for report in reports))}
@@ -77,7 +79,7 @@ class TableTask(Session):
 
     def _numpy(self, connection: Any) -> Result:
         """DuckDB decodes in its threads, then the arrays are copied."""
-        query = f"SELECT {_as_numbers(connection, self.table, self.columns)} FROM {self.table}"
+        query = f"SELECT {self._numbers_of(connection)} FROM {self.table}"
         with open_memory(self.device) as memory:
             bounce = Bounce(memory)
             with Stopwatch() as watch:
@@ -100,7 +102,7 @@ class TableTask(Session):
             import torch
         except ImportError:
             raise RawduckError("PyTorch is not installed (pip install torch)") from None
-        query = f"SELECT {_as_numbers(connection, self.table, self.columns)} FROM {self.table}"
+        query = f"SELECT {self._numbers_of(connection)} FROM {self.table}"
         where = "cpu" if self.device == EMULATED else f"cuda:{self.device}"
         torch.zeros(1).to(where)  # its own start is not measured
         with Stopwatch() as watch:
@@ -108,6 +110,10 @@ class TableTask(Session):
             if where != "cpu":
                 torch.cuda.synchronize()
         return _result(watch, [tensor.cpu().numpy() for tensor in tensors])
+
+    def _numbers_of(self, connection: Any) -> str:
+        """What rawduck puts on the device: a DECIMAL without its point."""
+        return as_numbers(connection, self.table, self.columns, DECIMAL_OF_TPCH)
 
     @property
     def _device(self) -> str | int:
@@ -119,22 +125,17 @@ def _result(watch: Stopwatch, arrays: list[Any]) -> Result:
     return watch.result(rows=[sums], values={"gpu_bytes": float(sum(array.nbytes for array in arrays))})
 
 
-def _as_numbers(connection: Any, table: str, columns: tuple[str, ...]) -> str:
-    """Expressions that give what rawduck puts on the device: a DECIMAL without its point, a date as days."""
+def as_numbers(connection: Any, table: str, columns: Sequence[str], decimal: str) -> str:
+    """Expressions for what tensors can hold: a date as days, a DECIMAL as `decimal` says, with {} for it."""
     types = dict(connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE {table})").fetchall())
     return ", ".join(
-        f"({name} * {10 ** int(types[name].rpartition(',')[2].strip(' )'))})::BIGINT AS {name}"
+        f"{decimal.format(name)} AS {name}"
         if types[name].startswith("DECIMAL")
         else f"datediff('day', DATE '1970-01-01', {name})::INTEGER AS {name}"
         if types[name] == "DATE"
         else name
         for name in columns
     )
-
-
-def _wait(batch: gpu.Batch) -> None:
-    """Until it is on the device."""
-    batch.report  # noqa: B018  the report is known once the batch is
 
 
 def _numbers(column: gpu.Column) -> Any:

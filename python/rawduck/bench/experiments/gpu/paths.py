@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -35,6 +36,9 @@ _BLOCK_BYTES = _MIB
 _THREADS = 16
 _RANDOM_SIZES = (512, 4096, 16 * 1024, 64 * 1024, 256 * 1024, _MIB)
 _RANDOM_READS = {True: 200, False: 2000}
+#: Read in a run: all of it stays on the device, to be compared.
+_BYTES_MOST = 1024 * _MIB
+_MEMORY_GIB_PER_SCALE = 0.5
 _COPY_BYTES = {True: _MIB, False: 256 * _MIB}
 _COPIES = 20
 
@@ -76,7 +80,6 @@ class GpuPaths(Experiment):
     )
     scale = 5.0
     quick_scale = 0.05
-    gib_per_scale = 0.5
     metrics = (WALL, CPU, KERNEL, _CORES, _RATE, _DECODED, _P50, _P99, _READS)
 
     def cases(self) -> Iterator[Case]:
@@ -149,6 +152,7 @@ class GpuPaths(Experiment):
             load=str(tpch.parquet_path(self._database.parquet, "lineitem"))
             if mode.settings.get("memory")
             else "",
+            load_gib=1 + math.ceil(_MEMORY_GIB_PER_SCALE * self.bench.scale(self)),
         )
         return self._run(mode, task)
 
@@ -194,21 +198,27 @@ class GpuPaths(Experiment):
 
     @property
     def _path(self) -> str:
-        return disks.block_device(self.bench.options.target)
+        return os.path.abspath(disks.block_device(self.bench.options.target))
 
     def _ranges(self, size: int) -> list[int]:
         """Offsets of all whole blocks of the database's file that lie in one piece."""
-        return [
+        offsets = [
             at
             for offset, length in self.bench.volume.file_ranges(self._database.volume_name)
             for at in range(offset, offset + length - size + 1, size)
         ]
+        if not offsets:
+            raise RawduckError(
+                f"{self._database.volume_name} has no {size} bytes in one piece on {self._path}; take a "
+                "larger --scale"
+            )
+        return offsets
 
     def _sequential(self, size: int) -> list[int]:
-        return self._ranges(size)
+        return self._ranges(size)[: _BYTES_MOST // size]
 
     def _scattered(self, size: int) -> list[int]:
-        count = _RANDOM_READS[self.bench.options.quick]
+        count = min(_RANDOM_READS[self.bench.options.quick], _BYTES_MOST // size)
         return random.Random(size).choices(self._ranges(size), k=count)
 
     def _run(self, mode: Mode, task: Task) -> Measurement:
