@@ -185,7 +185,7 @@ TEST(PosixLock, AChildOfAForkMayClose) {
         }
     });
     int hung = 0;
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 100; i++) {
         const pid_t child = fork();
         if (child == 0) {
             alarm(10);

@@ -179,9 +179,10 @@ class StepsOfADatabase {
 
 TEST(LimitStepsTest, MemoryThatRunsOutOnceFailsOneOperation) {
     for (const uint32_t lba_size : {512u, 4096u}) {
-        int64_t step = 0;
+        // What allocates is nearly the same for both sizes: each has every other step.
+        int64_t step = lba_size == 512 ? 0 : 1;
         while (StepsOfADatabase(lba_size).Run(step) && !::testing::Test::HasFailure()) {
-            step++;
+            step += 2;
         }
         EXPECT_GT(step, 100);
         EXPECT_FALSE(::testing::Test::HasFailure()) << "LBA size " << lba_size << ", step " << step;

@@ -314,7 +314,7 @@ TEST(VolumeModelTest, ThousandsOfRandomOperationsMatchTheOracle) {
     for (uint64_t seed = 1; seed <= 6; seed++) {
         for (uint32_t lba_size : {512u, 4096u}) {
             SCOPED_TRACE("seed " + std::to_string(seed) + ", LBA size " + std::to_string(lba_size));
-            Model(lba_size, seed).Run(4000);
+            Model(lba_size, seed).Run(2000);
             if (HasFailure()) {
                 return;
             }

@@ -141,7 +141,7 @@ void Live(uint64_t seed) {
 } // namespace
 
 TEST(BackupHistoryTest, TheCopyHasWhatTheOriginalHad) {
-    for (uint64_t seed = 1; seed <= 40; seed++) {
+    for (uint64_t seed = 1; seed <= 16; seed++) {
         ASSERT_NO_FATAL_FAILURE(Live(seed));
     }
 }

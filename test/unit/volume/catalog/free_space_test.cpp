@@ -88,7 +88,7 @@ TEST(FreeSpaceTest, GivesWhatIsFreeAndOnlyOnce) {
                 used[unit] = now;
             }
         };
-        for (int step = 0; step < 6000; step++) {
+        for (int step = 0; step < 2000; step++) {
             const uint64_t kind = random() % 10;
             const uint64_t wanted = 1 + random() % (kind == 0 ? 3 * GROUP_UNITS : 500);
             if (kind < 6) {

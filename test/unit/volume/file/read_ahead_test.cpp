@@ -7,6 +7,7 @@
 #include "support/out_of_memory.hpp"
 #include "support/test_support.hpp"
 
+#include <algorithm>
 #include <thread>
 
 namespace rawduck {
@@ -305,9 +306,7 @@ TEST_F(ReadAheadTest, ThreadsThatShareHandlesSeeWhatWasWrittenBefore) {
                 for (uint64_t offset = 0; offset < SIZE && !HasFailure(); offset += PIECE) {
                     const int least = written;
                     const std::string piece = Piece(*handles[t % 2], offset);
-                    for (const char byte : piece) {
-                        ASSERT_GE(byte, least) << "at " << offset;
-                    }
+                    ASSERT_GE(*std::min_element(piece.begin(), piece.end()), least) << "at " << offset;
                 }
             }
         });
