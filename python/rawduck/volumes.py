@@ -7,9 +7,15 @@ import duckdb
 from rawduck.render import Row, Rows, rows
 
 
-def format_volume(connection: duckdb.DuckDBPyConnection, target: str, **options: str | int | bool) -> Row:
-    """Calls nvme_format with those of size, lba_size, label and force that are set."""
-    given = {name: value if value is True else str(value) for name, value in options.items() if value}
+def format_volume(
+    connection: duckdb.DuckDBPyConnection, target: str, **options: str | int | bool | list[str]
+) -> Row:
+    """Calls nvme_format with those of size, lba_size, label, stripe_with, chunk and force that are set."""
+    given = {
+        name: value if value is True or isinstance(value, list) else str(value)
+        for name, value in options.items()
+        if value
+    }
     named = "".join(f", {name} := ?" for name in given)
     return rows(connection, f"SELECT * FROM nvme_format(?{named})", [target, *given.values()])[0]
 

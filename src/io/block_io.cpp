@@ -288,6 +288,16 @@ void BlockIo::InvalidateRereads(uint64_t device_offset, uint64_t length) {
     }
 }
 
+void BlockIo::BeginWriting() {
+    state_->CheckFork();
+    state_->queues->GetDevice().BeginWriting();
+}
+
+std::vector<DeviceMember> BlockIo::Members() const {
+    state_->CheckFork();
+    return state_->queues->GetDevice().Members();
+}
+
 const Capabilities &BlockIo::Caps() const {
     return state_->caps;
 }

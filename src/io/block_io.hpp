@@ -81,6 +81,10 @@ class BlockIo {
     //! See Device::Deallocate.
     bool Deallocate(const std::vector<DeviceRange> &ranges);
 
+    //! See Device::BeginWriting and Members.
+    void BeginWriting();
+    std::vector<DeviceMember> Members() const;
+
     const Capabilities &Caps() const;
     //! Bytes that commands may reach; 0 for a file that grows. At first as in Caps.
     uint64_t CapacityBytes() const;

@@ -192,7 +192,19 @@ void RequireKnownEngine(const std::string &engine, const std::string &subject) {
                     ", xnvme:<interface> (targets memory:, simulated: and vfio: have their own)");
 }
 
+std::unique_ptr<StripedDevice> OpenStripe(const Target &target, const DeviceOptions &options,
+                                          StripedDevice::Headers headers) {
+    std::vector<std::unique_ptr<Device>> devices;
+    for (const StripeMember &member : target.stripe->members) {
+        devices.push_back(OpenDevice(member.target, options));
+    }
+    return std::make_unique<StripedDevice>(target.name, *target.stripe, std::move(devices), headers);
+}
+
 std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options) {
+    if (target.stripe) {
+        return OpenStripe(target, options, StripedDevice::Headers::REQUIRE);
+    }
     const std::string &engine = options.engine;
     const bool own_engine = (target.kind == TargetKind::MEMORY && engine == "memory") ||
                             (target.kind == TargetKind::VFIO_FUNCTION && engine == "vfio") ||

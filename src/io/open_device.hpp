@@ -3,6 +3,7 @@
 
 #include "io/device/device.hpp"
 #include "io/device/device_options.hpp"
+#include "io/stripe/striped_device.hpp"
 #include "target/target.hpp"
 
 #include <memory>
@@ -17,6 +18,10 @@ const std::vector<std::string> &EngineNames();
 //! Throws Error INVALID, listing what there is, unless it
 //! is "auto", one of EngineNames or an interface of xNVMe.
 void RequireKnownEngine(const std::string &engine, const std::string &subject);
+
+//! Opens every member of a stripe through an engine, as OpenDevice. Throws as that and StripedDevice.
+std::unique_ptr<StripedDevice> OpenStripe(const Target &target, const DeviceOptions &options,
+                                          StripedDevice::Headers headers);
 
 //! Opens a target through an engine. Throws Error: PERMISSION, NOT_FOUND, UNSUPPORTED (engine not available
 //! on this kernel or target, with what to do), IO. Direct I/O where the target allows it; never silently

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <sys/stat.h>
 
@@ -22,6 +23,8 @@ bool IsInProcess(TargetKind kind);
 bool HasNoPath(const std::string &target_name);
 //! Whether the operating system has a file or a device node for it, which can be locked and asked.
 bool HasNode(TargetKind kind);
+
+struct Stripe; // target/stripe.hpp
 
 struct Target {
     TargetKind kind = TargetKind::REGULAR_FILE;
@@ -43,6 +46,9 @@ struct Target {
     //! Of a file that somebody has opened for as long as this is used; `path` leads to that, and locks need not be
     //! looked for again. -1: nobody has.
     int open_descriptor = -1;
+    //! Of a volume on several drives: all of them. What else is said here is then said of the first, but for the name.
+    //! Null: this is all of it.
+    std::shared_ptr<const Stripe> stripe;
 };
 
 //! "memory:<name>", "simulated:<name>", "vfio:0000:01:00.0n1" (PCI function and namespace; not looked for

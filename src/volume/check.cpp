@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 #include "io/open_device.hpp"
+#include "io/resolve_volume.hpp"
 #include "target/lock/target_lock.hpp"
 #include "volume/damage/load_volume.hpp"
 #include "volume/damage/renew_metadata.hpp"
@@ -66,6 +67,23 @@ void ReportSize(const BlockIo &io, const TreeSuperblock &superblock, std::vector
                                 "` uses the rest",
                             ""});
     }
+}
+
+constexpr const char *RENEW_MEMBERS_TEXT = "write anew what the members say of their stripe";
+
+void ReportMembers(const std::vector<DeviceMember> &members, std::vector<CheckFinding> &findings) {
+    for (size_t i = 0; i < members.size(); i++) {
+        const DeviceMember &member = members[i];
+        findings.push_back(
+            {member.problem.empty() ? Severity::OK : Severity::WARNING, "member " + std::to_string(i),
+             member.name + ", UUID " + member.uuid + (member.problem.empty() ? "" : ": " + member.problem),
+             member.problem.empty() ? "" : RENEW_MEMBERS_TEXT});
+    }
+}
+
+bool HasProblem(const std::vector<DeviceMember> &members) {
+    return std::any_of(members.begin(), members.end(),
+                       [](const DeviceMember &member) { return !member.problem.empty(); });
 }
 
 void ReportMetadata(const LoadedMetadata &metadata, std::vector<CheckFinding> &findings) {
@@ -191,7 +209,7 @@ void ReportSpace(const LoadedVolume &volume, std::vector<CheckFinding> &findings
 } // namespace
 
 std::vector<std::string> RepairVolume(const std::string &target_name) {
-    const Target target = ResolveTarget(target_name);
+    const Target target = ResolveVolume(target_name);
     const TargetReservation reservation(target, "repaired");
     TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
     RequireNoReaders(target, "repaired");
@@ -205,6 +223,10 @@ std::vector<std::string> RepairVolume(const std::string &target_name) {
                                                           "only read; repair it with a newer rawduck");
     }
     std::vector<std::string> done;
+    if (HasProblem(io.Members())) {
+        io.BeginWriting();
+        done.emplace_back(RENEW_MEMBERS_TEXT);
+    }
     if (!image.damage.empty()) {
         return done;
     }
@@ -214,7 +236,8 @@ std::vector<std::string> RepairVolume(const std::string &target_name) {
     if (image.torn_tail) {
         done.push_back(DROP_TAIL_TEXT);
     }
-    if (!done.empty()) {
+    if (!image.copies_agree || image.torn_tail) {
+        io.BeginWriting();
         RenewMetadata(io, volume.metadata);
     }
     return done;
@@ -235,6 +258,7 @@ std::vector<CheckFinding> Examine(BlockIo &io, const Interrupted &interrupted) {
     std::vector<CheckFinding> findings;
     try {
         const LoadedVolume volume = LoadVolume(io, CACHE_BYTES);
+        ReportMembers(io.Members(), findings);
         ReportSuperblocks(volume.metadata.image, findings);
         ReportSize(io, volume.metadata.image.superblock, findings);
         ReportMetadata(volume.metadata, findings);
@@ -300,7 +324,7 @@ std::vector<CheckFinding> ExamineBesideWriter(const Target &target, const Interr
 } // namespace
 
 std::vector<CheckFinding> CheckVolume(const std::string &target_name, const Interrupted &interrupted) {
-    const Target target = ResolveTarget(target_name);
+    const Target target = ResolveVolume(target_name);
     const TargetReservation reservation(target, "checked", TargetReservation::WhenMounted::SHARE);
     const VolumePin &mounted = reservation.Mounted();
     std::vector<CheckFinding> findings;

@@ -4,13 +4,16 @@
 #include "common/error.hpp"
 #include "common/memory/aligned_buffer.hpp"
 #include "target/reserve_file.hpp"
+#include "target/stripe.hpp"
 #include "volume/mount/volume_state.hpp"
 #include "volume/volume.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 namespace rawduck {
 
@@ -24,10 +27,11 @@ uint64_t CapacityOf(const VolumeState &state) {
     return state.capacity_units * ALLOCATION_UNIT_BYTES;
 }
 
-void RequireAsLarge(const VolumeState &state, uint64_t bytes) {
-    if (bytes < CapacityOf(state)) {
-        ThrowImpossible(state, "the volume has " + std::to_string(CapacityOf(state)) +
-                                   " bytes, and its target only " + std::to_string(bytes) +
+//! `used`: what the volume has of the target or member `name`, which has `bytes`.
+void RequireAsLarge(const VolumeState &state, const std::string &name, uint64_t bytes, uint64_t used) {
+    if (bytes < used) {
+        ThrowImpossible(state, "the volume has " + std::to_string(used) + " bytes of " + name +
+                                   ", which has only " + std::to_string(bytes) +
                                    ": it was made smaller; " +
                                    (state.target.kind == TargetKind::REGULAR_FILE
                                         ? "what the file had behind that is lost, so restore it from a backup"
@@ -35,19 +39,20 @@ void RequireAsLarge(const VolumeState &state, uint64_t bytes) {
     }
 }
 
-//! A regular file that is made longer. Undone unless Keep is called.
+//! A regular file that is made longer: the target, or a member of it. Undone unless Keep is called.
 class LongerFile {
   public:
-    LongerFile(const VolumeState &state, uint64_t size_bytes)
-        : fd_(state.lock->DescriptorOf(state.target)), size_bytes_(size_bytes) {
+    //! `used`: the bytes of it that the volume has. `size_bytes`: that it is to have; 0: as it is.
+    LongerFile(const VolumeState &state, const Target &file, uint64_t used, uint64_t size_bytes)
+        : fd_(state.lock->DescriptorOf(file)), name_(file.name), size_bytes_(size_bytes) {
         struct stat status;
         if (fd_ < 0 || fstat(fd_, &status) != 0) {
-            throw Error(ErrorCode::IO, state.target.name + ": cannot ask for its size: " + ErrnoText(errno));
+            throw Error(ErrorCode::IO, name_ + ": cannot ask for its size: " + ErrnoText(errno));
         }
         old_bytes_ = static_cast<uint64_t>(status.st_size);
-        RequireAsLarge(state, old_bytes_); // made longer, it would have zeros where the volume had something
+        RequireAsLarge(state, name_, old_bytes_, used); // made longer, it would have zeros where the volume had something
         if (size_bytes_ != 0 && size_bytes_ < AlignDown(old_bytes_, ALLOCATION_UNIT_BYTES)) {
-            ThrowImpossible(state, "the file has " + std::to_string(old_bytes_) +
+            ThrowImpossible(state, "the file " + name_ + " has " + std::to_string(old_bytes_) +
                                        " bytes already, more than " + std::to_string(size_bytes_) +
                                        "; to use them all, leave out --size (size in SQL)");
         }
@@ -61,19 +66,64 @@ class LongerFile {
     LongerFile(const LongerFile &) = delete;
     LongerFile &operator=(const LongerFile &) = delete;
 
-    void Reserve(const VolumeState &state) {
-        const uint64_t from = CapacityOf(state), end = std::max(size_bytes_, old_bytes_);
+    //! Space for all that lies behind the byte `from`.
+    void Reserve(uint64_t from) {
+        const uint64_t end = std::max(size_bytes_, old_bytes_);
         if (end > from) {
-            ReserveFile(fd_, state.target.name, from, end);
+            ReserveFile(fd_, name_, from, end);
+        }
+    }
+    //! Makes its length durable.
+    void Sync() {
+        if (fsync(fd_) != 0) {
+            throw Error(ErrorCode::IO, name_ + ": cannot make its new length durable: " + ErrnoText(errno) +
+                                           "; look into the kernel log (dmesg)");
         }
     }
     void Keep() { kept_ = true; }
 
   private:
     const int fd_;
+    const std::string name_;
     const uint64_t size_bytes_;
     uint64_t old_bytes_ = 0;
     bool kept_ = false;
+};
+
+//! The files that the volume lies on; none on devices. All are made longer, or none.
+class LongerFiles {
+  public:
+    LongerFiles(const VolumeState &state, uint64_t size_bytes) : from_(UsedBytes(state)) {
+        if (state.target.kind == TargetKind::REGULAR_FILE) {
+            for (const Target &part : PartsOf(state.target)) {
+                files_.push_back(std::make_unique<LongerFile>(state, part, from_, size_bytes));
+            }
+        }
+    }
+    void Reserve() {
+        for (const auto &file : files_) {
+            file->Reserve(from_);
+        }
+    }
+    //! Durable before the superblocks tell of it.
+    void Keep() {
+        for (const auto &file : files_) {
+            file->Sync();
+        }
+        for (const auto &file : files_) {
+            file->Keep();
+        }
+    }
+
+  private:
+    //! Of each file.
+    static uint64_t UsedBytes(const VolumeState &state) {
+        const Stripe *stripe = state.target.stripe.get();
+        return stripe ? stripe->data_start + CapacityOf(state) / stripe->members.size() : CapacityOf(state);
+    }
+
+    const uint64_t from_;
+    std::vector<std::unique_ptr<LongerFile>> files_;
 };
 
 void RefuseImpossibleSize(const VolumeState &state, uint64_t size_bytes) {
@@ -85,7 +135,7 @@ void RefuseImpossibleSize(const VolumeState &state, uint64_t size_bytes) {
                         "only a regular file can be made larger here, this target has the size that it has: "
                         "leave out --size (size in SQL)");
     }
-    if (size_bytes < CapacityOf(state)) {
+    if (!state.target.stripe && size_bytes < CapacityOf(state)) {
         ThrowImpossible(state, "the volume has " + std::to_string(CapacityOf(state)) +
                                    " bytes, and cannot shrink to " + std::to_string(size_bytes) +
                                    "; give a larger --size (size in SQL)");
@@ -113,7 +163,7 @@ void UseSpace(VolumeState &state, uint64_t units) {
 
 uint64_t UnitsOf(VolumeState &state) {
     const uint64_t bytes = state.io->RefreshCapacity();
-    RequireAsLarge(state, bytes);
+    RequireAsLarge(state, state.target.name, bytes, CapacityOf(state));
     return bytes / ALLOCATION_UNIT_BYTES;
 }
 
@@ -128,18 +178,14 @@ VolumeGrowth Volume::Grow(uint64_t size_bytes) {
     RefuseImpossibleSize(state, size_bytes);
     VolumeGrowth growth;
     growth.before_bytes = CapacityOf(state);
-    std::unique_ptr<LongerFile> file;
-    if (state.target.kind == TargetKind::REGULAR_FILE) {
-        file = std::make_unique<LongerFile>(state, size_bytes);
-        file->Reserve(state);
-    }
+    LongerFiles files(state, size_bytes);
+    files.Reserve();
     const uint64_t units = UnitsOf(state);
     if (units > state.capacity_units) {
         TryGainedSpace(state, units);
-        if (file) {
-            file->Keep();
-        }
-        state.log.Grow(units); // its first flush makes the length of the file durable, too
+        files.Keep();
+        state.io->BeginWriting(); // what lies at the end of each member belongs to the new end
+        state.log.Grow(units);
     }
     UseSpace(state, units);
     writing.Finish();

@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 #include "common/process/fork_generation.hpp"
+#include "io/resolve_volume.hpp"
 #include "target/lock/reader_lock.hpp"
 #include "volume/names/snapshot_name.hpp"
 #include "volume/readers/reader_channel.hpp"
@@ -258,7 +259,7 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
                                                "@" + LATEST + "\" can be read meanwhile");
         }
     }
-    const Target target = ResolveTarget(target_name);
+    const Target target = ResolveVolume(target_name);
     ReaderMounts &mounts = GetReaderMounts();
     const Key key(owner, target.identity, file);
     if (VolumePin found = PinKnown(mounts, key, use, nullptr)) {

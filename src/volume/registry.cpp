@@ -4,6 +4,7 @@
 #include "common/invariant.hpp"
 #include "common/process/fork_generation.hpp"
 #include "io/device/memory_device.hpp"
+#include "io/resolve_volume.hpp"
 #include "target/open_target.hpp"
 #include "volume/mount/in_use.hpp"
 
@@ -141,7 +142,9 @@ VolumePin FinishMount(Registry &registry, const Target &target, std::shared_ptr<
     std::lock_guard<std::mutex> guard(registry.mutex);
     Mount &mount = registry.volumes.at(target.identity);
     registry.identities[volume.get()] = target.identity;
-    registry.identities_by_node[target.node_identity] = target.identity;
+    for (const Target &part : PartsOf(target)) {
+        registry.identities_by_node[part.node_identity] = target.identity;
+    }
     mount.volume = std::move(volume);
     mount.state = Mount::State::MOUNTED;
     registry.changed.notify_all();
@@ -198,7 +201,7 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
     if (VolumePin pin = PinByNode(target_name)) {
         return pin;
     }
-    const Target target = ResolveTarget(target_name);
+    const Target target = ResolveVolume(target_name);
     Registry &registry = GetRegistry();
     if (VolumePin pin = PinOrInsert(registry, target.identity, Mount::State::MOUNTING)) {
         return pin;

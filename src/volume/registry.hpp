@@ -26,7 +26,7 @@ class VolumePin {
 
 //! Mounts the target or finds it mounted. A memory target that does not exist is created with
 //! options.memory_target_bytes and formatted: there is nothing to lose. Options of a volume that is already
-//! mounted stay as they are. Throws what ResolveTarget and Volume::Mount throw.
+//! mounted stay as they are. Throws what ResolveVolume and Volume::Mount throw.
 VolumePin PinVolume(const std::string &target_name, const MountOptions &options);
 
 //! Opens a file of the volume, which stays mounted until the handle is destroyed. Throws as Volume::Open.

@@ -4,6 +4,7 @@
 #include "common/invariant.hpp"
 #include "io/open_device.hpp"
 #include "target/lock/reader_lock.hpp"
+#include "target/stripe.hpp"
 #include "volume/mount/in_use.hpp"
 #include "volume/mount/volume_state.hpp"
 #include "volume/names/file_name.hpp"
@@ -201,6 +202,12 @@ VolumeInfo Volume::Info() const {
     info.rereads = state_->io->Rereads();
     info.poisoned = state_->log.Poisoned();
     info.warning = state_->warning;
+    if (const Stripe *stripe = state_->target.stripe.get()) {
+        info.chunk_bytes = stripe->chunk_bytes;
+        for (const StripeMember &member : stripe->members) {
+            info.members.push_back(member.target.name);
+        }
+    }
     {
         std::lock_guard<std::mutex> access(state_->access_mutex);
         info.writable = state_->IsWriter();

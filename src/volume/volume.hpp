@@ -65,6 +65,9 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! forced; LOCKED when something on it is open, in this process too; NO_SPACE when the target is smaller
     //! than 16 MiB.
     static void Format(const std::string &target_name, const FormatOptions &options);
+    //! Writes an empty volume that is striped over all of them. All are locked and examined before the first is written
+    //! to, and become members once the volume is there. options.size_bytes: of each file. Throws as Format.
+    static void FormatStripe(const std::vector<std::string> &target_names, const FormatOptions &options);
     //! Creates and formats a memory target that does not exist, before it is mounted.
     static void FormatNewMemory(const Target &target, uint64_t size_bytes);
 

@@ -19,7 +19,7 @@ EXIT_DAMAGED = 1
 _FORCEABLE = ". Formatting destroys what is there"
 # Of what nvme_trim says of a regular file.
 _A_SETTING = "nvme_deallocate = 'on'"
-_A_VOLUME = "it is a rawduck volume"
+_VOLUMES = ("it is a rawduck volume", "it is a member of a rawduck volume")
 
 
 def register(app: typer.Typer) -> None:
@@ -35,8 +35,16 @@ def register(app: typer.Typer) -> None:
 
 def format_target(
     target: Target,
+    others: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MORE TARGETS]...",
+            help="The volume is striped over all of them; any of them names it afterwards.",
+            show_default=False,
+        ),
+    ] = None,
     size: Annotated[
-        str, typer.Option(help="Size of a regular file or of memory, such as 8G; a device is used whole.")
+        str, typer.Option(help="Size of each regular file or of memory, such as 8G; a device is used whole.")
     ] = "",
     lba_size: Annotated[
         int,
@@ -46,6 +54,14 @@ def format_target(
         ),
     ] = 0,
     label: Annotated[str, typer.Option(help="A name of up to 63 bytes.")] = "",
+    chunk: Annotated[
+        str,
+        typer.Option(
+            help="With more targets: how much lies on one before the next one's turn, 16K to 16M; 256K by "
+            "default.",
+            show_default=False,
+        ),
+    ] = "",
     force: Annotated[
         bool, typer.Option("--force", help="Destroy what lies on the target, after saying what and asking.")
     ] = False,
@@ -55,8 +71,15 @@ def format_target(
     json: Json = False,
 ) -> None:
     """Write an empty volume. Refuses a target that holds anything, and says what."""
-    options = {"size": size, "lba_size": lba_size, "label": label}
     target = paths.absolute_target(target)
+    stripe_with = [paths.absolute_target(other) for other in others or []]
+    options = {
+        "size": size,
+        "lba_size": lba_size,
+        "label": label,
+        "chunk": chunk,
+        "stripe_with": stripe_with,
+    }
     with rawduck.connect() as connection:
         try:
             row = volumes.format_volume(connection, target, **options)
@@ -64,21 +87,27 @@ def format_target(
             if not force or _FORCEABLE not in str(refusal):
                 raise
             if not yes:
-                _require_consent(target, str(refusal))
+                _require_consent(_refused(refusal, [target, *stripe_with]), str(refusal))
             row = volumes.format_volume(connection, target, **options, force=True)
     if json:
         render.print_json(row)
         return
+    striped = f" and {len(stripe_with)} more" if stripe_with else ""
     render.console.print(
-        f"Formatted {render.text(row['target'])}: {render.size(row['capacity'])}, "
+        f"Formatted {render.text(row['target'])}{striped}: {render.size(row['capacity'])}, "
         f"LBAs of {row['lba_size']} bytes, UUID {row['uuid']}",
         soft_wrap=True,
     )
 
 
+def _refused(refusal: Exception, targets: list[str]) -> str:
+    """The one of these that the refusal is about."""
+    return next((target for target in targets if f"{target}: refused" in str(refusal)), targets[0])
+
+
 def _require_consent(target: str, refusal: str) -> None:
     """Says what would be destroyed and asks. The name of a file that is no volume has to be typed."""
-    is_other_file = Path(target).is_file() and _A_VOLUME not in refusal
+    is_other_file = Path(target).is_file() and not any(volume in refusal for volume in _VOLUMES)
     if not sys.stdin.isatty():
         if is_other_file:
             what = refusal.partition(_FORCEABLE)[0].partition(": ")[2]
@@ -148,6 +177,8 @@ def _info_fields(row: render.Row) -> list[tuple[str, str]]:
         ("target", row["target"]),
         ("UUID", str(row["uuid"])),
         ("label", row["label"] or "-"),
+        *[(f"member {number}", member) for number, member in enumerate(row["members"])],
+        *([("chunk", render.size(row["chunk"]))] if row["members"] else []),
         ("capacity", _capacity(row)),
         ("used", f"{render.size(row['used'])}, and {render.size(row['metadata_bytes'])} for metadata"),
         ("free", f"{render.size(row['free'])}, largest extent {render.size(row['largest_free_extent'])}"),

@@ -4,6 +4,7 @@
 #include "extension/sql/target_argument.hpp"
 
 #include "io/device/nvme_fdp.hpp"
+#include "io/resolve_volume.hpp"
 #include "volume/registry.hpp"
 
 #include "duckdb/main/client_context.hpp"
@@ -43,8 +44,9 @@ Placed PlacedAt(PlacementId id, const PlacementMap &map, const IoStats &stats) {
 }
 
 Rows FdpRows(duckdb::ClientContext &context, const Arguments &arguments) {
-    const Target target = ResolveTarget(AllowedTarget(context, arguments));
-    const FdpState state = InspectFdp(target);
+    const std::string name = AllowedTarget(context, arguments);
+    const FdpState state = InspectFdp(ResolveTarget(name));
+    const Target target = ResolveVolume(name);
     const FdpStatistics &device = state.statistics;
     auto opener = duckdb::ClientData::Get(context).file_opener.get();
     const PlacementMap map = MapOf(target, MountOptionsOf(opener));

@@ -1,5 +1,6 @@
 //! nvme_format(target, ...): writes an empty volume. nvme_grow(target, ...): makes one as large as its target.
 #include "common/text/size.hpp"
+#include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/target_argument.hpp"
@@ -21,12 +22,39 @@ FormatOptions OptionsOf(const Arguments &arguments) {
     options.lba_size = static_cast<uint32_t>(ParseSize(arguments.NamedText("lba_size", "0"), "lba_size"));
     options.force = arguments.NamedFlag("force");
     options.label = arguments.NamedText("label", "");
+    options.chunk_bytes = ParseSize(arguments.NamedText("chunk", "0"), "chunk");
     return options;
+}
+
+//! Those that the volume is striped over, the first one included; none when it lies on that alone.
+std::vector<std::string> StripedOver(duckdb::ClientContext &context, const std::string &target,
+                                     const Arguments &arguments) {
+    const Value &others = arguments.Named("stripe_with");
+    std::vector<std::string> names;
+    if (others.IsNull() || duckdb::ListValue::GetChildren(others).empty()) {
+        return names;
+    }
+    names.push_back(target);
+    const Sandbox sandbox(context);
+    for (const Value &other : duckdb::ListValue::GetChildren(others)) {
+        if (other.IsNull() || other.ToString().empty()) {
+            throw duckdb::InvalidInputException("stripe_with names a target that is NULL or empty");
+        }
+        sandbox.RequireVolume(other.ToString());
+        names.push_back(other.ToString());
+    }
+    return names;
 }
 
 Rows FormatRow(duckdb::ClientContext &context, const Arguments &arguments) {
     const std::string target = AllowedTarget(context, arguments);
-    Volume::Format(target, OptionsOf(arguments));
+    const FormatOptions options = OptionsOf(arguments);
+    const std::vector<std::string> striped = StripedOver(context, target, arguments);
+    if (striped.empty() && options.chunk_bytes != 0) {
+        throw duckdb::InvalidInputException("a chunk is of a volume on several targets; name the others, too "
+                                            "(stripe_with)");
+    }
+    striped.empty() ? Volume::Format(target, options) : Volume::FormatStripe(striped, options);
     auto opener = duckdb::ClientData::Get(context).file_opener.get();
     const VolumeInfo info = PinVolume(target, MountOptionsOf(opener))->Info();
     return {{Value(info.target), Value(info.uuid), Value::UBIGINT(info.capacity_bytes),
@@ -52,19 +80,25 @@ void RegisterFormatFunction(duckdb::ExtensionLoader &loader) {
     signature.AddKeywordOnly("lba_size", LogicalType::ANY, Value(LogicalType::VARCHAR));
     signature.AddKeywordOnly("force", LogicalType::BOOLEAN, Value::BOOLEAN(false));
     signature.AddKeywordOnly("label", LogicalType::VARCHAR, Value(""));
-    RegisterRowFunction(loader,
-                        {"nvme_format",
-                         "Writes an empty volume to a device, or to a file of the given size. Refuses a "
-                         "target that holds something. size: such as '8G', of a file or a volume in memory; "
-                         "NULL: as it is. lba_size: 512 or 4096; NULL: the device's, 4096 for files. force: "
-                         "destroy what is there, but nothing that is mounted. label: at most 63 bytes.",
-                         "CALL nvme_format('/data/store.rawduck', size := '8G')",
-                         signature,
-                         {{"target", LogicalType::VARCHAR, "The target"},
-                          {"uuid", LogicalType::VARCHAR, "Of the new volume"},
-                          {"capacity", LogicalType::UBIGINT, "Its bytes"},
-                          {"lba_size", LogicalType::UBIGINT, "Bytes of one of its LBAs"}},
-                         FormatRow});
+    signature.AddKeywordOnly("stripe_with", LogicalType::LIST(LogicalType::VARCHAR),
+                             Value(LogicalType::LIST(LogicalType::VARCHAR)));
+    signature.AddKeywordOnly("chunk", LogicalType::ANY, Value(LogicalType::VARCHAR));
+    RegisterRowFunction(
+        loader, {"nvme_format",
+                 "Writes an empty volume to a device, or to a file of the given size. Refuses a "
+                 "target that holds something. size: such as '8G', of a file or a volume in memory; "
+                 "NULL: as it is. lba_size: 512 or 4096; NULL: the device's, 4096 for files. force: "
+                 "destroy what is there, but nothing that is mounted. label: at most 63 bytes. stripe_with: "
+                 "more targets, over all of which the volume is striped; size is then that of each "
+                 "file. chunk: how many bytes of it lie on one before the next one's turn, a power of "
+                 "two from 16K to 16M; NULL: 256K.",
+                 "CALL nvme_format('/data/store.rawduck', size := '8G')",
+                 signature,
+                 {{"target", LogicalType::VARCHAR, "The target"},
+                  {"uuid", LogicalType::VARCHAR, "Of the new volume"},
+                  {"capacity", LogicalType::UBIGINT, "Its bytes"},
+                  {"lba_size", LogicalType::UBIGINT, "Bytes of one of its LBAs"}},
+                 FormatRow});
 }
 
 void RegisterGrowFunction(duckdb::ExtensionLoader &loader) {

@@ -11,6 +11,7 @@
 namespace rawduck {
 namespace {
 
+using duckdb::LogicalType;
 using duckdb::Value;
 
 //! A column of a row about a volume, and its value.
@@ -19,6 +20,10 @@ struct Cell {
     Value value;
     const char *description;
 };
+
+duckdb::vector<Value> Texts(const std::vector<std::string> &texts) {
+    return duckdb::vector<Value>(texts.begin(), texts.end());
+}
 
 std::vector<Cell> Cells(const VolumeInfo &info) {
     return {
@@ -78,6 +83,10 @@ std::vector<Cell> Cells(const VolumeInfo &info) {
          "Of those, evicted without having been read"},
         {"spill_bytes_given_way", Value::UBIGINT(info.spill.given_way_bytes),
          "Memory of spilled blocks that was given back because others needed it"},
+        {"members", Value::LIST(LogicalType::VARCHAR, Texts(info.members)),
+         "Targets that the volume is striped over, in their order; none when it lies on one"},
+        {"chunk", Value::UBIGINT(info.chunk_bytes),
+         "Bytes of it that lie on one of them before the next one's turn; 0 without"},
         {"warning", TextOrNull(info.warning), "Such as a damaged superblock; NULL without one"},
         {"poisoned", TextOrNull(info.poisoned), "Why the volume refuses writes; NULL when it takes them"}};
 }

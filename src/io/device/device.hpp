@@ -30,6 +30,9 @@ struct Command {
     //! Of a failed command: why, where the engine knows more than a code. A clause that lives as long as the
     //! device; null otherwise.
     const char *cause = nullptr;
+    //! Of a device that consists of several: which of them ran it, as a clause that lives as long as the device; null
+    //! otherwise.
+    const char *member = nullptr;
     //! For the submitter; engines do not touch them.
     void *owner = nullptr;
     uint64_t started_ns = 0;
@@ -43,7 +46,9 @@ struct Capabilities {
     uint32_t lba_size = 4096;      //!< bytes
     uint32_t memory_alignment = 1; //!< bytes
     uint32_t max_transfer_bytes = 256 * 1024; //!< of one command
-    uint32_t max_queue_depth = 1;             //!< commands in flight per queue
+    //! No command crosses a multiple of it, in bytes of the device; 0: there is no such limit.
+    uint64_t boundary_bytes = 0;
+    uint32_t max_queue_depth = 1; //!< commands in flight per queue
     //! A queue uses a scarce resource of the system, such as a descriptor (io/queue/queue_supply.hpp).
     bool scarce_queues = false;
     bool volatile_write_cache = true;
@@ -66,6 +71,13 @@ struct Capabilities {
 struct DeviceRange {
     uint64_t device_offset = 0;
     uint64_t length = 0;
+};
+
+//! One of the devices that a striped one consists of.
+struct DeviceMember {
+    std::string name;    //!< of its target
+    std::string uuid;    //!< its own
+    std::string problem; //!< with what it says of itself, which Device::BeginWriting writes anew; empty: none
 };
 
 //! What memory is registered for. Of what a process may lock, the system leaves little to some.
@@ -126,6 +138,11 @@ class Device {
         length = 0;
         return nullptr;
     }
+    //! Called once nobody else writes to the target, before the first write. Throws Error when it is not any more what
+    //! was opened.
+    virtual void BeginWriting() {}
+    //! Those that it consists of; none: it is one. Throws Error IO.
+    virtual std::vector<DeviceMember> Members() { return {}; }
     //! Of many ranges, in as few commands as the device takes.
     virtual bool DeallocateRanges(const std::vector<DeviceRange> &ranges) {
         bool taken = true;

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <new>
+#include <thread>
 
 // Flags of newer kernels, in case the C headers are older. A kernel that does not know one answers EINVAL.
 #ifndef IORING_SETUP_COOP_TASKRUN
@@ -169,9 +170,13 @@ void IoUringQueue::Forget(uint64_t range) noexcept {
     }
 }
 
+// Only who gives memory back has the lock otherwise, for a moment, and he waits for no other ring's. So a thread may have
+// several of them at a time, in any order, as it does on a striped device.
 void IoUringQueue::Begin() {
     if (!begun_) {
-        mutex_.lock();
+        while (!mutex_.try_lock()) {
+            std::this_thread::yield();
+        }
         begun_ = true;
     }
 }

@@ -141,6 +141,11 @@ bool RequestRun::MustBounce(const char *data, uint64_t length) const {
            (caps_.registered_memory && !queue_.queue->Reaches(data, length));
 }
 
+uint64_t RequestRun::BytesToBoundary(uint64_t device_offset) const {
+    return caps_.boundary_bytes == 0 ? UINT64_MAX
+                                     : caps_.boundary_bytes - device_offset % caps_.boundary_bytes;
+}
+
 //! Cuts the next piece off the segments: at most one command
 //! long, within one segment, bounced when it must be.
 CommandSlot *RequestRun::NextPiece() {
@@ -158,7 +163,8 @@ CommandSlot *RequestRun::NextPiece() {
         MustBounce(slot.user, std::min<uint64_t>(caps_.max_transfer_bytes, segment.length - segment_offset_));
     slot.chunk = bounced ? queue_.bounce.Acquire() : nullptr;
     const uint64_t limit = bounced ? queue_.bounce.ChunkBytes() : caps_.max_transfer_bytes;
-    slot.length = static_cast<uint32_t>(std::min(limit, segment.length - segment_offset_));
+    slot.length = static_cast<uint32_t>(std::min(
+        {limit, segment.length - segment_offset_, BytesToBoundary(segment.device_offset + segment_offset_)}));
     slot.attempts = 0;
     slot.command = Command();
     slot.command.opcode = work_.opcode;
@@ -197,6 +203,7 @@ bool RequestRun::Submit(CommandSlot &slot) {
     slot.command.result = 0;
     slot.command.nvme_status = 0;
     slot.command.cause = nullptr;
+    slot.command.member = nullptr;
     slot.command.started_ns = now_ns_;
     try {
         if (!queue_.queue->Submit(slot.command)) {
@@ -309,6 +316,7 @@ void RequestRun::Fail(Failure::Kind kind, const CommandSlot &slot, int error_num
         failure_.error_number = error_number;
         failure_.nvme_status = slot.command.nvme_status;
         failure_.cause = slot.command.cause;
+        failure_.member = slot.command.member;
         failure_.device_offset = slot.command.device_offset;
         failure_.length = slot.command.length;
     }
@@ -323,7 +331,8 @@ void RequestRun::Throw() const {
     std::string message = target_name_ + ": " + IoOperationName(request_.Operation()) + " of " +
                           std::to_string(failure_.length) + " bytes at byte offset " +
                           std::to_string(failure_.device_offset) + " (LBA " + std::to_string(first_lba) +
-                          " to " + std::to_string(last_lba) + ") failed: ";
+                          " to " + std::to_string(last_lba) + ") failed" +
+                          (failure_.member ? std::string(" on ") + failure_.member : "") + ": ";
     if (IsGone(target_name_)) {
         throw Error(ErrorCode::IO, message + "the device has gone away, there is no " + target_name_ +
                                        " any more; look into the kernel log (dmesg)");

@@ -35,6 +35,7 @@ class RequestRun {
         int error_number = 0;
         uint16_t nvme_status = 0;
         const char *cause = nullptr;
+        const char *member = nullptr;
         uint64_t device_offset = 0;
         uint64_t length = 0;
         std::exception_ptr thrown; //!< of the queue
@@ -45,6 +46,7 @@ class RequestRun {
     bool IsAlignedForDevice(const Command &command) const;
     bool Failed() const { return failure_.kind != Failure::Kind::NONE; }
     bool MustBounce(const char *data, uint64_t length) const;
+    uint64_t BytesToBoundary(uint64_t device_offset) const;
     void Fill();
     CommandSlot *NextSlot();
     CommandSlot *NextPiece();

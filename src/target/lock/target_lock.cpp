@@ -76,6 +76,10 @@ std::string HolderClause(const LockHolder &holder) {
 
 TargetLock::TargetLock(const Target &target, Mode mode)
     : name_(target.name), wanted_(mode), fork_generation_(ForkGeneration()) {
+    if (target.stripe) {
+        LockMembers(target, mode);
+        return;
+    }
     if (!HasNode(target.kind)) {
         mode_ = mode;
         return;
@@ -253,6 +257,11 @@ int TargetLock::DescriptorOf(const Target &node) const {
             return own.fd;
         }
     }
+    for (const auto &member : members_) {
+        if (const int fd = member->DescriptorOf(node); fd >= 0) {
+            return fd;
+        }
+    }
     return -1;
 }
 
@@ -264,6 +273,10 @@ void TargetLock::Change(Mode mode) {
                 ": it was locked before fork(); the lock stays with the parent, open it anew in the child");
     }
     wanted_ = mode;
+    if (!members_.empty()) {
+        ChangeMembers(mode);
+        return;
+    }
     try {
         SetModes(mode);
         if (mode == Mode::EXCLUSIVE) {

@@ -21,6 +21,8 @@
 //!    writer looks for all of these.
 //!  - Stock DuckDB locks with POSIX record locks. Locks of open file descriptions conflict with them in both
 //!    directions, and are not lost when another descriptor of the file is closed.
+//!  - A volume on several drives is all of them. Each is locked by itself, in the order of their identities, whichever was
+//!    named; nobody waits for a live holder, so that two who lock overlapping sets cannot wait for each other.
 //!  - A VFIO function has no node. Its group's can be opened once: the engine does, and nobody else reads either.
 //! Not seen: a reader through one node of a block device when a writer comes later through another one, and
 //! the two have a /sys each (containers with a network of their own). Before such a reader writes, it looks
@@ -33,6 +35,7 @@
 #include "target/target.hpp"
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -105,7 +108,12 @@ class TargetLock {
     static void Release(const Node &node);
     void CloseAll();
 
+    void LockMembers(const Target &target, Mode mode);
+    void ChangeMembers(Mode mode);
+
     std::string name_;
+    std::vector<std::unique_ptr<TargetLock>>
+        members_;                        //!< of a stripe, which has nothing else of what follows
     std::vector<Node> nodes_;            //!< the first is the target's block device, or the file
     std::string base_;                   //!< identity of the lowest file or device that is known of
     ByteRange base_range_;               //!< where the target lies in it

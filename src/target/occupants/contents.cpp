@@ -22,7 +22,8 @@ using namespace std::string_view_literals;
 
 constexpr std::string_view VOLUME_MAGIC =
     "RAWDUCK\0"sv; // at byte 0, and in the last allocation unit of the target
-constexpr std::string_view DATABASE_MAGIC = "DUCK"sv; // of a DuckDB database file
+constexpr std::string_view MEMBER_MAGIC = "RAWDUCKM"sv; // at the same two places
+constexpr std::string_view DATABASE_MAGIC = "DUCK"sv;   // of a DuckDB database file
 constexpr uint64_t DATABASE_MAGIC_OFFSET = 8;
 
 uint64_t SizeOf(const Target &target, int fd) {
@@ -148,15 +149,20 @@ void FindPartitions(int fd, std::vector<std::string> &contents) {
     }
 }
 
-} // namespace
-
-bool HoldsVolume(const Target &target, int fd) {
+//! In its first or in its last allocation unit.
+bool HoldsMagic(const Target &target, int fd, std::string_view magic) {
     const uint64_t size = SizeOf(target, fd);
     const uint64_t last_unit = size >= 2 * ALLOCATION_UNIT_BYTES
                                    ? AlignDown(size, ALLOCATION_UNIT_BYTES) - ALLOCATION_UNIT_BYTES
                                    : 0;
-    return ReadBytes(target, fd, 0, VOLUME_MAGIC.size()) == VOLUME_MAGIC ||
-           ReadBytes(target, fd, last_unit, VOLUME_MAGIC.size()) == VOLUME_MAGIC;
+    return ReadBytes(target, fd, 0, magic.size()) == magic ||
+           ReadBytes(target, fd, last_unit, magic.size()) == magic;
+}
+
+} // namespace
+
+bool HoldsVolume(const Target &target, int fd) {
+    return HoldsMagic(target, fd, VOLUME_MAGIC) || HoldsMagic(target, fd, MEMBER_MAGIC);
 }
 
 std::vector<std::string> FindContents(const Target &target, int fd) {
@@ -166,7 +172,10 @@ std::vector<std::string> FindContents(const Target &target, int fd) {
         return contents;
     }
     const bool is_file = target.kind == TargetKind::REGULAR_FILE;
-    if (HoldsVolume(target, fd)) {
+    if (HoldsMagic(target, fd, MEMBER_MAGIC)) {
+        contents.push_back("it is a member of a rawduck volume on several targets");
+    }
+    if (HoldsMagic(target, fd, VOLUME_MAGIC)) {
         contents.push_back("it is a rawduck volume");
     }
     if (ReadBytes(target, fd, DATABASE_MAGIC_OFFSET, DATABASE_MAGIC.size()) == DATABASE_MAGIC) {

@@ -12,7 +12,7 @@ namespace rawduck {
 //! Occupant::what. Throws Error IO when it cannot be read.
 std::vector<std::string> FindContents(const Target &target, int fd);
 
-//! Whether there is a rawduck volume, also one with a damaged superblock. `fd` and errors as above.
+//! Whether there is a rawduck volume, also one with a damaged superblock, or a part of one. `fd` and errors as above.
 bool HoldsVolume(const Target &target, int fd);
 
 } // namespace rawduck

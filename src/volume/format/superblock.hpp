@@ -2,11 +2,10 @@
 #pragma once
 
 #include "common/units.hpp"
+#include "common/uuid.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace rawduck {
 
@@ -19,12 +18,5 @@ constexpr uint64_t KNOWN_RO_COMPAT = 0;
 constexpr uint64_t KNOWN_INCOMPAT = INCOMPAT_SHARED;
 
 constexpr uint64_t MIN_VOLUME_BYTES = 16 * MIB;
-
-using Uuid = std::array<uint8_t, 16>;
-
-//! "6f1c…-…": the usual 8-4-4-4-12 form.
-std::string UuidText(const Uuid &uuid);
-//! A random (version 4) UUID from the kernel. Throws Error IO.
-Uuid MakeUuid();
 
 } // namespace rawduck

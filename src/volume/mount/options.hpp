@@ -21,6 +21,7 @@ struct FormatOptions {
         0;              //!< 512 or 4096; 0: the device's, 4096 for files, memory and disks with such blocks
     bool force = false; //!< destroy what FindOccupants reports, except mounts, swap and holders
     std::string label;  //!< at most 63 bytes
+    uint64_t chunk_bytes = 0; //!< of a stripe, see target/stripe.hpp; 0: the default
 };
 
 //! Bytes. A disk that takes less than it writes at once (512e) reads, changes and writes a whole physical

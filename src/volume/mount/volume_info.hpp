@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace rawduck {
 
@@ -31,7 +32,10 @@ struct VolumeInfo {
     uint64_t reread_buffer_bytes = 0;  //!< memory held for what is read again soon
     RereadCounters rereads;            //!< since the mount
     std::string poisoned;              //!< why it refuses writes; empty when healthy
-    std::string warning;               //!< such as "superblock 1 is damaged; superblock 0 is in use"
+    std::vector<std::string>
+        members;              //!< targets that it is striped over, in their order; empty: it lies on one
+    uint64_t chunk_bytes = 0; //!< of which each of them has one in turn
+    std::string warning;      //!< such as "superblock 1 is damaged; superblock 0 is in use"
 };
 
 } // namespace rawduck

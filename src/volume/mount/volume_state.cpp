@@ -151,6 +151,7 @@ void VolumeState::BecomeWriter(Patience patience) {
                             "through another node of the device, so what this process knows of it is "
                             "outdated; detach everything on it and attach it again");
         }
+        io->BeginWriting();
         log.Begin();
     } catch (...) {
         lock->Change(TargetLock::Mode::SHARED);

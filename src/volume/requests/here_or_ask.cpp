@@ -2,6 +2,7 @@
 
 #include "common/clock.hpp"
 #include "common/error.hpp"
+#include "io/resolve_volume.hpp"
 #include "target/open_target.hpp"
 #include "volume/names/snapshot_name.hpp"
 #include "volume/registry.hpp"
@@ -205,7 +206,7 @@ void AskOrDoHere(const Target &target, const Interrupted &interrupted, const std
 
 std::string DoHereOrAsk(const std::string &target_name, const WriterRequest &request,
                         const MountOptions &options) {
-    const Target target = ResolveTarget(target_name);
+    const Target target = ResolveVolume(target_name);
     Errand errand(target, request, options);
     AskOrDoHere(target, options.interrupted, [&] { return errand.Ask(); }, [&] { errand.DoHere(); });
     return errand.Answer();

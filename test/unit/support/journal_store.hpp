@@ -7,9 +7,9 @@
 #include "support/hooked_device.hpp"
 #include "support/killed_at_flush.hpp"
 #include "support/volume_fixture.hpp"
-#include "volume/empty_volume.hpp"
 #include "volume/journal/journal.hpp"
 #include "volume/journal/load_metadata.hpp"
+#include "volume/setup/empty_volume.hpp"
 
 #include <list>
 

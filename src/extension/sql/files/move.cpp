@@ -7,6 +7,7 @@
 #include "volume/names/path.hpp"
 
 #include "common/error.hpp"
+#include "io/resolve_volume.hpp"
 #include "target/target.hpp"
 #include "volume/requests/here_or_ask.hpp"
 
@@ -44,7 +45,7 @@ Move CheckedMove(duckdb::ClientContext &context, const Arguments &arguments) {
 Rows MoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
     const Move move = CheckedMove(context, arguments);
     const VolumePath from = SplitVolumePath(move.source), to = SplitVolumePath(move.destination);
-    if (ResolveTarget(from.target).identity != ResolveTarget(to.target).identity) {
+    if (ResolveVolume(from.target).identity != ResolveVolume(to.target).identity) {
         throw Error(ErrorCode::INVALID, move.source + ": cannot move it to another volume (" +
                                             move.destination +
                                             "); nvme_copy it (rawduck cp), then nvme_remove it (rawduck rm)");

@@ -6,6 +6,7 @@
 #include "extension/sql/volume_rows.hpp"
 
 #include "common/error.hpp"
+#include "io/resolve_volume.hpp"
 #include "volume/names/path.hpp"
 #include "volume/names/snapshot_name.hpp"
 #include "volume/requests/here_or_ask.hpp"
@@ -48,7 +49,7 @@ Rows SnapshotRow(ClientContext &context, const Arguments &arguments) {
 Rows CloneRow(ClientContext &context, const Arguments &arguments) {
     const std::string from = arguments.Text(0, "source"), to = arguments.Text(1, "destination");
     const VolumePath source = AllowedFile(context, from), destination = AllowedFile(context, to);
-    if (ResolveTarget(source.target).identity != ResolveTarget(destination.target).identity) {
+    if (ResolveVolume(source.target).identity != ResolveVolume(destination.target).identity) {
         throw Error(ErrorCode::INVALID,
                     from + ": a clone shares its space, so it cannot be on another volume (" + to +
                         "); CALL nvme_copy(source, destination) copies");

@@ -4,6 +4,7 @@
 #include "common/text/name_table.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <iterator>
@@ -17,6 +18,8 @@ constexpr NamedValue<SimulatedFault> FAULT_NAMES[] = {
     {SimulatedFault::POWER_CUT, "power_cut"},     {SimulatedFault::WRITE_ERROR, "write_error"},
     {SimulatedFault::FLUSH_ERROR, "flush_error"}, {SimulatedFault::MISDIRECTED_WRITE, "misdirected_write"},
     {SimulatedFault::READ_ERROR, "read_error"},   {SimulatedFault::CORRUPTION, "corruption"}};
+
+std::atomic<uint64_t> last_moment{0};
 
 std::string RandomText(std::mt19937_64 &random, uint64_t length) {
     std::string text(length, '\0');
@@ -107,6 +110,18 @@ uint64_t SimulatedMedium::Events() const {
     return events_.size();
 }
 
+uint64_t SimulatedMedium::Moment() {
+    return last_moment;
+}
+
+uint64_t SimulatedMedium::EventsUntil(uint64_t moment) const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    const auto later =
+        std::upper_bound(events_.begin(), events_.end(), moment,
+                         [](uint64_t limit, const Event &event) { return limit < event.moment; });
+    return static_cast<uint64_t>(later - events_.begin());
+}
+
 bool SimulatedMedium::PowerIsOn() const {
     std::lock_guard<std::mutex> guard(mutex_);
     return power_is_on_;
@@ -174,6 +189,7 @@ uint64_t SimulatedMedium::Record(uint64_t offset, std::string data, bool fua) {
     event.offset = offset;
     event.data = std::move(data);
     event.fua = fua;
+    event.moment = ++last_moment;
     events_.push_back(std::move(event));
     return events_.size() - 1;
 }
@@ -212,7 +228,7 @@ int64_t SimulatedMedium::Flush() {
         return -ENODEV;
     }
     const bool fails = TakeFault(SimulatedFault::FLUSH_ERROR);
-    events_.emplace_back();
+    events_.emplace_back().moment = ++last_moment;
     for (const uint64_t number : covered) {
         // What a failed flush covered is not tried again: a later flush that succeeds says nothing about it.
         events_[number].durable_from = fails ? NEVER : events_.size();

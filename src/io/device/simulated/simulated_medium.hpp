@@ -65,6 +65,10 @@ class SimulatedMedium {
     void Grow(uint64_t capacity_bytes);
     //! Number of events so far.
     uint64_t Events() const;
+    //! Number of events so far of all media together, for cuts that hit several at the same moment: each after as many of its
+    //! own events as EventsUntil says.
+    static uint64_t Moment();
+    uint64_t EventsUntil(uint64_t moment) const;
     bool PowerIsOn() const;
 
     // What the device does. Results as in Command::result.
@@ -93,6 +97,7 @@ class SimulatedMedium {
         uint64_t offset = 0;
         std::string data; //!< empty: a flush
         bool fua = false;
+        uint64_t moment = 0;           //!< Moment() then, this one included
         uint64_t durable_from = NEVER; //!< cuts after this many events leave it
     };
     struct Fate;

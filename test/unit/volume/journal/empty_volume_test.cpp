@@ -2,7 +2,7 @@
 //! another.
 
 #include "support/journal_store.hpp"
-#include "volume/empty_volume.hpp"
+#include "volume/setup/empty_volume.hpp"
 
 namespace rawduck {
 

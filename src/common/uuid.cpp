@@ -1,4 +1,4 @@
-#include "volume/format/superblock.hpp"
+#include "common/uuid.hpp"
 
 #include "common/error.hpp"
 
@@ -24,8 +24,7 @@ std::string UuidText(const Uuid &uuid) {
 Uuid MakeUuid() {
     Uuid uuid;
     if (getrandom(uuid.data(), uuid.size(), 0) != static_cast<ssize_t>(uuid.size())) {
-        throw Error(ErrorCode::IO,
-                    "the kernel gave no random bytes for the volume's UUID: " + ErrnoText(errno));
+        throw Error(ErrorCode::IO, "the kernel gave no random bytes for a UUID: " + ErrnoText(errno));
     }
     uuid[6] = (uuid[6] & 0x0F) | 0x40;
     uuid[8] = (uuid[8] & 0x3F) | 0x80;

@@ -1,4 +1,4 @@
-#include "volume/empty_volume.hpp"
+#include "volume/setup/empty_volume.hpp"
 
 #include "common/error.hpp"
 #include "common/memory/aligned_buffer.hpp"

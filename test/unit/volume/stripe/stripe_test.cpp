@@ -1,0 +1,286 @@
+//! Volumes on several files: how they are made, found, and kept from being put together wrongly.
+
+#include "support/test_support.hpp"
+#include "target/lock/target_lock.hpp"
+#include "volume/check.hpp"
+#include "volume/stripe/stripe_fixture.hpp"
+
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+
+namespace rawduck {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StripeTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        std::string pattern = fs::current_path() / "stripe_XXXXXX";
+        folder_ = mkdtemp(pattern.data());
+    }
+    void TearDown() override { fs::remove_all(folder_); }
+
+    std::string Path(const std::string &name) const { return folder_ / name; }
+    std::vector<std::string> Paths(size_t count) const {
+        std::vector<std::string> paths;
+        for (size_t i = 0; i < count; i++) {
+            paths.push_back(Path("m" + std::to_string(i)));
+        }
+        return paths;
+    }
+    void Format(size_t count, bool force = false) {
+        FormatOptions options;
+        options.size_bytes = 16 * MIB;
+        options.force = force;
+        Volume::FormatStripe(Paths(count), options);
+    }
+    static std::shared_ptr<Volume> Mount(const std::string &path) {
+        return Volume::Mount(ResolveVolume(path), MountOptions(), std::make_shared<IoStats>());
+    }
+    static void Put(const std::string &path, const std::string &file, const std::string &content) {
+        auto volume = Mount(path);
+        auto opened = volume->Open(file, WriteMode());
+        opened->Append(content.data(), content.size());
+        opened->Sync();
+    }
+    static std::string Get(const std::string &path, const std::string &file) {
+        return ReadAll(*Mount(path), file);
+    }
+    //! Of what opening the volume by this name fails with.
+    static std::string Refusal(const std::string &path, ErrorCode code) {
+        const Error error = CatchError([&] { Mount(path); });
+        EXPECT_EQ(error.Code(), code) << error.what();
+        return error.what();
+    }
+    static void Overwrite(const std::string &path, uint64_t offset, const std::string &bytes) {
+        std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(static_cast<std::streamoff>(offset));
+        file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    }
+
+    fs::path folder_;
+};
+
+} // namespace
+
+TEST_F(StripeTest, AnyMemberNamesTheVolume) {
+    Format(3);
+    const std::string content(5 * MIB, 'x');
+    Put(Path("m1"), "a", content);
+    for (const std::string &path : Paths(3)) {
+        EXPECT_EQ(Get(path, "a"), content);
+        EXPECT_EQ(Mount(path)->Info().members, Paths(3));
+        EXPECT_EQ(PinVolume(path, MountOptions())->Info().target, path);
+    }
+    const VolumePin one = PinVolume(Path("m2"), MountOptions());
+    EXPECT_EQ(&*one, &*PinVolume(Path("m0"), MountOptions())) << "one volume, whichever is named";
+}
+
+TEST_F(StripeTest, MembersAreFoundWhereverTheyAre) {
+    Format(3);
+    Put(Path("m0"), "a", "here");
+    fs::rename(Path("m0"), Path("swap"));
+    fs::rename(Path("m2"), Path("m0"));
+    fs::rename(Path("swap"), Path("m2"));
+    EXPECT_EQ(Get(Path("m1"), "a"), "here");
+    fs::rename(folder_, folder_.string() + "_moved");
+    EXPECT_EQ(Get(folder_.string() + "_moved/m0", "a"), "here");
+    fs::rename(folder_.string() + "_moved", folder_);
+    // They are looked for where they were found last.
+    fs::create_directory(Path("elsewhere"));
+    Put(Path("m1"), "b", "again");
+    fs::rename(Path("m1"), Path("elsewhere/m1"));
+    EXPECT_EQ(Get(Path("elsewhere/m1"), "b"), "again");
+}
+
+TEST_F(StripeTest, AMissingMemberIsNamed) {
+    Format(3);
+    fs::remove(Path("m1"));
+    const std::string text = Refusal(Path("m0"), ErrorCode::NOT_FOUND);
+    EXPECT_NE(text.find("member 1 of 3, which was " + Path("m1") + ", UUID "), std::string::npos) << text;
+    EXPECT_NE(text.find("Found: " + Path("m0") + ", " + Path("m2")), std::string::npos) << text;
+}
+
+TEST_F(StripeTest, ACopyBesideItsOriginalIsRefused) {
+    Format(2);
+    fs::copy_file(Path("m1"), Path("copy"));
+    EXPECT_EQ(Mount(Path("m0"))->Info().members, Paths(2)) << "the originals are where they were";
+    const std::string text = Refusal(Path("copy"), ErrorCode::INVALID);
+    EXPECT_NE(text.find("member 1 of 2 is there twice: " + Path("copy") + " and " + Path("m1")),
+              std::string::npos)
+        << text;
+    fs::rename(Path("m0"), Path("moved")); // now all have to be looked for
+    Refusal(Path("moved"), ErrorCode::INVALID);
+}
+
+TEST_F(StripeTest, AnOldCopyInPlaceOfAMemberIsRefused) {
+    Format(3);
+    Put(Path("m0"), "a", "first");
+    fs::copy_file(Path("m1"), Path("copy"));
+    Put(Path("m0"), "b", "second");
+    fs::remove(Path("m1"));
+    fs::rename(Path("copy"), Path("m1"));
+    const std::string text = Refusal(Path("m0"), ErrorCode::CORRUPT);
+    EXPECT_NE(text.find("member 1 (" + Path("m1") + ") has generation"), std::string::npos) << text;
+}
+
+TEST_F(StripeTest, AnOldCopyOverAMemberIsRefused) {
+    Format(2);
+    fs::copy_file(Path("m0"), Path("copy"));
+    Put(Path("m0"), "a", "first");
+    fs::copy_file(Path("copy"), Path("m0"), fs::copy_options::overwrite_existing);
+    fs::remove(Path("copy"));
+    Refusal(Path("m1"), ErrorCode::CORRUPT);
+}
+
+TEST_F(StripeTest, ANewCopyTakesTheMembersPlace) {
+    Format(2);
+    Put(Path("m0"), "a", "first");
+    fs::copy_file(Path("m1"), Path("copy"));
+    fs::remove(Path("m1"));
+    EXPECT_EQ(Get(Path("m0"), "a"), "first");
+    Put(Path("copy"), "b", "second");
+    EXPECT_EQ(Get(Path("m0"), "b"), "second");
+}
+
+TEST_F(StripeTest, MembersOfTwoStripesAreNotMixed) {
+    Format(2);
+    fs::copy_file(Path("m1"), Path("old"));
+    Format(2, true);
+    fs::remove(Path("m1"));
+    fs::rename(Path("old"), Path("m1"));
+    const std::string text = Refusal(Path("m0"), ErrorCode::NOT_FOUND);
+    EXPECT_NE(text.find("member 1 of 2"), std::string::npos) << text;
+}
+
+// Between looking it up and locking it, somebody may have formatted it.
+TEST_F(StripeTest, WhatWasFormattedSinceItWasLookedUpIsRefused) {
+    Format(2);
+    const Target before = ResolveVolume(Path("m0"));
+    Format(2, true);
+    EXPECT_EQ(FailureOf([&] { Volume::Mount(before, MountOptions(), std::make_shared<IoStats>()); }),
+              ErrorCode::LOCKED);
+}
+
+TEST_F(StripeTest, MembersAreNotFormattedAlone) {
+    Format(2);
+    std::string text;
+    EXPECT_EQ(FailureOf([&] { Volume::Format(Path("m1"), FormatOptions()); }, &text), ErrorCode::EXISTS);
+    EXPECT_NE(text.find("member of a rawduck volume on several targets"), std::string::npos) << text;
+    FormatOptions options;
+    options.size_bytes = 16 * MIB;
+    EXPECT_EQ(FailureOf([&] { Volume::FormatStripe({Path("m1"), Path("new")}, options); }),
+              ErrorCode::EXISTS);
+    EXPECT_FALSE(fs::exists(Path("new"))) << "what was made is taken away again";
+}
+
+TEST_F(StripeTest, OneThatIsFormattedAloneIsNoMemberAnyMore) {
+    Format(2);
+    FormatOptions options;
+    options.force = true;
+    Volume::Format(Path("m1"), options);
+    EXPECT_TRUE(Mount(Path("m1"))->Info().members.empty());
+    Refusal(Path("m0"), ErrorCode::NOT_FOUND);
+}
+
+TEST_F(StripeTest, EachTargetIsNamedOnce) {
+    TemporaryFile a(16 * MIB);
+    fs::create_symlink(a.Path(), Path("link"));
+    fs::create_hard_link(a.Path(), Path("hard"));
+    for (const std::string &same : {a.Path(), Path("link"), Path("hard")}) {
+        std::string text;
+        EXPECT_EQ(FailureOf([&] { Volume::FormatStripe({a.Path(), same}, FormatOptions()); }, &text),
+                  ErrorCode::INVALID);
+        EXPECT_NE(text.find("the same as"), std::string::npos) << text;
+    }
+}
+
+TEST_F(StripeTest, WhatCannotBeStripedIsRefusedBeforeAnythingIsChanged) {
+    TemporaryFile a(16 * MIB), b(16 * MIB);
+    FormatOptions options;
+    for (const uint64_t chunk : {uint64_t(8 * KIB), uint64_t(100000), uint64_t(32 * MIB)}) {
+        options.chunk_bytes = chunk;
+        EXPECT_EQ(FailureOf([&] { Volume::FormatStripe({a.Path(), b.Path()}, options); }),
+                  ErrorCode::INVALID);
+    }
+    EXPECT_EQ(FailureOf([&] { Volume::FormatStripe({a.Path(), "memory:x"}, FormatOptions()); }),
+              ErrorCode::INVALID);
+    EXPECT_EQ(FailureOf([&] { Volume::FormatStripe({a.Path()}, FormatOptions()); }), ErrorCode::INVALID);
+    Overwrite(b.Path(), 9 * MIB, "not seen");
+    Overwrite(b.Path(), 100, "something");
+    EXPECT_EQ(FailureOf([&] { Volume::FormatStripe({a.Path(), b.Path()}, FormatOptions()); }),
+              ErrorCode::EXISTS);
+    std::ifstream first(a.Path(), std::ios::binary);
+    std::string bytes(MIB, 'x');
+    first.read(&bytes[0], static_cast<std::streamsize>(bytes.size()));
+    EXPECT_EQ(bytes, std::string(MIB, '\0'));
+}
+
+TEST_F(StripeTest, AWriterHasAllMembers) {
+    Format(3);
+    auto writer = Mount(Path("m0"));
+    auto file = writer->Open("a", WriteMode());
+    for (const std::string &path : Paths(3)) {
+        EXPECT_EQ(FailureOf([&] { Mount(path); }), ErrorCode::LOCKED);
+        EXPECT_EQ(FailureOf([&] { TargetLock(ResolveTarget(path), TargetLock::Mode::SHARED); }),
+                  ErrorCode::LOCKED);
+    }
+    file.reset();
+    for (const std::string &path : Paths(3)) {
+        EXPECT_NO_THROW(Mount(path)) << "a shared lock again";
+    }
+}
+
+// A writer that one member is refused to keeps none of the others.
+TEST_F(StripeTest, ARefusedWriterIsAReaderAgain) {
+    Format(3);
+    auto volume = Mount(Path("m0"));
+    {
+        const TargetLock other(ResolveTarget(Path("m2")), TargetLock::Mode::SHARED);
+        EXPECT_EQ(FailureOf([&] { volume->Open("a", WriteMode()); }), ErrorCode::LOCKED);
+        EXPECT_NO_THROW(Mount(Path("m1")));
+    }
+    EXPECT_NO_THROW(volume->Open("a", WriteMode()));
+}
+
+TEST_F(StripeTest, CheckTellsOfMembersAndRepairRenewsTheirHeaders) {
+    Format(2);
+    Put(Path("m0"), "a", "content");
+    Overwrite(Path("m1"), 64, "damaged");
+    size_t warnings = 0;
+    for (const CheckFinding &finding : CheckVolume(Path("m1"), nullptr)) {
+        warnings += finding.what == "member 1" && finding.severity == CheckFinding::Severity::WARNING ? 1 : 0;
+        EXPECT_TRUE(finding.what != "member 0" || finding.severity == CheckFinding::Severity::OK);
+    }
+    EXPECT_EQ(warnings, 1u);
+    EXPECT_EQ(RepairVolume(Path("m1")).size(), 1u);
+    EXPECT_TRUE(RepairVolume(Path("m1")).empty());
+    Overwrite(Path("m1"), 16 * MIB - 4096 + 64, "damaged");
+    EXPECT_EQ(Get(Path("m1"), "a"), "content") << "the first copy is whole";
+}
+
+TEST_F(StripeTest, GrowsWithItsFiles) {
+    Format(3);
+    Put(Path("m0"), "a", std::string(MIB, 'a'));
+    const uint64_t before = Mount(Path("m0"))->Info().capacity_bytes;
+    EXPECT_EQ(Mount(Path("m2"))->Grow(24 * MIB).after_bytes, before + 3 * 8 * MIB);
+    for (const std::string &path : Paths(3)) {
+        EXPECT_EQ(fs::file_size(path), 24 * MIB);
+    }
+    Put(Path("m1"), "b", std::string(30 * MIB, 'b'));
+    EXPECT_EQ(Get(Path("m0"), "b"), std::string(30 * MIB, 'b'));
+    EXPECT_EQ(Get(Path("m0"), "a"), std::string(MIB, 'a'));
+    // The shortest counts.
+    fs::resize_file(Path("m0"), 40 * MIB);
+    EXPECT_EQ(Mount(Path("m0"))->Grow(0).after_bytes, before + 3 * 8 * MIB);
+}
+
+TEST_F(StripeTest, AShorterMemberIsRefused) {
+    Format(2);
+    fs::resize_file(Path("m1"), 12 * MIB);
+    EXPECT_THROW(Mount(Path("m0")), Error);
+}
+
+} // namespace rawduck
