@@ -38,7 +38,7 @@ def format_target(
     others: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MORE TARGETS]...",
+            metavar="MORE_TARGETS",
             help="The volume is striped over all of them; any of them names it afterwards.",
             show_default=False,
         ),
