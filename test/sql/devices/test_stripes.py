@@ -165,3 +165,17 @@ def test_chunks_that_are_not_possible(tmp_path, chunk):
 def test_a_chunk_needs_more_targets():
     with rawduck.connect() as connection, pytest.raises(duckdb.Error, match="name the others"):
         format_volume(connection, "memory:one", chunk="64K")
+
+
+def test_the_sandbox_asks_about_every_target(tmp_path):
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    with rawduck.connect() as connection:
+        connection.execute(
+            f"SET allowed_directories = ['nvme://{inside}']; SET enable_external_access = false"
+        )
+        with pytest.raises(duckdb.PermissionException):
+            format_volume(connection, str(inside / "a"), stripe_with=[str(outside / "b")], size=SIZE)
+        assert not list(inside.iterdir()) + list(outside.iterdir())
+        format_volume(connection, str(inside / "a"), stripe_with=[str(inside / "b")], size=SIZE)
