@@ -326,6 +326,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
             (
                 "PowerCutTest.*",
                 "DefragmentTest.PowerCuts",
+                "StripePowerCutTest.*",
                 "VolumeModelTest.*",
                 "GrowTest.EveryEventOfAGrowth",
                 "BackupHistoryTest.*",
