@@ -201,10 +201,9 @@ std::unique_ptr<StripedDevice> OpenStripe(const Target &target, const DeviceOpti
     return std::make_unique<StripedDevice>(target.name, *target.stripe, std::move(devices), headers);
 }
 
-std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options) {
-    if (target.stripe) {
-        return OpenStripe(target, options, StripedDevice::Headers::REQUIRE);
-    }
+namespace {
+
+std::unique_ptr<Device> OpenOne(const Target &target, const DeviceOptions &options) {
     const std::string &engine = options.engine;
     const bool own_engine = (target.kind == TargetKind::MEMORY && engine == "memory") ||
                             (target.kind == TargetKind::VFIO_FUNCTION && engine == "vfio") ||
@@ -229,6 +228,21 @@ std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &op
     }
     RequireBlockDevice(target, engine);
     return OpenFileOrBlock(target, options);
+}
+
+} // namespace
+
+std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &options) {
+    if (target.stripe) {
+        return OpenStripe(target, options, StripedDevice::Headers::REQUIRE);
+    }
+    std::unique_ptr<Device> device = OpenOne(target, options);
+    if (target.headers_unread && ReadHeaders(*device).Newest()) {
+        throw Error(ErrorCode::LOCKED, target.name +
+                                           ": it belongs to a volume on several drives, and somebody had it "
+                                           "locked when it was looked up; try again");
+    }
+    return device;
 }
 
 } // namespace rawduck

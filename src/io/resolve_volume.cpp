@@ -3,7 +3,9 @@
 #include "common/error.hpp"
 #include "io/open_device.hpp"
 #include "io/stripe/find_members.hpp"
+#include "io/stripe/known_stripes.hpp"
 #include "target/open_target.hpp"
+#include "target/system/lock_holder.hpp"
 
 #include <cerrno>
 #include <fcntl.h>
@@ -14,12 +16,13 @@
 namespace rawduck {
 namespace {
 
-bool ReadFully(int fd, uint64_t offset, char *unit) {
+bool ReadFully(int fd, uint64_t offset, char *unit, int &error_number) {
     uint64_t done = 0;
     while (done < ALLOCATION_UNIT_BYTES) {
         const ssize_t count =
             pread(fd, unit + done, ALLOCATION_UNIT_BYTES - done, static_cast<off_t>(offset + done));
         if (count <= 0 && !(count < 0 && errno == EINTR)) {
+            error_number = count < 0 ? errno : EIO;
             return false;
         }
         done += count < 0 ? 0 : static_cast<uint64_t>(count);
@@ -27,27 +30,33 @@ bool ReadFully(int fd, uint64_t offset, char *unit) {
     return true;
 }
 
-HeaderCopies HeadersThroughNode(const Target &target) {
-    int error_number = 0;
-    const FileDescriptor fd = TryOpenTarget(BlockDeviceOf(target), O_RDONLY | O_NONBLOCK, error_number);
+HeaderCopies ReadThroughNode(int fd) {
     struct stat status;
     uint64_t bytes = 0;
-    if (!fd.IsOpen() || fstat(fd.Get(), &status) != 0 ||
-        (S_ISBLK(status.st_mode) && ioctl(fd.Get(), BLKGETSIZE64, &bytes) != 0)) {
-        return {}; // whoever opens it to use it is told why that cannot be
+    HeaderCopies copies;
+    if (fstat(fd, &status) != 0 || (S_ISBLK(status.st_mode) && ioctl(fd, BLKGETSIZE64, &bytes) != 0)) {
+        copies.obstacle = ErrnoText(errno);
+        return copies;
     }
     bytes = S_ISBLK(status.st_mode) ? bytes : static_cast<uint64_t>(status.st_size);
     // NVMe passthrough writes past the kernel's cache of a block device.
-    posix_fadvise(fd.Get(), 0, 0, POSIX_FADV_DONTNEED);
-    return ReadHeaders(bytes, [&](uint64_t offset, char *unit) { return ReadFully(fd.Get(), offset, unit); });
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    int failed = 0;
+    copies = ReadHeaders(
+        bytes, [&](uint64_t offset, char *unit) { return ReadFully(fd, offset, unit, failed); });
+    if (failed != 0 && !copies.Newest()) {
+        copies.obstacle = ErrnoText(failed);
+    }
+    return copies;
 }
 
-} // namespace
+//! Closing it leaves the locks alone that stock DuckDB may have on it in this process.
+FileDescriptor OpenNode(const Target &target, int &error_number) {
+    FileDescriptor node = TryOpenTarget(BlockDeviceOf(target), O_RDONLY | O_NONBLOCK, error_number);
+    return FileDescriptor(node.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
+}
 
-HeaderCopies HeadersOf(const Target &target) {
-    if (HasNode(target.kind)) {
-        return HeadersThroughNode(target);
-    }
+HeaderCopies HeadersThroughDevice(const Target &target) {
     if (target.kind != TargetKind::SIMULATED) {
         return {}; // what cannot be striped
     }
@@ -56,18 +65,17 @@ HeaderCopies HeadersOf(const Target &target) {
     return ReadHeaders(*OpenDevice(target, options));
 }
 
-Target StripedTarget(const std::string &name, Stripe stripe) {
-    Target target = stripe.members[0].target;
+Target Striped(const std::string &name, const std::shared_ptr<const Stripe> &stripe) {
+    Target target = stripe->members[0].target;
     target.name = name;
-    target.stripe = std::make_shared<const Stripe>(std::move(stripe));
+    target.stripe = stripe;
     return target;
 }
 
-Target ResolveVolume(const std::string &name) {
-    const Target named = ResolveTarget(name);
-    const HeaderCopies copies = HeadersOf(named);
+//! `named` says that it is a member, or nothing, or cannot be read, as whoever opens it to use it will be told.
+Target WholeOf(const Target &named, const HeaderCopies &copies) {
     if (copies.unknown_version != 0) {
-        throw Error(ErrorCode::UNSUPPORTED, name + ": it is a member of a stripe of version " +
+        throw Error(ErrorCode::UNSUPPORTED, named.name + ": it is a member of a stripe of version " +
                                                 std::to_string(copies.unknown_version) +
                                                 ", and this rawduck knows version " +
                                                 std::to_string(MEMBER_VERSION) + "; use a newer rawduck");
@@ -75,7 +83,54 @@ Target ResolveVolume(const std::string &name) {
     if (!copies.Newest()) {
         return named;
     }
-    return StripedTarget(name, FindMembers(named, *copies.Newest(), HeadersOf));
+    Target whole = StripedTarget(named.name, FindMembers(named, *copies.Newest(), HeadersOf));
+    RememberStripe(whole.stripe);
+    return whole;
+}
+
+} // namespace
+
+HeaderCopies HeadersOf(const Target &target) {
+    if (!HasNode(target.kind)) {
+        return HeadersThroughDevice(target);
+    }
+    int error_number = 0;
+    const FileDescriptor node = OpenNode(target, error_number);
+    if (!node.IsOpen()) {
+        HeaderCopies copies;
+        copies.obstacle = ErrnoText(error_number);
+        return copies;
+    }
+    return ReadThroughNode(node.Get());
+}
+
+Target StripedTarget(const std::string &name, Stripe stripe) {
+    return Striped(name, std::make_shared<const Stripe>(std::move(stripe)));
+}
+
+Target ResolveVolume(const std::string &name, WhenLocked when_locked) {
+    Target named = ResolveTarget(name);
+    if (!HasNode(named.kind)) {
+        return WholeOf(named, HeadersThroughDevice(named));
+    }
+    int error_number = 0;
+    const FileDescriptor node = OpenNode(named, error_number);
+    if (!node.IsOpen()) {
+        return named;
+    }
+    if (when_locked == WhenLocked::LEAVE && IsLockedForWriting(node.Get())) {
+        if (const auto stripe = KnownStripe(named)) { // this process has it locked itself, or is about to
+            return Striped(name, stripe);
+        }
+        named.headers_unread = true;
+        return named;
+    }
+    return WholeOf(named, ReadThroughNode(node.Get()));
+}
+
+bool IsSameVolume(const std::string &left, const std::string &right) {
+    return ResolveTarget(left).identity == ResolveTarget(right).identity ||
+           ResolveVolume(left, WhenLocked::READ).identity == ResolveVolume(right, WhenLocked::READ).identity;
 }
 
 } // namespace rawduck

@@ -8,11 +8,23 @@
 
 namespace rawduck {
 
+//! Of a target that somebody else has locked for writing. Its drive may hang, and with it whoever reads it.
+enum class WhenLocked {
+    READ,
+    //! It is taken as it is named (Target::headers_unread), so that the lock is tried or its holder asked. Should it be free
+    //! by then, and a member of a stripe, OpenDevice throws Error LOCKED.
+    LEAVE
+};
+
 //! As ResolveTarget. Any member of a stripe stands for all of it: they are looked for, and `stripe` names them. Throws also
 //! what FindMembers throws.
-Target ResolveVolume(const std::string &name);
+Target ResolveVolume(const std::string &name, WhenLocked when_locked = WhenLocked::LEAVE);
 
-//! What a target says of itself as a member of a stripe; no copies where it says nothing, is gone, or may not be read.
+//! Whether both names lead to one volume. Throws as ResolveVolume.
+bool IsSameVolume(const std::string &left, const std::string &right);
+
+//! What a target says of itself as a member of a stripe; no copies where it says nothing. Where it is gone or cannot be read,
+//! `obstacle` says why.
 HeaderCopies HeadersOf(const Target &target);
 
 //! Of these members, in their order.

@@ -346,8 +346,9 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name, const Inte
             const WriterRequest question{WriterRequest::Kind::LIST, 0, "", ""};
             return written_to = Ask(target, question, interrupted).has_value();
         },
-        [&] { findings = ExamineLocked(target, interrupted); });
-    return written_to ? ExamineBesideWriter(target, interrupted) : findings;
+        [&] { findings = ExamineLocked(ResolveVolume(target_name), interrupted); });
+    return written_to ? ExamineBesideWriter(ResolveVolume(target_name, WhenLocked::READ), interrupted)
+                      : findings;
 }
 
 } // namespace rawduck

@@ -174,6 +174,23 @@ VolumePin PinByNode(const std::string &target_name) {
                                                          : PinMounted(registry, identity->second);
 }
 
+VolumePin PinTarget(const Target &target, const MountOptions &options) {
+    Registry &registry = GetRegistry();
+    if (VolumePin pin = PinOrInsert(registry, target.identity, Mount::State::MOUNTING)) {
+        return pin;
+    }
+    try {
+        if (target.kind == TargetKind::MEMORY && !MemoryTargetExists(target.path)) {
+            Volume::FormatNewMemory(target, options.memory_target_bytes);
+        }
+        return FinishMount(registry, target,
+                           Volume::Mount(target, options, StatsFor(target.identity, target.name)));
+    } catch (...) {
+        EraseMount(registry, target.identity);
+        throw;
+    }
+}
+
 } // namespace
 
 VolumePin::VolumePin(std::shared_ptr<Volume> volume) : volume_(std::move(volume)) {}
@@ -201,20 +218,15 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
     if (VolumePin pin = PinByNode(target_name)) {
         return pin;
     }
-    const Target target = ResolveVolume(target_name);
-    Registry &registry = GetRegistry();
-    if (VolumePin pin = PinOrInsert(registry, target.identity, Mount::State::MOUNTING)) {
-        return pin;
-    }
-    try {
-        if (target.kind == TargetKind::MEMORY && !MemoryTargetExists(target.path)) {
-            Volume::FormatNewMemory(target, options.memory_target_bytes);
+    for (Target target = ResolveVolume(target_name);;) {
+        try {
+            return PinTarget(target, options);
+        } catch (const Error &error) {
+            const bool unread = error.Code() == ErrorCode::LOCKED && target.headers_unread;
+            if (!unread || !(target = ResolveVolume(target_name)).stripe) {
+                throw;
+            }
         }
-        return FinishMount(registry, target,
-                           Volume::Mount(target, options, StatsFor(target.identity, target.name)));
-    } catch (...) {
-        EraseMount(registry, target.identity);
-        throw;
     }
 }
 

@@ -3,6 +3,7 @@
 #include "common/error.hpp"
 #include "target/nvme/nvme_node.hpp"
 #include "target/occupants/loop_device.hpp"
+#include "target/occupants/same_bytes.hpp"
 #include "target/system/sysfs.hpp"
 
 #include <algorithm>
@@ -18,6 +19,7 @@ class MemberSearch {
         : named_(BlockDeviceOf(named)), header_(header), read_(read), found_(header.count) {}
 
     Stripe Run() {
+        seen_.insert(named_.identity);
         Add(named_, header_.index);
         for (size_t i = 0; i < header_.count; i++) {
             Look(RecordedName(header_, i).path);
@@ -30,29 +32,72 @@ class MemberSearch {
     }
 
   private:
+    //! Another name of bytes that were found, as a loop device over them, is no copy.
     void Add(const Target &target, size_t index) {
-        if (seen_.insert(target.identity).second) {
+        const std::vector<Target> &found = found_[index];
+        const bool is_new = std::none_of(found.begin(), found.end(), [&](const Target &other) {
+            return other.identity == target.identity || ShareBytes(other, target);
+        });
+        if (is_new) {
             found_[index].push_back(target);
         }
     }
 
-    //! A path that leads to no target, or to one that cannot be read, is not a member's.
+    //! Of what cannot be read it is noted why: it may be a member all the same.
     void Look(const std::string &path) {
-        Target target;
+        MemberName name;
+        name.path = path;
         HeaderCopies copies;
+        Target target;
         try {
             if (path.empty() || (target = ResolveTarget(path)).kind == TargetKind::NVME_CHARACTER_DEVICE ||
-                seen_.count(target.identity) != 0) {
+                !seen_.insert(target.identity).second) {
                 return;
             }
+            name = NameOf(target);
             copies = read_(target);
-        } catch (const Error &) {
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::NOT_FOUND && error.Code() != ErrorCode::INVALID) {
+                unreadable_.push_back({name, error.what()});
+            }
             return;
         }
         const MemberHeader *header = copies.Newest();
         if (header && header->stripe == header_.stripe && header->index < header_.count) {
             Add(target, header->index);
+        } else if (!copies.obstacle.empty()) {
+            unreadable_.push_back({name, copies.obstacle});
         }
+    }
+
+    //! Names of devices change when the machine starts; serial numbers do not.
+    static bool MayBe(const MemberName &recorded, const MemberName &other) {
+        return recorded.serial.empty() || other.serial.empty() ? recorded.path == other.path
+                                                               : recorded.serial == other.serial;
+    }
+
+    //! Why the member cannot be read where it was; empty where nothing says that it is there.
+    std::string ObstacleOf(size_t index) const {
+        for (const Unreadable &unreadable : unreadable_) {
+            if (MayBe(RecordedName(header_, index), unreadable.name)) {
+                return NameText(unreadable.name) + " cannot be read: " + unreadable.why;
+            }
+        }
+        return "";
+    }
+
+    //! What was found elsewhere may be a copy of what cannot be read.
+    void RequireReadable(size_t index) const {
+        const std::string obstacle = ObstacleOf(index);
+        if (obstacle.empty() || found_[index].empty() ||
+            NameOf(found_[index][0]) == RecordedName(header_, index)) {
+            return;
+        }
+        throw Error(ErrorCode::IO, named_.name + ": " + MemberText(index) + " was last at " +
+                                       NameText(RecordedName(header_, index)) + ". " + obstacle + ". " +
+                                       found_[index][0].path +
+                                       " says that it is that member, and may be a copy of it, with which data "
+                                       "would be lost. Make the first one readable, or take it away");
     }
 
     bool EachIsWhereItWas() const {
@@ -107,7 +152,8 @@ class MemberSearch {
     }
 
     static std::string FolderOf(const std::string &path) {
-        return path.substr(0, path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/'));
+        const size_t slash = path.find_last_of('/');
+        return slash == std::string::npos ? "" : path.substr(0, std::max<size_t>(slash, 1));
     }
 
     std::string MemberText(size_t index) const {
@@ -125,10 +171,11 @@ class MemberSearch {
                         ". One is a copy of the other, and with the wrong one data would be lost. Take "
                         "the one away that is not in use, or erase it (rawduck format --force)");
             }
-            const std::string name = NameText(RecordedName(header_, i));
+            RequireReadable(i);
+            const std::string name = NameText(RecordedName(header_, i)), obstacle = ObstacleOf(i);
             if (found_[i].empty()) {
                 missing += (missing.empty() ? "" : "; ") + MemberText(i) + ", which was " + name + ", UUID " +
-                           UuidText(header_.members[i].uuid);
+                           UuidText(header_.members[i].uuid) + (obstacle.empty() ? "" : " (" + obstacle + ")");
             } else {
                 there += (there.empty() ? "" : ", ") + found_[i][0].path;
             }
@@ -163,8 +210,13 @@ class MemberSearch {
     const Target named_;
     const MemberHeader &header_;
     const HeaderReader &read_;
+    struct Unreadable {
+        MemberName name;
+        std::string why;
+    };
     std::vector<std::vector<Target>> found_; //!< by index
-    std::set<std::string> seen_;             //!< identities
+    std::set<std::string> seen_;             //!< identities of what was looked at
+    std::vector<Unreadable> unreadable_;
 };
 
 //! The nodes that take passthrough commands.

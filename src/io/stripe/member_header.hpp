@@ -2,7 +2,8 @@
 //! its last one (docs/ON_DISK_FORMAT.md). The only code that knows these bytes.
 //!
 //! The generation grows whenever somebody begins to write to the stripe, before the first write. All last copies are
-//! written first and are durable before a first copy is written. So wherever that is cut,
+//! written first and are durable before a first copy is written; and before that, first copies that an earlier cut has left
+//! old or torn, with the generation that every member has. So wherever that is cut, however often in a row,
 //!  - each member has one copy that is whole, and
 //!  - no member's newest copy is older than the newest first copy of all: where one is, it is a copy of that member, made
 //!    before others wrote to the stripe.
@@ -47,6 +48,8 @@ struct HeaderCopies {
     std::optional<MemberHeader> first, last;
     //! A header of another version of rawduck is there.
     uint32_t unknown_version = 0;
+    //! Empty, or why neither place could be read: it may be a member all the same.
+    std::string obstacle;
 
     //! The newer one; null when there is none.
     const MemberHeader *Newest() const;

@@ -255,7 +255,9 @@ void StripedDevice::RequireMember(const HeaderCopies &copies, size_t index) cons
                                            " is not any more what it was when it was looked up: somebody has "
                                            "formatted it meanwhile; try again");
     }
-    if (header->lba_size != caps_.lba_size) {
+    // Files may be moved to another file system, and the volume says what it needs.
+    if (stripe_.members[index].target.kind != TargetKind::REGULAR_FILE &&
+        header->lba_size != caps_.lba_size) {
         throw Error(ErrorCode::UNSUPPORTED,
                     name_ + ": it was made on drives with LBAs of " + std::to_string(header->lba_size) +
                         " bytes, and " + members_[index]->clause + " has LBAs of " +
@@ -278,19 +280,23 @@ std::string StripedDevice::OutdatedMember(const std::vector<HeaderCopies> &copie
     return "";
 }
 
-//! The newest generation.
-uint64_t StripedDevice::RequireHeaders() const {
+StripedDevice::Generations StripedDevice::RequireHeaders() const {
     std::string outdated;
     for (int attempt = 0; attempt < HEADER_ATTEMPTS; attempt++) {
         const std::vector<HeaderCopies> all = ReadAllHeaders();
-        uint64_t newest = 0;
+        Generations generations;
         for (size_t i = 0; i < all.size(); i++) {
             RequireMember(all[i], i);
-            newest = std::max(newest, all[i].Generation());
+            generations.newest = std::max(generations.newest, all[i].Generation());
+            generations.everywhere = std::min(generations.everywhere, all[i].Generation());
+        }
+        for (const HeaderCopies &copies : all) {
+            generations.firsts_are_old = generations.firsts_are_old || !copies.first ||
+                                         copies.first->generation < generations.everywhere;
         }
         outdated = OutdatedMember(all);
         if (outdated.empty()) {
-            return newest;
+            return generations;
         }
         std::this_thread::sleep_for(HEADER_PAUSE);
     }
@@ -302,9 +308,10 @@ uint64_t StripedDevice::RequireHeaders() const {
             "that was in use last, or restore all members from copies of one moment");
 }
 
-// The last copies lie at the ends of the members: where one ends earlier now, there is data.
+// The last copies lie at the ends of the members: where one ends earlier now, there is data. A first copy that an earlier cut
+// has left old is renewed before the last ones are written: cut there, too, that member would have no other.
 void StripedDevice::BeginWriting() {
-    const uint64_t newest = RequireHeaders();
+    const Generations generations = RequireHeaders();
     if (CurrentCapacity() < caps_.capacity_bytes) {
         throw Error(ErrorCode::IO,
                     name_ + ": a member was made smaller while it was open; make it as large again");
@@ -312,17 +319,23 @@ void StripedDevice::BeginWriting() {
     for (StripeMember &member : stripe_.members) {
         member.name = NameOf(member.target);
     }
-    WriteHeaders(newest + 1);
+    if (generations.firsts_are_old) {
+        WriteCopies(HeaderCopy::FIRST, generations.everywhere);
+    }
+    WriteHeaders(generations.newest + 1);
+}
+
+void StripedDevice::WriteCopies(HeaderCopy copy, uint64_t generation) {
+    for (size_t i = 0; i < members_.size(); i++) {
+        WriteHeader(*members_[i]->device, copy, MakeHeader(stripe_, i, caps_.lba_size, generation));
+        members_[i]->unflushed.store(true);
+    }
+    Flush();
 }
 
 void StripedDevice::WriteHeaders(uint64_t generation) {
-    for (const HeaderCopy copy : {HeaderCopy::LAST, HeaderCopy::FIRST}) {
-        for (size_t i = 0; i < members_.size(); i++) {
-            WriteHeader(*members_[i]->device, copy, MakeHeader(stripe_, i, caps_.lba_size, generation));
-            members_[i]->unflushed.store(true);
-        }
-        Flush();
-    }
+    WriteCopies(HeaderCopy::LAST, generation);
+    WriteCopies(HeaderCopy::FIRST, generation);
 }
 
 void StripedDevice::EraseMembers() {

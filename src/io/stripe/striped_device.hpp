@@ -60,7 +60,14 @@ class StripedDevice final : public Device, private CommandRouter {
     void DescribePlacement();
     std::unique_ptr<Queue> MakeQueue(std::vector<std::unique_ptr<Queue>> queues, uint32_t depth);
     std::vector<HeaderCopies> ReadAllHeaders() const;
-    uint64_t RequireHeaders() const;
+    //! Of the members' newest copies.
+    struct Generations {
+        uint64_t newest = 0;
+        uint64_t everywhere = UINT64_MAX; //!< which no member is older than
+        bool firsts_are_old = false;      //!< a first copy is missing, or older than that
+    };
+    Generations RequireHeaders() const;
+    void WriteCopies(HeaderCopy copy, uint64_t generation);
     void RequireMember(const HeaderCopies &copies, size_t index) const;
     std::string OutdatedMember(const std::vector<HeaderCopies> &copies) const;
     void FlushMember(Member &member);

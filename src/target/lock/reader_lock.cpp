@@ -3,6 +3,7 @@
 #include "common/error.hpp"
 #include "common/process/fork_generation.hpp"
 #include "target/open_target.hpp"
+#include "target/stripe.hpp"
 #include "target/system/locked_descriptors.hpp"
 #include "target/system/sysfs.hpp"
 
@@ -29,7 +30,13 @@ ReaderBytes::ReaderBytes(const Target &target) {
                     target.name + ": no other process can reach it, so there are no readers beside a writer; "
                                   "attach the database itself, or a snapshot of it (nvme_snapshot)");
     }
-    FileDescriptor node = OpenTarget(BlockDeviceOf(target), O_RDONLY);
+    for (const Target &part : PartsOf(target)) {
+        Add(part);
+    }
+}
+
+void ReaderBytes::Add(const Target &part) {
+    FileDescriptor node = OpenTarget(BlockDeviceOf(part), O_RDONLY);
     struct stat status;
     const bool is_device = fstat(node.Get(), &status) == 0 && S_ISBLK(status.st_mode);
     nodes_.push_back(FileDescriptor(node.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS));

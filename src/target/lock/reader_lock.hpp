@@ -1,4 +1,5 @@
-//! Readers beside the writer: each locks a byte of its own, far behind all data, for as long as it may read. Whoever writes
+//! Readers beside the writer: each locks a byte of its own, far behind all data (of a stripe: in each member), for as long as
+//! it may read. Whoever writes
 //! keeps for it what it reads, and gives that up when nobody has the byte any more.
 //!
 //! As those of TargetLock these are locks of open file descriptions: a process that is killed keeps its lock until its last
@@ -23,7 +24,7 @@ class ReaderBytes {
     //! Whether somebody has it, or that cannot be found out.
     bool IsLocked(uint64_t number) const;
     bool AnyLocked() const;
-    //! Of the target itself, open for reading.
+    //! Of the target itself, or the first of its members, open for reading.
     int Descriptor() const { return nodes_.front().Get(); }
 
     static constexpr uint64_t COUNT = uint64_t(1) << 48;
@@ -34,9 +35,10 @@ class ReaderBytes {
 
   private:
     friend class ReaderLock;
+    void Add(const Target &part);
     bool IsLocked(uint64_t first, uint64_t count) const;
 
-    std::vector<FileDescriptor> nodes_; //!< the first is the target's block device, or the file
+    std::vector<FileDescriptor> nodes_; //!< of each member; the first is a block device, or a file
 };
 
 //! Thread-safe. A forked child does not have it.

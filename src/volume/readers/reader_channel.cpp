@@ -1,5 +1,6 @@
 #include "volume/readers/reader_channel.hpp"
 
+#include "target/stripe.hpp"
 #include "volume/names/file_name.hpp"
 
 #include <algorithm>
@@ -266,6 +267,12 @@ void CheckNames(const Target &target, const WriterRequest &request) {
     }
 }
 
+bool IsPart(const Target &target, const std::string &identity) {
+    const std::vector<Target> parts = PartsOf(target);
+    return std::any_of(parts.begin(), parts.end(),
+                       [&](const Target &part) { return part.identity == identity; });
+}
+
 //! Whoever is gone was told that it failed.
 bool IsGone(int connection) {
     pollfd polled{connection, POLLRDHUP, 0};
@@ -325,9 +332,9 @@ std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, cons
     return answer;
 }
 
-FileDescriptor ListenForReaders(const Target &target) {
+FileDescriptor ListenForReaders(const Target &part) {
     FileDescriptor listener = MakeSocket();
-    const Address address(target);
+    const Address address(part);
     const bool listens =
         listener.IsOpen() &&
         bind(listener.Get(), reinterpret_cast<const sockaddr *>(&address.value), address.length) == 0 &&
@@ -349,7 +356,7 @@ std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target
     struct stat status;
     Header header{};
     if (received < static_cast<ssize_t>(sizeof(header)) || !sent.IsOpen() ||
-        fstat(sent.Get(), &status) != 0 || IdentityOf(status) != target.identity) {
+        fstat(sent.Get(), &status) != 0 || !IsPart(target, IdentityOf(status))) {
         return std::nullopt;
     }
     memcpy(&header, packet, sizeof(header));

@@ -66,9 +66,11 @@ struct WriterAnswer {
 std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, const WriterRequest &request,
                                       const Interrupted &interrupted = nullptr);
 
-//! The writer's side. A closed descriptor where the name is taken, or there is none to be had.
-FileDescriptor ListenForReaders(const Target &target);
-//! Of a packet that has arrived: empty unless it is a request of somebody who has the target open, and waits for the answer.
+//! The writer's side. A closed descriptor where the name is taken, or there is none to be had. `part`: the target, or a member
+//! of it, since whoever asks may know no more than one.
+FileDescriptor ListenForReaders(const Target &part);
+//! Of a packet that has arrived: empty unless it is a request of somebody who has the target, or a member of it, open, and
+//! waits for the answer.
 std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target);
 //! Returns whether all was sent: a reader that does not take it is left behind.
 bool SendAnswer(int connection, const std::string &answer);

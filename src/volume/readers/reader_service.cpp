@@ -1,6 +1,7 @@
 #include "volume/readers/reader_service.hpp"
 
 #include "common/process/fork_generation.hpp"
+#include "target/stripe.hpp"
 #include "target/system/locked_descriptors.hpp"
 
 #include <algorithm>
@@ -43,7 +44,8 @@ void Close(FileDescriptor &descriptor) {
 } // namespace
 
 ReaderService::ReaderService(Target target, Handlers handlers)
-    : target_(std::move(target)), handlers_(std::move(handlers)), fork_generation_(ForkGeneration()) {}
+    : target_(std::move(target)), handlers_(std::move(handlers)), fork_generation_(ForkGeneration()),
+      listeners_(PartsOf(target_).size()) {}
 
 ReaderService::~ReaderService() {
     Stop();
@@ -66,26 +68,40 @@ void ReaderService::Start() noexcept {
         Listen();
         thread_ = std::make_unique<std::thread>([this] { Run(); });
     } catch (const std::exception &) { // of memory, threads or fork handlers: tried again by the next writer
-        Close(listener_);
+        CloseListeners();
         Close(wake_);
     }
 }
 
 // The system closes what a killed writer had open one after the other: its lock perhaps before its socket, which has the name.
 void ReaderService::Listen() {
-    FileDescriptor listener = ListenForReaders(target_);
-    if (listener.IsOpen()) {
-        CloseInChildren(listener);
-        listener_ = std::move(listener);
-    } else {
-        next_accept_ = steady_clock::now() + ACCEPT_INTERVAL;
+    const std::vector<Target> parts = PartsOf(target_);
+    next_listen_ = steady_clock::time_point::max();
+    for (size_t i = 0; i < parts.size(); i++) {
+        if (!listeners_[i].IsOpen()) {
+            FileDescriptor listener = ListenForReaders(parts[i]);
+            if (listener.IsOpen()) {
+                CloseInChildren(listener);
+                listeners_[i] = std::move(listener);
+            } else {
+                next_listen_ = steady_clock::now() + ACCEPT_INTERVAL;
+            }
+        }
+    }
+}
+
+void ReaderService::CloseListeners() {
+    for (FileDescriptor &listener : listeners_) {
+        Close(listener);
     }
 }
 
 void ReaderService::Stop() {
     if (fork_generation_ != ForkGeneration()) {
         static_cast<void>(thread_.release()); // it runs in the parent, and its descriptors are closed here
-        static_cast<void>(listener_.Release());
+        for (FileDescriptor &listener : listeners_) {
+            static_cast<void>(listener.Release());
+        }
         static_cast<void>(wake_.Release());
         return;
     }
@@ -99,7 +115,7 @@ void ReaderService::Stop() {
         eventfd_write(wake_.Get(), 1);
         thread->join();
     }
-    Close(listener_);
+    CloseListeners();
     Close(wake_);
 }
 
@@ -128,19 +144,23 @@ void ReaderService::Sweep(milliseconds next) {
 // By the clock: while somebody asks again and again, every wait ends with an event.
 bool ReaderService::Wait() {
     const auto begin = steady_clock::now();
-    bool accepts = begin >= next_accept_;
-    if (accepts && !listener_.IsOpen()) {
+    if (begin >= next_listen_) {
         Listen();
-        accepts = listener_.IsOpen();
     }
-    std::vector<pollfd> polled{{wake_.Get(), POLLIN, 0}, {accepts ? listener_.Get() : -1, POLLIN, 0}};
+    const bool accepts = begin >= next_accept_;
+    std::vector<pollfd> polled;
     for (const Connection &connection : connections_) {
         polled.push_back({connection.socket.Get(), POLLIN, 0});
     }
-    const auto end = accepts ? next_sweep_ : std::min(next_sweep_, next_accept_);
+    const size_t first_listener = polled.size();
+    for (const FileDescriptor &listener : listeners_) { // poll() passes over -1
+        polled.push_back({accepts ? listener.Get() : -1, POLLIN, 0});
+    }
+    polled.push_back({wake_.Get(), POLLIN, 0});
+    const auto end = std::min({next_sweep_, next_listen_, accepts ? next_sweep_ : next_accept_});
     const auto limit = std::chrono::ceil<milliseconds>(end - begin);
     poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(0, limit.count())));
-    if (polled[0].revents != 0) {
+    if (polled.back().revents != 0) {
         return false;
     }
     bool left = false;
@@ -148,13 +168,15 @@ bool ReaderService::Wait() {
     for (size_t i = connections_.size(); i > 0; i--) {
         Connection &connection = connections_[i - 1];
         const bool silent = !connection.answered && now - connection.since > SILENT_TIME;
-        if (silent || (polled[i + 1].revents != 0 && !Serve(connection))) {
+        if (silent || (polled[i - 1].revents != 0 && !Serve(connection))) {
             left = left || connection.reads;
             Drop(i - 1);
         }
     }
-    if (polled[1].revents != 0) {
-        Accept();
+    for (size_t i = 0; i < listeners_.size(); i++) {
+        if (polled[first_listener + i].revents != 0) {
+            Accept(listeners_[i]);
+        }
     }
     if (left) {
         Sweep(LEAVING_INTERVAL);
@@ -169,8 +191,8 @@ void ReaderService::Drop(size_t connection) {
     connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(connection));
 }
 
-void ReaderService::Accept() {
-    FileDescriptor socket(accept4(listener_.Get(), nullptr, nullptr, SOCK_CLOEXEC));
+void ReaderService::Accept(const FileDescriptor &listener) {
+    FileDescriptor socket(accept4(listener.Get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket.IsOpen()) {
         next_accept_ = steady_clock::now() + ACCEPT_INTERVAL;
         return;

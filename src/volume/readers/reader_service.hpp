@@ -46,9 +46,10 @@ class ReaderService {
     void Drop(size_t connection);
     //! False when it is to be closed.
     bool Serve(Connection &connection);
-    void Accept();
-    //! Or later, while somebody else has the name.
+    void Accept(const FileDescriptor &listener);
+    //! Or later, while somebody else has the names.
     void Listen();
+    void CloseListeners();
 
     const Target target_;
     const Handlers handlers_;
@@ -57,9 +58,9 @@ class ReaderService {
     std::unique_ptr<std::thread> thread_;
     bool stopped_ = false;
     FileDescriptor wake_;                 //!< set before the thread is made
-    FileDescriptor listener_;             //!< the thread's, once there is one
+    std::vector<FileDescriptor> listeners_; //!< the thread's, once there is one; of each member
     std::vector<Connection> connections_; //!< the thread's, as what follows
-    std::chrono::steady_clock::time_point next_sweep_, next_accept_;
+    std::chrono::steady_clock::time_point next_sweep_, next_listen_, next_accept_;
 };
 
 } // namespace rawduck

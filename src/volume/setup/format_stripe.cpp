@@ -55,6 +55,16 @@ void RequireStripable(const Target &target, const Target &first) {
     }
 }
 
+//! A path that does not fit into a header would not be looked at again.
+void RequireNamable(const StripeMember &member) {
+    const size_t most = sizeof(MemberHeader::Name::path) - 1;
+    if (HasNode(member.target.kind) && member.name.path.size() > most) {
+        ThrowImpossible(member.target.name, "its path has " + std::to_string(member.name.path.size()) +
+                                                " bytes, and members remember each other's path of at most " +
+                                                std::to_string(most) + "; move it, or give it a shorter name");
+    }
+}
+
 Stripe MakeStripe(const std::vector<std::string> &names, uint64_t chunk_bytes) {
     Stripe stripe;
     stripe.uuid = MakeUuid();
@@ -72,6 +82,7 @@ Stripe MakeStripe(const std::vector<std::string> &names, uint64_t chunk_bytes) {
         }
         member.uuid = MakeUuid();
         member.name = NameOf(member.target);
+        RequireNamable(member);
         stripe.members.push_back(std::move(member));
     }
     return stripe;
@@ -95,22 +106,34 @@ Reservations Reserve(const Target &target) {
 //! The files of a stripe, by their number; those that are neither made nor made longer are not there.
 class PreparedFiles {
   public:
+    explicit PreparedFiles(const std::vector<std::string> &names) : names_(names) {}
+    // Of a stripe that was refused before it was locked. Whoever has a file by now keeps it.
+    ~PreparedFiles() {
+        for (auto &[i, file] : files_) {
+            if (!locked_) {
+                UndoAlone(names_[i], file);
+            }
+        }
+    }
+    PreparedFiles(const PreparedFiles &) = delete;
+    PreparedFiles &operator=(const PreparedFiles &) = delete;
+
     //! Makes those that are missing.
-    PreparedFiles(const std::vector<std::string> &names, const FormatOptions &options) {
-        for (size_t i = 0; i < names.size(); i++) {
-            if (MustBeCreated(names[i], options)) {
-                files_.emplace(i, names[i]);
+    void Make(const FormatOptions &options) {
+        for (size_t i = 0; i < names_.size(); i++) {
+            if (MustBeCreated(names_[i], options)) {
+                files_.emplace(i, names_[i]);
             }
         }
     }
     void Locked(const std::vector<Target> &parts, const TargetLock &lock) {
+        locked_ = true;
         for (auto &[i, file] : files_) {
             file.Locked(lock.DescriptorOf(parts[i]));
         }
     }
     void Reserve(const std::vector<Target> &parts, const TargetLock &lock, uint64_t size_bytes) {
         for (size_t i = 0; i < parts.size(); i++) {
-            RequireWritable(parts[i], InspectTarget(parts[i]).read_only);
             files_.try_emplace(i, parts[i].path)
                 .first->second.Reserve(lock.DescriptorOf(parts[i]), size_bytes);
         }
@@ -122,7 +145,19 @@ class PreparedFiles {
     }
 
   private:
+    static void UndoAlone(const std::string &name, PreparedFile &file) noexcept {
+        try {
+            const Target target = ResolveTarget(name);
+            const TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
+            file.Locked(lock.DescriptorOf(target));
+            file.Undo();
+        } catch (const std::exception &) { // somebody else has it, or it is gone: the first error is what counts
+        }
+    }
+
+    const std::vector<std::string> names_;
     std::map<size_t, PreparedFile> files_;
+    bool locked_ = false;
 };
 
 } // namespace
@@ -135,7 +170,8 @@ void Volume::FormatStripe(const std::vector<std::string> &names, const FormatOpt
     CheckFormatOptions(names[0], options);
     const uint64_t chunk_bytes = options.chunk_bytes == 0 ? CHUNK_BYTES_DEFAULT : options.chunk_bytes;
     CheckStripeOptions(names, chunk_bytes);
-    PreparedFiles files(names, options);
+    PreparedFiles files(names);
+    files.Make(options);
     const Target target = StripedTarget(names[0], MakeStripe(names, chunk_bytes));
     const std::vector<Target> parts = PartsOf(target);
     const Reservations reservations = Reserve(target);
@@ -144,6 +180,7 @@ void Volume::FormatStripe(const std::vector<std::string> &names, const FormatOpt
     files.Locked(parts, lock);
     for (const Target &part : parts) {
         RequireNoReaders(part, "formatted");
+        RequireWritable(part, InspectTarget(part).read_only);
         RefuseOccupied(part, FindOccupants(part, ClaimCheck::SKIP), options.force); // we have the claim
     }
     const uint64_t size_bytes = AlignDown(options.size_bytes, ALLOCATION_UNIT_BYTES);

@@ -45,7 +45,7 @@ Move CheckedMove(duckdb::ClientContext &context, const Arguments &arguments) {
 Rows MoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
     const Move move = CheckedMove(context, arguments);
     const VolumePath from = SplitVolumePath(move.source), to = SplitVolumePath(move.destination);
-    if (ResolveVolume(from.target).identity != ResolveVolume(to.target).identity) {
+    if (!IsSameVolume(from.target, to.target)) {
         throw Error(ErrorCode::INVALID, move.source + ": cannot move it to another volume (" +
                                             move.destination +
                                             "); nvme_copy it (rawduck cp), then nvme_remove it (rawduck rm)");

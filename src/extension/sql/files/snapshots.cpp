@@ -49,7 +49,7 @@ Rows SnapshotRow(ClientContext &context, const Arguments &arguments) {
 Rows CloneRow(ClientContext &context, const Arguments &arguments) {
     const std::string from = arguments.Text(0, "source"), to = arguments.Text(1, "destination");
     const VolumePath source = AllowedFile(context, from), destination = AllowedFile(context, to);
-    if (ResolveVolume(source.target).identity != ResolveVolume(destination.target).identity) {
+    if (!IsSameVolume(source.target, destination.target)) {
         throw Error(ErrorCode::INVALID,
                     from + ": a clone shares its space, so it cannot be on another volume (" + to +
                         "); CALL nvme_copy(source, destination) copies");

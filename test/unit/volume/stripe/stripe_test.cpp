@@ -1,13 +1,16 @@
 //! Volumes on several files: how they are made, found, and kept from being put together wrongly.
 
+#include "io/stripe/find_members.hpp"
 #include "support/test_support.hpp"
 #include "target/lock/target_lock.hpp"
+#include "target/lock/reader_lock.hpp"
 #include "volume/check.hpp"
 #include "volume/stripe/stripe_fixture.hpp"
 
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 namespace rawduck {
 namespace {
@@ -275,6 +278,81 @@ TEST_F(StripeTest, GrowsWithItsFiles) {
     // The shortest counts.
     fs::resize_file(Path("m0"), 40 * MIB);
     EXPECT_EQ(Mount(Path("m0"))->Grow(0).after_bytes, before + 3 * 8 * MIB);
+}
+
+// Nobody looks into what somebody may have locked because its drive hangs.
+TEST_F(StripeTest, AMemberThatIsLockedIsNotRead) {
+    Format(2);
+    std::optional<TargetLock> lock;
+    lock.emplace(ResolveTarget(Path("m1")), TargetLock::Mode::EXCLUSIVE);
+    const Target locked = ResolveVolume(Path("m1"));
+    EXPECT_TRUE(locked.headers_unread);
+    EXPECT_EQ(locked.stripe, nullptr);
+    EXPECT_EQ(ResolveVolume(Path("m1"), WhenLocked::READ).stripe->members.size(), 2u);
+    EXPECT_EQ(FailureOf([&] { PinVolume(Path("m1"), MountOptions()); }), ErrorCode::LOCKED);
+    lock.reset();
+    EXPECT_EQ(CatchError([&] { OpenDevice(locked, DeviceOptions()); }).Code(), ErrorCode::LOCKED)
+        << "it is free now, and not what it was taken for";
+    EXPECT_FALSE(ResolveVolume(Path("m1")).headers_unread);
+}
+
+TEST_F(StripeTest, WhatThisProcessHasLockedIsKnown) {
+    Format(3);
+    const VolumePin writer = PinVolume(Path("m0"), MountOptions());
+    auto file = writer->Open("a", WriteMode());
+    for (const std::string &path : Paths(3)) {
+        const Target target = ResolveVolume(path);
+        ASSERT_NE(target.stripe, nullptr) << path;
+        EXPECT_EQ(target.stripe->members.size(), 3u);
+        EXPECT_EQ(&*PinVolume(path, MountOptions()), &*writer);
+    }
+    EXPECT_TRUE(IsSameVolume(Path("m1"), Path("m2")));
+}
+
+// Otherwise a member could be formatted while it is read.
+TEST_F(StripeTest, AReaderHasItsByteOnEveryMember) {
+    Format(3);
+    const ReaderLock reader(ResolveVolume(Path("m1")));
+    for (const std::string &path : Paths(3)) {
+        EXPECT_TRUE(ReaderBytes(ResolveTarget(path)).IsLocked(reader.Number())) << path;
+        EXPECT_EQ(FailureOf([&] { Volume::Format(path, FormatOptions{0, 0, true, "", 0}); }), ErrorCode::LOCKED);
+    }
+}
+
+TEST_F(StripeTest, ACopyDoesNotTakeThePlaceOfWhatCannotBeRead) {
+    Format(2);
+    Put(Path("m0"), "a", "first");
+    fs::copy_file(Path("m1"), Path("copy"));
+    const Target named = ResolveTarget(Path("m0"));
+    const MemberHeader header = *HeadersOf(named).Newest();
+    const auto read = [&](const Target &target) {
+        HeaderCopies copies = target.path == Path("m1") ? HeaderCopies() : HeadersOf(target);
+        copies.obstacle = target.path == Path("m1") ? "Input/output error" : "";
+        return copies;
+    };
+    std::string text;
+    EXPECT_EQ(FailureOf([&] { FindMembers(named, header, read); }, &text), ErrorCode::IO);
+    EXPECT_NE(text.find("member 1 of 2 was last at " + Path("m1") + ". " + Path("m1") +
+                        " cannot be read: Input/output error. " + Path("copy") + " says that it is"),
+              std::string::npos)
+        << text;
+    fs::remove(Path("copy"));
+    EXPECT_EQ(FailureOf([&] { FindMembers(named, header, read); }, &text), ErrorCode::NOT_FOUND);
+    EXPECT_NE(text.find("(" + Path("m1") + " cannot be read: Input/output error)"), std::string::npos) << text;
+}
+
+TEST_F(StripeTest, WhatWasMadeForARefusedStripeIsTakenAway) {
+    FormatOptions options;
+    options.size_bytes = 16 * MIB;
+    EXPECT_EQ(FailureOf([&] { Volume::FormatStripe({Path("a"), Path("a")}, options); }), ErrorCode::INVALID);
+    EXPECT_FALSE(fs::exists(Path("a")));
+    const std::string folder = Path(std::string(150, 'f'));
+    fs::create_directory(folder);
+    std::string text;
+    EXPECT_EQ(FailureOf([&] { Volume::FormatStripe({Path("a"), folder + "/b"}, options); }, &text),
+              ErrorCode::INVALID);
+    EXPECT_NE(text.find("remember each other's path of at most 159"), std::string::npos) << text;
+    EXPECT_FALSE(fs::exists(Path("a")) || fs::exists(folder + "/b"));
 }
 
 TEST_F(StripeTest, AShorterMemberIsRefused) {
