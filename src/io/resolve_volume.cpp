@@ -42,8 +42,8 @@ HeaderCopies ReadThroughNode(int fd) {
     // NVMe passthrough writes past the kernel's cache of a block device.
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     int failed = 0;
-    copies = ReadHeaders(
-        bytes, [&](uint64_t offset, char *unit) { return ReadFully(fd, offset, unit, failed); });
+    copies =
+        ReadHeaders(bytes, [&](uint64_t offset, char *unit) { return ReadFully(fd, offset, unit, failed); });
     if (failed != 0 && !copies.Newest()) {
         copies.obstacle = ErrnoText(failed);
     }

@@ -31,8 +31,7 @@ uint64_t CapacityOf(const VolumeState &state) {
 void RequireAsLarge(const VolumeState &state, const std::string &name, uint64_t bytes, uint64_t used) {
     if (bytes < used) {
         ThrowImpossible(state, "the volume has " + std::to_string(used) + " bytes of " + name +
-                                   ", which has only " + std::to_string(bytes) +
-                                   ": it was made smaller; " +
+                                   ", which has only " + std::to_string(bytes) + ": it was made smaller; " +
                                    (state.target.kind == TargetKind::REGULAR_FILE
                                         ? "what the file had behind that is lost, so restore it from a backup"
                                         : "make it as large again"));
@@ -50,7 +49,8 @@ class LongerFile {
             throw Error(ErrorCode::IO, name_ + ": cannot ask for its size: " + ErrnoText(errno));
         }
         old_bytes_ = static_cast<uint64_t>(status.st_size);
-        RequireAsLarge(state, name_, old_bytes_, used); // made longer, it would have zeros where the volume had something
+        RequireAsLarge(state, name_, old_bytes_,
+                       used); // made longer, it would have zeros where the volume had something
         if (size_bytes_ != 0 && size_bytes_ < AlignDown(old_bytes_, ALLOCATION_UNIT_BYTES)) {
             ThrowImpossible(state, "the file " + name_ + " has " + std::to_string(old_bytes_) +
                                        " bytes already, more than " + std::to_string(size_bytes_) +

@@ -127,7 +127,7 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
                                  std::string &why_not) {
     std::optional<WriterAnswer> answer;
     try {
-        answer = AskWriter(target, lock->Descriptor(), {WriterRequest::Kind::READ, lock->Number(), file},
+        answer = AskWriter(target, lock->Descriptor(), {WriterRequest::Kind::READ, lock->Number(), file, ""},
                            interrupted);
     } catch (const Error &error) {
         if (error.Code() != ErrorCode::LOCKED) {

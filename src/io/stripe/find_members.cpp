@@ -93,11 +93,12 @@ class MemberSearch {
             NameOf(found_[index][0]) == RecordedName(header_, index)) {
             return;
         }
-        throw Error(ErrorCode::IO, named_.name + ": " + MemberText(index) + " was last at " +
-                                       NameText(RecordedName(header_, index)) + ". " + obstacle + ". " +
-                                       found_[index][0].path +
-                                       " says that it is that member, and may be a copy of it, with which data "
-                                       "would be lost. Make the first one readable, or take it away");
+        throw Error(ErrorCode::IO,
+                    named_.name + ": " + MemberText(index) + " was last at " +
+                        NameText(RecordedName(header_, index)) + ". " + obstacle + ". " +
+                        found_[index][0].path +
+                        " says that it is that member, and may be a copy of it, with which data "
+                        "would be lost. Make the first one readable, or take it away");
     }
 
     bool EachIsWhereItWas() const {
@@ -175,7 +176,8 @@ class MemberSearch {
             const std::string name = NameText(RecordedName(header_, i)), obstacle = ObstacleOf(i);
             if (found_[i].empty()) {
                 missing += (missing.empty() ? "" : "; ") + MemberText(i) + ", which was " + name + ", UUID " +
-                           UuidText(header_.members[i].uuid) + (obstacle.empty() ? "" : " (" + obstacle + ")");
+                           UuidText(header_.members[i].uuid) +
+                           (obstacle.empty() ? "" : " (" + obstacle + ")");
             } else {
                 there += (there.empty() ? "" : ", ") + found_[i][0].path;
             }

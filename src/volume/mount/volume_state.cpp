@@ -142,7 +142,14 @@ bool VolumeState::BeginWriteBesideOthers() {
 // would overwrite that.
 void VolumeState::BecomeWriter(Patience patience) {
     const auto change = [this] { lock->Change(TargetLock::Mode::EXCLUSIVE); };
-    patience == Patience::WAITS ? WaitForBeginningReaders(target, change) : change();
+    try {
+        patience == Patience::WAITS ? WaitForBeginningReaders(target, change) : change();
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::LOCKED) {
+            throw;
+        }
+        throw WriterElsewhere(error.what());
+    }
     try {
         if (!IsInProcess(target.kind) && !log.IsUnchanged()) {
             throw Error(ErrorCode::LOCKED,

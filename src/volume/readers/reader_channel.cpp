@@ -34,10 +34,10 @@ constexpr std::chrono::seconds TAKING_TIME{5}; //!< for a whole answer: the writ
 struct Header {
     char magic[8];
     uint64_t kind;   //!< of a request; 0 in an answer
-    uint64_t number; //!< of a request: the byte; of an answer: ANSWERED or the code of an error
+    uint64_t number; //!< of a request: the byte; of an answer: ANSWERED, ELSEWHERE or the code of an error
     uint64_t bytes;  //!< that follow, of a request in this packet: the subject, 0, the argument
 };
-constexpr uint64_t ANSWERED = UINT64_MAX;
+constexpr uint64_t ANSWERED = UINT64_MAX, ELSEWHERE = UINT64_MAX - 1;
 
 struct Address {
     explicit Address(const Target &target) {
@@ -322,6 +322,9 @@ std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, cons
     while (answer.text.size() < header.bytes) {
         answer.text.append(piece, 0, asking.Receive(piece.data(), piece.size()));
     }
+    if (header.number == ELSEWHERE) {
+        throw Unanswered(Unanswered::Reason::ENDED, ErrorCode::LOCKED, answer.text);
+    }
     if (header.number != ANSWERED) {
         const auto code =
             static_cast<ErrorCode>(std::min(header.number, static_cast<uint64_t>(ErrorCode::INTERRUPTED)));
@@ -382,6 +385,10 @@ bool SendAnswer(int connection, const std::string &answer) {
 
 bool SendRefusal(int connection, ErrorCode code, const std::string &message) {
     return SendReply(connection, static_cast<uint64_t>(code), message);
+}
+
+bool SendElsewhere(int connection, const WriterElsewhere &error) {
+    return SendReply(connection, ELSEWHERE, error.what());
 }
 
 } // namespace rawduck

@@ -45,11 +45,17 @@ class Unanswered final : public Error {
     enum class Reason {
         NOT_ASKED, //!< whoever listens is not trusted
         TOO_LATE,  //!< it is stopped, or takes long, and may do it yet
-        ENDED      //!< it has ended; what it was asked to do may be done
+        ENDED      //!< it has ended, and what it was asked to do may be done; or it does not write any more
     };
     Unanswered(Reason reason_p, ErrorCode code, const std::string &message)
         : Error(code, message), reason(reason_p) {}
     const Reason reason;
+};
+
+//! Of whoever is asked, when by now another process writes to the volume: that one is to be asked.
+class WriterElsewhere final : public Error {
+  public:
+    explicit WriterElsewhere(const std::string &message) : Error(ErrorCode::LOCKED, message) {}
 };
 
 //! As long as it is there the writer knows that the reader is. Closing it makes the writer look for the lock.
@@ -75,5 +81,7 @@ std::optional<WriterRequest> ReceiveRequest(int connection, const Target &target
 //! Returns whether all was sent: a reader that does not take it is left behind.
 bool SendAnswer(int connection, const std::string &answer);
 bool SendRefusal(int connection, ErrorCode code, const std::string &message);
+//! As if this process had ended.
+bool SendElsewhere(int connection, const WriterElsewhere &error);
 
 } // namespace rawduck

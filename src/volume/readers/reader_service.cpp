@@ -23,6 +23,8 @@ constexpr milliseconds SWEEP_INTERVAL{5000};
 constexpr milliseconds LEAVING_INTERVAL{100};
 //! Without a free descriptor nobody can be accepted, and the listener stays ready.
 constexpr milliseconds ACCEPT_INTERVAL{100};
+//! For so long a name is left to another process; longer than it takes that one to look for it.
+constexpr milliseconds YIELD_TIME{3 * ACCEPT_INTERVAL};
 //! Each takes a descriptor of the process.
 constexpr size_t READERS_MAX = 500;
 //! Whoever has not asked yet may never do so, and anybody can connect.
@@ -88,6 +90,12 @@ void ReaderService::Listen() {
             }
         }
     }
+}
+
+// The one who writes by now looks for them again and again.
+void ReaderService::YieldNames() {
+    CloseListeners();
+    next_listen_ = steady_clock::now() + YIELD_TIME;
 }
 
 void ReaderService::CloseListeners() {
@@ -174,7 +182,7 @@ bool ReaderService::Wait() {
         }
     }
     for (size_t i = 0; i < listeners_.size(); i++) {
-        if (polled[first_listener + i].revents != 0) {
+        if (polled[first_listener + i].revents != 0 && listeners_[i].IsOpen()) {
             Accept(listeners_[i]);
         }
     }
@@ -225,6 +233,9 @@ bool ReaderService::Serve(Connection &connection) {
     connection.reads = request->kind == WriterRequest::Kind::READ;
     try {
         return SendAnswer(connection.socket.Get(), handlers_.answer(*request)) && connection.reads;
+    } catch (const WriterElsewhere &error) {
+        YieldNames();
+        SendElsewhere(connection.socket.Get(), error);
     } catch (const Error &error) {
         SendRefusal(connection.socket.Get(), error.Code(), error.what());
     } catch (const std::exception &error) {

@@ -50,6 +50,8 @@ class ReaderService {
     //! Or later, while somebody else has the names.
     void Listen();
     void CloseListeners();
+    //! To another process that writes to the volume now.
+    void YieldNames();
 
     const Target target_;
     const Handlers handlers_;
@@ -57,9 +59,9 @@ class ReaderService {
     std::mutex mutex_; //!< guards thread_ and stopped_; no other lock is taken under it
     std::unique_ptr<std::thread> thread_;
     bool stopped_ = false;
-    FileDescriptor wake_;                 //!< set before the thread is made
+    FileDescriptor wake_;                   //!< set before the thread is made
     std::vector<FileDescriptor> listeners_; //!< the thread's, once there is one; of each member
-    std::vector<Connection> connections_; //!< the thread's, as what follows
+    std::vector<Connection> connections_;   //!< the thread's, as what follows
     std::chrono::steady_clock::time_point next_sweep_, next_listen_, next_accept_;
 };
 

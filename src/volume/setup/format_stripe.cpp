@@ -61,7 +61,8 @@ void RequireNamable(const StripeMember &member) {
     if (HasNode(member.target.kind) && member.name.path.size() > most) {
         ThrowImpossible(member.target.name, "its path has " + std::to_string(member.name.path.size()) +
                                                 " bytes, and members remember each other's path of at most " +
-                                                std::to_string(most) + "; move it, or give it a shorter name");
+                                                std::to_string(most) +
+                                                "; move it, or give it a shorter name");
     }
 }
 
@@ -151,7 +152,8 @@ class PreparedFiles {
             const TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
             file.Locked(lock.DescriptorOf(target));
             file.Undo();
-        } catch (const std::exception &) { // somebody else has it, or it is gone: the first error is what counts
+        } catch (
+            const std::exception &) { // somebody else has it, or it is gone: the first error is what counts
         }
     }
 
@@ -180,7 +182,7 @@ void Volume::FormatStripe(const std::vector<std::string> &names, const FormatOpt
     files.Locked(parts, lock);
     for (const Target &part : parts) {
         RequireNoReaders(part, "formatted");
-        RequireWritable(part, InspectTarget(part).read_only);
+        RequireWritable(part, HasNode(part.kind) && InspectTarget(part).read_only);
         RefuseOccupied(part, FindOccupants(part, ClaimCheck::SKIP), options.force); // we have the claim
     }
     const uint64_t size_bytes = AlignDown(options.size_bytes, ALLOCATION_UNIT_BYTES);

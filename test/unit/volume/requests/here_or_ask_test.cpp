@@ -6,6 +6,7 @@
 #include "target/lock/target_lock.hpp"
 #include "volume/requests/here_or_ask.hpp"
 
+#include <optional>
 #include <sys/socket.h>
 
 namespace rawduck {
@@ -74,6 +75,31 @@ class HereOrAskTest : public testing::Test {
 using Strings = std::vector<std::string>;
 
 } // namespace
+
+// It has the name of the one who is asked, and the other one, who writes now, does not get it.
+TEST_F(HereOrAskTest, WhoDoesNotWriteAnyMoreYields) {
+    const Target target = ResolveTarget(path_);
+    const auto idle = Volume::Mount(target, MountOptions(), std::make_shared<IoStats>());
+    idle->Open("x", WriteMode())->Sync(); // from now on it can be asked
+    const WriterRequest request{Kind::SNAPSHOT, 7, "x", "s"};
+    EXPECT_TRUE(Ask(target, {Kind::LIST, 0, "", ""}, nullptr).has_value());
+    std::optional<Unanswered::Reason> reason;
+    {
+        const TargetLock other(target, TargetLock::Mode::SHARED); // as one who is about to write
+        try {
+            Ask(target, request, nullptr);
+        } catch (const Unanswered &error) {
+            reason = error.reason;
+        }
+    }
+    EXPECT_EQ(reason, Unanswered::Reason::ENDED) << "another one is to be asked";
+    FileDescriptor listener;
+    for (int i = 0; i < 20 && !listener.IsOpen(); i++) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        listener = ListenForReaders(target);
+    }
+    EXPECT_TRUE(listener.IsOpen()) << "the name is free for that one";
+}
 
 TEST_F(HereOrAskTest, WhatAWriterThatEndedHasDoneOrNotIsDoneOnce) {
     const auto nothing = [] {};

@@ -2,8 +2,8 @@
 
 #include "io/stripe/find_members.hpp"
 #include "support/test_support.hpp"
-#include "target/lock/target_lock.hpp"
 #include "target/lock/reader_lock.hpp"
+#include "target/lock/target_lock.hpp"
 #include "volume/check.hpp"
 #include "volume/stripe/stripe_fixture.hpp"
 
@@ -315,7 +315,8 @@ TEST_F(StripeTest, AReaderHasItsByteOnEveryMember) {
     const ReaderLock reader(ResolveVolume(Path("m1")));
     for (const std::string &path : Paths(3)) {
         EXPECT_TRUE(ReaderBytes(ResolveTarget(path)).IsLocked(reader.Number())) << path;
-        EXPECT_EQ(FailureOf([&] { Volume::Format(path, FormatOptions{0, 0, true, "", 0}); }), ErrorCode::LOCKED);
+        EXPECT_EQ(FailureOf([&] { Volume::Format(path, FormatOptions{0, 0, true, "", 0}); }),
+                  ErrorCode::LOCKED);
     }
 }
 
@@ -338,7 +339,8 @@ TEST_F(StripeTest, ACopyDoesNotTakeThePlaceOfWhatCannotBeRead) {
         << text;
     fs::remove(Path("copy"));
     EXPECT_EQ(FailureOf([&] { FindMembers(named, header, read); }, &text), ErrorCode::NOT_FOUND);
-    EXPECT_NE(text.find("(" + Path("m1") + " cannot be read: Input/output error)"), std::string::npos) << text;
+    EXPECT_NE(text.find("(" + Path("m1") + " cannot be read: Input/output error)"), std::string::npos)
+        << text;
 }
 
 TEST_F(StripeTest, WhatWasMadeForARefusedStripeIsTakenAway) {
