@@ -77,13 +77,14 @@ inline bool AllAreMembers(const Media &media) {
     return true;
 }
 
-//! As MountMembers, of media that have no name.
-inline std::shared_ptr<Volume> MountMedia(const Media &media) {
+//! As MountMembers, of media that have no name; `place` is added to those under which they are found.
+inline std::shared_ptr<Volume> MountMedia(const Media &media, const std::string &place = "") {
     std::vector<std::unique_ptr<Device>> devices;
     Stripe stripe;
     for (size_t i = 0; i < media.size(); i++) {
         StripeMember member;
         member.target = ResolveTarget(MemberNameOf(i));
+        member.target.name += place;
         devices.push_back(OpenSimulatedDevice(media[i], member.target, {}));
         const HeaderCopies copies = ReadHeaders(*devices.back());
         const MemberHeader *header = copies.Newest();
