@@ -8,6 +8,7 @@ from rawduck.bench.experiments.ceph.skyhook import Skyhook, SkyhookModel
 from rawduck.bench.experiments.commits import Commits
 from rawduck.bench.experiments.device.fdp import Fdp
 from rawduck.bench.experiments.device.micro import Micro
+from rawduck.bench.experiments.device.stripes import Stripes
 from rawduck.bench.experiments.gpu.paths import GpuPaths
 from rawduck.bench.experiments.grouping import Grouping
 from rawduck.bench.experiments.load import Load
@@ -36,6 +37,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Parquet,
         Commits,
         Readers,
+        Stripes,
         Fdp,
         Art,
         Scaling,
