@@ -118,7 +118,7 @@ Target ResolveVolume(const std::string &name, WhenLocked when_locked) {
     if (!node.IsOpen()) {
         return named;
     }
-    if (when_locked == WhenLocked::LEAVE && IsLockedForWriting(node.Get())) {
+    if (when_locked == WhenLocked::LEAVE && IsLockedElsewhere(node.Get())) {
         if (const auto stripe = KnownStripe(named)) { // this process has it locked itself, or is about to
             return Striped(name, stripe);
         }

@@ -206,10 +206,7 @@ void ReportSpace(const LoadedVolume &volume, std::vector<CheckFinding> &findings
                         ""});
 }
 
-} // namespace
-
-std::vector<std::string> RepairVolume(const std::string &target_name) {
-    const Target target = ResolveVolume(target_name);
+std::vector<std::string> Repair(const Target &target) {
     const TargetReservation reservation(target, "repaired");
     TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
     RequireNoReaders(target, "repaired");
@@ -242,8 +239,6 @@ std::vector<std::string> RepairVolume(const std::string &target_name) {
     }
     return done;
 }
-
-namespace {
 
 //! `lock`: null beside a writer.
 std::unique_ptr<BlockIo> OpenToCheck(const Target &target, TargetLock *lock) {
@@ -323,6 +318,10 @@ std::vector<CheckFinding> ExamineBesideWriter(const Target &target, const Interr
 
 } // namespace
 
+std::vector<std::string> RepairVolume(const std::string &target_name) {
+    return UseVolume(target_name, Repair);
+}
+
 std::vector<CheckFinding> CheckVolume(const std::string &target_name, const Interrupted &interrupted) {
     const Target target = ResolveVolume(target_name);
     const TargetReservation reservation(target, "checked", TargetReservation::WhenMounted::SHARE);
@@ -346,7 +345,10 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name, const Inte
             const WriterRequest question{WriterRequest::Kind::LIST, 0, "", ""};
             return written_to = Ask(target, question, interrupted).has_value();
         },
-        [&] { findings = ExamineLocked(ResolveVolume(target_name), interrupted); });
+        [&] {
+            findings = UseVolume(target_name,
+                                 [&](const Target &whole) { return ExamineLocked(whole, interrupted); });
+        });
     return written_to ? ExamineBesideWriter(ResolveVolume(target_name, WhenLocked::READ), interrupted)
                       : findings;
 }

@@ -218,16 +218,7 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
     if (VolumePin pin = PinByNode(target_name)) {
         return pin;
     }
-    for (Target target = ResolveVolume(target_name);;) {
-        try {
-            return PinTarget(target, options);
-        } catch (const Error &error) {
-            const bool unread = error.Code() == ErrorCode::LOCKED && target.headers_unread;
-            if (!unread || !(target = ResolveVolume(target_name)).stripe) {
-                throw;
-            }
-        }
-    }
+    return UseVolume(target_name, [&](const Target &target) { return PinTarget(target, options); });
 }
 
 std::unique_ptr<OpenFile> OpenPinned(VolumePin volume, const std::string &name, const OpenMode &mode) {

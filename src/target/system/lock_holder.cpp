@@ -185,9 +185,9 @@ bool Overlap(const ByteRange &left, const ByteRange &right) {
     return left.start < LockEnd(right) && right.start < LockEnd(left);
 }
 
-bool IsLockedForWriting(int fd) {
+bool IsLockedElsewhere(int fd) {
     struct flock lock = {};
-    lock.l_type = F_RDLCK;
+    lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
     lock.l_len = static_cast<off_t>(READERS_BEGIN);
     return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;

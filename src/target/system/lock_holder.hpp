@@ -38,8 +38,8 @@ LockHolder FindLockHolder(int fd, bool shared, ByteRange range);
 //! one: for files that cannot be opened.
 bool IsLocked(dev_t file_system, ino_t inode, ByteRange range, bool shared);
 
-//! Whether somebody, not through this descriptor, holds a lock on the file behind `fd` that keeps others from reading it.
-bool IsLockedForWriting(int fd);
+//! Whether somebody, not through this descriptor, holds a lock on the file behind `fd`, of either kind.
+bool IsLockedElsewhere(int fd);
 
 //! A process that has the block device open for writing, through whatever node. `except_fd`: a descriptor of
 //! this process that does not count.

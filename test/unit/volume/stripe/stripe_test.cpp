@@ -296,6 +296,20 @@ TEST_F(StripeTest, AMemberThatIsLockedIsNotRead) {
     EXPECT_FALSE(ResolveVolume(Path("m1")).headers_unread);
 }
 
+// Beside others who read it, the lock shows whether it may be read.
+TEST_F(StripeTest, AMemberThatOthersReadIsFoundOnceItIsLocked) {
+    Format(2);
+    Put(Path("m0"), "a", "content");
+    {
+        const TargetLock other(ResolveTarget(Path("m1")), TargetLock::Mode::SHARED);
+        EXPECT_TRUE(ResolveVolume(Path("m1")).headers_unread);
+        EXPECT_EQ(ReadAll(*PinVolume(Path("m1"), MountOptions()), "a"), "content");
+        EXPECT_EQ(CheckVolume(Path("m1"), nullptr).front().what, "member 0");
+        EXPECT_EQ(FailureOf([&] { RepairVolume(Path("m1")); }), ErrorCode::LOCKED);
+    }
+    EXPECT_TRUE(RepairVolume(Path("m1")).empty());
+}
+
 TEST_F(StripeTest, WhatThisProcessHasLockedIsKnown) {
     Format(3);
     const VolumePin writer = PinVolume(Path("m0"), MountOptions());
