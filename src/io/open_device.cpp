@@ -238,8 +238,8 @@ std::unique_ptr<Device> OpenDevice(const Target &target, const DeviceOptions &op
     }
     std::unique_ptr<Device> device = OpenOne(target, options);
     if (target.headers_unread && ReadHeaders(*device).Newest()) {
-        throw MemberFound(target.name + ": it belongs to a volume on several drives, and somebody had it "
-                                        "locked when it was looked up; try again");
+        throw MemberFound(target.name +
+                          ": it belongs to a volume on several drives, which were not looked for");
     }
     return device;
 }

@@ -5,7 +5,6 @@
 #include "io/stripe/find_members.hpp"
 #include "io/stripe/known_stripes.hpp"
 #include "target/open_target.hpp"
-#include "target/system/lock_holder.hpp"
 
 #include <cerrno>
 #include <fcntl.h>
@@ -50,12 +49,6 @@ HeaderCopies ReadThroughNode(int fd) {
     return copies;
 }
 
-//! Closing it leaves the locks alone that stock DuckDB may have on it in this process.
-FileDescriptor OpenNode(const Target &target, int &error_number) {
-    FileDescriptor node = TryOpenTarget(BlockDeviceOf(target), O_RDONLY | O_NONBLOCK, error_number);
-    return FileDescriptor(node.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
-}
-
 HeaderCopies HeadersThroughDevice(const Target &target) {
     if (target.kind != TargetKind::SIMULATED) {
         return {}; // what cannot be striped
@@ -95,7 +88,9 @@ HeaderCopies HeadersOf(const Target &target) {
         return HeadersThroughDevice(target);
     }
     int error_number = 0;
-    const FileDescriptor node = OpenNode(target, error_number);
+    FileDescriptor opened = TryOpenTarget(BlockDeviceOf(target), O_RDONLY | O_NONBLOCK, error_number);
+    // Closing it leaves the locks alone that stock DuckDB may have on it in this process.
+    const FileDescriptor node(opened.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
     if (!node.IsOpen()) {
         HeaderCopies copies;
         copies.obstacle = ErrnoText(error_number);
@@ -108,29 +103,21 @@ Target StripedTarget(const std::string &name, Stripe stripe) {
     return Striped(name, std::make_shared<const Stripe>(std::move(stripe)));
 }
 
-Target ResolveVolume(const std::string &name, WhenLocked when_locked) {
+Target ResolveVolume(const std::string &name, Headers headers) {
     Target named = ResolveTarget(name);
-    if (!HasNode(named.kind)) {
-        return WholeOf(named, HeadersThroughDevice(named));
+    if (headers == Headers::NOW || !HasNode(named.kind)) {
+        return WholeOf(named, HeadersOf(named));
     }
-    int error_number = 0;
-    const FileDescriptor node = OpenNode(named, error_number);
-    if (!node.IsOpen()) {
-        return named;
+    if (const auto stripe = KnownStripe(named)) { // in use in this process
+        return Striped(name, stripe);
     }
-    if (when_locked == WhenLocked::LEAVE && IsLockedElsewhere(node.Get())) {
-        if (const auto stripe = KnownStripe(named)) { // this process has it locked itself, or is about to
-            return Striped(name, stripe);
-        }
-        named.headers_unread = true;
-        return named;
-    }
-    return WholeOf(named, ReadThroughNode(node.Get()));
+    named.headers_unread = true;
+    return named;
 }
 
 bool IsSameVolume(const std::string &left, const std::string &right) {
     return ResolveTarget(left).identity == ResolveTarget(right).identity ||
-           ResolveVolume(left, WhenLocked::READ).identity == ResolveVolume(right, WhenLocked::READ).identity;
+           ResolveVolume(left, Headers::NOW).identity == ResolveVolume(right, Headers::NOW).identity;
 }
 
 } // namespace rawduck

@@ -9,25 +9,25 @@
 
 namespace rawduck {
 
-//! Of a target that somebody else has locked. Its drive may hang, and with it whoever reads it.
-enum class WhenLocked {
-    READ,
-    //! It is taken as it is named (Target::headers_unread), so that the lock is tried or its holder asked. Once it is locked,
-    //! OpenDevice reads it, and throws MemberFound if it is a member of a stripe after all.
-    LEAVE
+//! When it is read whether a target is a member of a stripe. Its drive may hang, and with it whoever reads it.
+enum class Headers {
+    NOW,
+    //! Not here (Target::headers_unread): who has it may be asked, or it is locked, and then OpenDevice reads them, and throws
+    //! MemberFound where it is a member.
+    ONCE_LOCKED
 };
 
 //! As ResolveTarget. Any member of a stripe stands for all of it: they are looked for, and `stripe` names them. Throws also
 //! what FindMembers throws.
-Target ResolveVolume(const std::string &name, WhenLocked when_locked = WhenLocked::LEAVE);
+Target ResolveVolume(const std::string &name, Headers headers = Headers::ONCE_LOCKED);
 
-//! Returns `use(target)` of the target that the name leads to, from the second attempt where the first one has found a member.
+//! Returns `use(target)` of the target that the name leads to, from a second attempt where the first one finds a member.
 template <typename Use> auto UseVolume(const std::string &name, const Use &use) {
     try {
         return use(ResolveVolume(name));
     } catch (const MemberFound &) {
     }
-    return use(ResolveVolume(name, WhenLocked::READ));
+    return use(ResolveVolume(name, Headers::NOW));
 }
 
 //! Whether both names lead to one volume. Throws as ResolveVolume.

@@ -49,7 +49,7 @@ struct Target {
     //! Of a volume on several drives: all of them. What else is said here is then said of the first, but for the name.
     //! Null: this is all of it.
     std::shared_ptr<const Stripe> stripe;
-    //! Somebody had it locked when it was looked up, so it was not read whether it is a member of a stripe.
+    //! It was not read whether it is a member of a stripe.
     bool headers_unread = false;
 };
 

@@ -349,8 +349,7 @@ std::vector<CheckFinding> CheckVolume(const std::string &target_name, const Inte
             findings = UseVolume(target_name,
                                  [&](const Target &whole) { return ExamineLocked(whole, interrupted); });
         });
-    return written_to ? ExamineBesideWriter(ResolveVolume(target_name, WhenLocked::READ), interrupted)
-                      : findings;
+    return written_to ? ExamineBesideWriter(ResolveVolume(target_name, Headers::NOW), interrupted) : findings;
 }
 
 } // namespace rawduck

@@ -259,7 +259,7 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
                                                "@" + LATEST + "\" can be read meanwhile");
         }
     }
-    const Target target = ResolveVolume(target_name, WhenLocked::READ);
+    const Target target = ResolveVolume(target_name, Headers::NOW);
     ReaderMounts &mounts = GetReaderMounts();
     const Key key(owner, target.identity, file);
     if (VolumePin found = PinKnown(mounts, key, use, nullptr)) {

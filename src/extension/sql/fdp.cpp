@@ -46,7 +46,7 @@ Placed PlacedAt(PlacementId id, const PlacementMap &map, const IoStats &stats) {
 Rows FdpRows(duckdb::ClientContext &context, const Arguments &arguments) {
     const std::string name = AllowedTarget(context, arguments);
     const FdpState state = InspectFdp(ResolveTarget(name));
-    const Target target = ResolveVolume(name, WhenLocked::READ);
+    const Target target = ResolveVolume(name, Headers::NOW);
     const FdpStatistics &device = state.statistics;
     auto opener = duckdb::ClientData::Get(context).file_opener.get();
     const PlacementMap map = MapOf(target, MountOptionsOf(opener));

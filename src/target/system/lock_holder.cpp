@@ -185,14 +185,6 @@ bool Overlap(const ByteRange &left, const ByteRange &right) {
     return left.start < LockEnd(right) && right.start < LockEnd(left);
 }
 
-bool IsLockedElsewhere(int fd) {
-    struct flock lock = {};
-    lock.l_type = F_WRLCK;
-    lock.l_whence = SEEK_SET;
-    lock.l_len = static_cast<off_t>(READERS_BEGIN);
-    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-}
-
 LockHolder FindDeviceWriter(dev_t device, int except_fd) {
     return FindProcess([&](const std::string &process, const std::string &thread) {
         for (const auto &descriptor : ListDirectory(thread + "/fdinfo")) {

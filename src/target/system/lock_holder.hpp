@@ -38,9 +38,6 @@ LockHolder FindLockHolder(int fd, bool shared, ByteRange range);
 //! one: for files that cannot be opened.
 bool IsLocked(dev_t file_system, ino_t inode, ByteRange range, bool shared);
 
-//! Whether somebody, not through this descriptor, holds a lock on the file behind `fd`, of either kind.
-bool IsLockedElsewhere(int fd);
-
 //! A process that has the block device open for writing, through whatever node. `except_fd`: a descriptor of
 //! this process that does not count.
 LockHolder FindDeviceWriter(dev_t device, int except_fd);

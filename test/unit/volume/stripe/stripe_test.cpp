@@ -40,7 +40,9 @@ class StripeTest : public ::testing::Test {
         Volume::FormatStripe(Paths(count), options);
     }
     static std::shared_ptr<Volume> Mount(const std::string &path) {
-        return Volume::Mount(ResolveVolume(path), MountOptions(), std::make_shared<IoStats>());
+        return UseVolume(path, [](const Target &target) {
+            return Volume::Mount(target, MountOptions(), std::make_shared<IoStats>());
+        });
     }
     static void Put(const std::string &path, const std::string &file, const std::string &content) {
         auto volume = Mount(path);
@@ -161,7 +163,7 @@ TEST_F(StripeTest, MembersOfTwoStripesAreNotMixed) {
 // Between looking it up and locking it, somebody may have formatted it.
 TEST_F(StripeTest, WhatWasFormattedSinceItWasLookedUpIsRefused) {
     Format(2);
-    const Target before = ResolveVolume(Path("m0"));
+    const Target before = ResolveVolume(Path("m0"), Headers::NOW);
     Format(2, true);
     EXPECT_EQ(FailureOf([&] { Volume::Mount(before, MountOptions(), std::make_shared<IoStats>()); }),
               ErrorCode::LOCKED);
@@ -280,34 +282,23 @@ TEST_F(StripeTest, GrowsWithItsFiles) {
     EXPECT_EQ(Mount(Path("m0"))->Grow(0).after_bytes, before + 3 * 8 * MIB);
 }
 
-// Nobody looks into what somebody may have locked because its drive hangs.
-TEST_F(StripeTest, AMemberThatIsLockedIsNotRead) {
-    Format(2);
-    std::optional<TargetLock> lock;
-    lock.emplace(ResolveTarget(Path("m1")), TargetLock::Mode::EXCLUSIVE);
-    const Target locked = ResolveVolume(Path("m1"));
-    EXPECT_TRUE(locked.headers_unread);
-    EXPECT_EQ(locked.stripe, nullptr);
-    EXPECT_EQ(ResolveVolume(Path("m1"), WhenLocked::READ).stripe->members.size(), 2u);
-    EXPECT_EQ(FailureOf([&] { PinVolume(Path("m1"), MountOptions()); }), ErrorCode::LOCKED);
-    lock.reset();
-    EXPECT_EQ(CatchError([&] { OpenDevice(locked, DeviceOptions()); }).Code(), ErrorCode::LOCKED)
-        << "it is free now, and not what it was taken for";
-    EXPECT_FALSE(ResolveVolume(Path("m1")).headers_unread);
-}
-
-// Beside others who read it, the lock shows whether it may be read.
-TEST_F(StripeTest, AMemberThatOthersReadIsFoundOnceItIsLocked) {
+// Its drive may hang, so it is locked before it is read, or somebody is asked who has it.
+TEST_F(StripeTest, AMemberIsReadOnceItIsLocked) {
     Format(2);
     Put(Path("m0"), "a", "content");
+    const Target unread = ResolveVolume(Path("m1"));
+    EXPECT_TRUE(unread.headers_unread);
+    EXPECT_EQ(unread.stripe, nullptr);
+    EXPECT_THROW(OpenDevice(unread, DeviceOptions()), MemberFound);
+    EXPECT_EQ(ResolveVolume(Path("m1"), Headers::NOW).stripe->members.size(), 2u);
     {
-        const TargetLock other(ResolveTarget(Path("m1")), TargetLock::Mode::SHARED);
-        EXPECT_TRUE(ResolveVolume(Path("m1")).headers_unread);
-        EXPECT_EQ(ReadAll(*PinVolume(Path("m1"), MountOptions()), "a"), "content");
-        EXPECT_EQ(CheckVolume(Path("m1"), nullptr).front().what, "member 0");
-        EXPECT_EQ(FailureOf([&] { RepairVolume(Path("m1")); }), ErrorCode::LOCKED);
+        const TargetLock other(ResolveTarget(Path("m1")), TargetLock::Mode::EXCLUSIVE);
+        EXPECT_EQ(FailureOf([&] { PinVolume(Path("m1"), MountOptions()); }), ErrorCode::LOCKED);
     }
-    EXPECT_TRUE(RepairVolume(Path("m1")).empty());
+    const TargetLock other(ResolveTarget(Path("m1")), TargetLock::Mode::SHARED);
+    EXPECT_EQ(ReadAll(*PinVolume(Path("m1"), MountOptions()), "a"), "content");
+    EXPECT_EQ(CheckVolume(Path("m1"), nullptr).front().what, "member 0");
+    EXPECT_EQ(FailureOf([&] { RepairVolume(Path("m1")); }), ErrorCode::LOCKED);
 }
 
 TEST_F(StripeTest, WhatThisProcessHasLockedIsKnown) {
@@ -326,7 +317,7 @@ TEST_F(StripeTest, WhatThisProcessHasLockedIsKnown) {
 // Otherwise a member could be formatted while it is read.
 TEST_F(StripeTest, AReaderHasItsByteOnEveryMember) {
     Format(3);
-    const ReaderLock reader(ResolveVolume(Path("m1")));
+    const ReaderLock reader(ResolveVolume(Path("m1"), Headers::NOW));
     for (const std::string &path : Paths(3)) {
         EXPECT_TRUE(ReaderBytes(ResolveTarget(path)).IsLocked(reader.Number())) << path;
         EXPECT_EQ(FailureOf([&] { Volume::Format(path, FormatOptions{0, 0, true, "", 0}); }),
