@@ -36,7 +36,8 @@ std::optional<MemberHeader> Decode(const char *unit, uint32_t &unknown_version) 
                           header.index < header.count && header.chunk_bytes >= CHUNK_BYTES_MIN &&
                           header.chunk_bytes <= CHUNK_BYTES_MAX &&
                           IsAligned(header.chunk_bytes, header.chunk_bytes) &&
-                          IsAligned(header.data_start, ALLOCATION_UNIT_BYTES);
+                          IsAligned(header.data_start, ALLOCATION_UNIT_BYTES) &&
+                          header.data_start >= MIB && header.data_start <= CHUNK_BYTES_MAX;
     return possible ? std::optional<MemberHeader>(header) : std::nullopt;
 }
 
@@ -108,7 +109,7 @@ std::string HeaderCopies::Problem() const {
         return std::string("its ") + (first ? "last" : "first") +
                " copy is damaged or missing; the other one is used";
     }
-    return first->generation != last->generation
+    return first->session != last->session
                ? "one copy is older than the other: somebody was interrupted when it was written"
                : "";
 }
@@ -144,7 +145,7 @@ HeaderCopies ReadHeaders(Device &device) {
     });
 }
 
-MemberHeader MakeHeader(const Stripe &stripe, size_t index, uint32_t lba_size, uint64_t generation) {
+MemberHeader MakeHeader(const Stripe &stripe, size_t index, uint32_t lba_size, const WritingSession &session) {
     MemberHeader header;
     memset(static_cast<void *>(&header), 0, sizeof(header));
     memcpy(header.magic, MEMBER_MAGIC, sizeof(MEMBER_MAGIC));
@@ -154,7 +155,9 @@ MemberHeader MakeHeader(const Stripe &stripe, size_t index, uint32_t lba_size, u
     header.count = static_cast<uint32_t>(stripe.members.size());
     header.chunk_bytes = stripe.chunk_bytes;
     header.data_start = stripe.data_start;
-    header.generation = generation;
+    header.generation = session.generation;
+    header.session = session.id;
+    header.predecessor = session.predecessor;
     header.lba_size = lba_size;
     for (size_t i = 0; i < stripe.members.size(); i++) {
         const StripeMember &member = stripe.members[i];

@@ -5,8 +5,9 @@
 //! written first and are durable before a first copy is written; and before that, first copies that an earlier cut has left
 //! old or torn, with the generation that every member has. So wherever that is cut, however often in a row,
 //!  - each member has one copy that is whole, and
-//!  - no member's newest copy is older than the newest first copy of all: where one is, it is a copy of that member, made
-//!    before others wrote to the stripe.
+//!  - each has a copy of the session of the newest first copy of all, or a last one that names it as its predecessor. Where
+//!    one has neither, it has another history: it is a copy of that member, and others wrote to the stripe since, or to what
+//!    it was copied to. Two such histories may have the same generation, but not the same session.
 #pragma once
 
 #include "io/device/device.hpp"
@@ -31,7 +32,10 @@ struct MemberHeader {
     uint64_t chunk_bytes, data_start;
     uint64_t generation;
     uint32_t lba_size; //!< of all members, in bytes
-    uint8_t reserved[60];
+    uint8_t reserved[4];
+    Uuid session;     //!< of who began to write with this generation
+    Uuid predecessor; //!< the session that all members had before
+    uint8_t reserved_2[24];
     struct Name {
         Uuid uuid;
         uint64_t inode;  //!< of a file; 0: it is none
@@ -63,8 +67,17 @@ using ReadUnit = std::function<bool(uint64_t offset, char *unit)>;
 HeaderCopies ReadHeaders(uint64_t member_bytes, const ReadUnit &read);
 HeaderCopies ReadHeaders(Device &device);
 
+//! Of somebody who begins to write.
+struct WritingSession {
+    uint64_t generation = 0;
+    Uuid id = {}, predecessor = {};
+};
+inline WritingSession SessionOf(const MemberHeader &header) {
+    return {header.generation, header.session, header.predecessor};
+}
+
 //! Of member `index`.
-MemberHeader MakeHeader(const Stripe &stripe, size_t index, uint32_t lba_size, uint64_t generation);
+MemberHeader MakeHeader(const Stripe &stripe, size_t index, uint32_t lba_size, const WritingSession &session);
 //! Where a member was found when the header was written.
 MemberName RecordedName(const MemberHeader &header, size_t index);
 

@@ -265,53 +265,75 @@ void StripedDevice::RequireMember(const HeaderCopies &copies, size_t index) cons
     }
 }
 
-//! Empty when each is as new as the others.
-std::string StripedDevice::OutdatedMember(const std::vector<HeaderCopies> &copies) const {
-    uint64_t newest = 0;
+namespace {
+
+bool IsOf(const std::optional<MemberHeader> &copy, const WritingSession &session) {
+    return copy && copy->generation == session.generation && copy->session == session.id;
+}
+
+//! All members have begun what a first copy says, since all last copies are written before.
+WritingSession LastSession(const std::vector<HeaderCopies> &copies) {
+    const MemberHeader *newest_first = nullptr, *oldest_last = nullptr;
     for (const HeaderCopies &member : copies) {
-        newest = std::max(newest, member.first ? member.first->generation : 0);
+        if (member.first && (!newest_first || member.first->generation > newest_first->generation)) {
+            newest_first = &*member.first;
+        }
+        if (member.last && (!oldest_last || member.last->generation < oldest_last->generation)) {
+            oldest_last = &*member.last;
+        }
     }
+    return SessionOf(newest_first ? *newest_first : *oldest_last);
+}
+
+} // namespace
+
+//! Empty when all have one history.
+std::string StripedDevice::MemberOfAnotherHistory(const std::vector<HeaderCopies> &copies,
+                                                  const WritingSession &last) const {
     for (size_t i = 0; i < copies.size(); i++) {
-        if (copies[i].Generation() < newest) {
-            return members_[i]->clause + " has generation " + std::to_string(copies[i].Generation()) +
-                   ", and others have " + std::to_string(newest);
+        const HeaderCopies &member = copies[i];
+        const bool follows = member.last && member.last->predecessor == last.id;
+        if (!IsOf(member.first, last) && !IsOf(member.last, last) && !follows) {
+            return members_[i]->clause + " has generation " + std::to_string(member.Generation()) +
+                   (member.Generation() == last.generation ? " of another history than the others"
+                                                           : ", and others have " +
+                                                                 std::to_string(last.generation));
         }
     }
     return "";
 }
 
-StripedDevice::Generations StripedDevice::RequireHeaders() const {
+StripedDevice::Sessions StripedDevice::RequireHeaders() const {
     std::string outdated;
     for (int attempt = 0; attempt < HEADER_ATTEMPTS; attempt++) {
         const std::vector<HeaderCopies> all = ReadAllHeaders();
-        Generations generations;
         for (size_t i = 0; i < all.size(); i++) {
             RequireMember(all[i], i);
-            generations.newest = std::max(generations.newest, all[i].Generation());
-            generations.everywhere = std::min(generations.everywhere, all[i].Generation());
         }
+        Sessions sessions;
+        sessions.last = LastSession(all);
         for (const HeaderCopies &copies : all) {
-            generations.firsts_are_old = generations.firsts_are_old || !copies.first ||
-                                         copies.first->generation < generations.everywhere;
+            sessions.newest = std::max(sessions.newest, copies.Generation());
+            sessions.firsts_are_old = sessions.firsts_are_old || !IsOf(copies.first, sessions.last);
         }
-        outdated = OutdatedMember(all);
+        outdated = MemberOfAnotherHistory(all, sessions.last);
         if (outdated.empty()) {
-            return generations;
+            return sessions;
         }
         std::this_thread::sleep_for(HEADER_PAUSE);
     }
     throw Error(
         ErrorCode::CORRUPT,
         name_ + ": " + outdated +
-            ": it is a copy of that member, made before the volume was written to again, and what was "
-            "written since is missing on it. Nothing was changed. Give the volume the drive or file "
-            "that was in use last, or restore all members from copies of one moment");
+            ": one of them is a copy, or was restored from one, and the others were written to without it. "
+            "Nothing was changed. Give the volume the drives or files that were in use together last, or restore "
+            "all members from copies of one moment");
 }
 
 // The last copies lie at the ends of the members: where one ends earlier now, there is data. A first copy that an earlier cut
 // has left old is renewed before the last ones are written: cut there, too, that member would have no other.
 void StripedDevice::BeginWriting() {
-    const Generations generations = RequireHeaders();
+    const Sessions sessions = RequireHeaders();
     if (CurrentCapacity() < caps_.capacity_bytes) {
         throw Error(ErrorCode::IO,
                     name_ + ": a member was made smaller while it was open; make it as large again");
@@ -319,23 +341,23 @@ void StripedDevice::BeginWriting() {
     for (StripeMember &member : stripe_.members) {
         member.name = NameOf(member.target);
     }
-    if (generations.firsts_are_old) {
-        WriteCopies(HeaderCopy::FIRST, generations.everywhere);
+    if (sessions.firsts_are_old) {
+        WriteCopies(HeaderCopy::FIRST, sessions.last);
     }
-    WriteHeaders(generations.newest + 1);
+    WriteHeaders({sessions.newest + 1, MakeUuid(), sessions.last.id});
 }
 
-void StripedDevice::WriteCopies(HeaderCopy copy, uint64_t generation) {
+void StripedDevice::WriteCopies(HeaderCopy copy, const WritingSession &session) {
     for (size_t i = 0; i < members_.size(); i++) {
-        WriteHeader(*members_[i]->device, copy, MakeHeader(stripe_, i, caps_.lba_size, generation));
+        WriteHeader(*members_[i]->device, copy, MakeHeader(stripe_, i, caps_.lba_size, session));
         members_[i]->unflushed.store(true);
     }
     Flush();
 }
 
-void StripedDevice::WriteHeaders(uint64_t generation) {
-    WriteCopies(HeaderCopy::LAST, generation);
-    WriteCopies(HeaderCopy::FIRST, generation);
+void StripedDevice::WriteHeaders(const WritingSession &session) {
+    WriteCopies(HeaderCopy::LAST, session);
+    WriteCopies(HeaderCopy::FIRST, session);
 }
 
 void StripedDevice::EraseMembers() {

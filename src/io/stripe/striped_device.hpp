@@ -41,7 +41,7 @@ class StripedDevice final : public Device, private CommandRouter {
     //! Takes away what the members were before, durably.
     void EraseMembers();
     //! Makes them members of this stripe, durably.
-    void WriteHeaders(uint64_t generation);
+    void WriteHeaders(const WritingSession &session);
 
   private:
     size_t Translate(Command &command) const override;
@@ -60,16 +60,16 @@ class StripedDevice final : public Device, private CommandRouter {
     void DescribePlacement();
     std::unique_ptr<Queue> MakeQueue(std::vector<std::unique_ptr<Queue>> queues, uint32_t depth);
     std::vector<HeaderCopies> ReadAllHeaders() const;
-    //! Of the members' newest copies.
-    struct Generations {
-        uint64_t newest = 0;
-        uint64_t everywhere = UINT64_MAX; //!< which no member is older than
-        bool firsts_are_old = false;      //!< a first copy is missing, or older than that
+    struct Sessions {
+        WritingSession last;         //!< that all members have begun
+        uint64_t newest = 0;         //!< generation of any copy
+        bool firsts_are_old = false; //!< a first copy is missing, or of another session
     };
-    Generations RequireHeaders() const;
-    void WriteCopies(HeaderCopy copy, uint64_t generation);
+    Sessions RequireHeaders() const;
+    void WriteCopies(HeaderCopy copy, const WritingSession &session);
     void RequireMember(const HeaderCopies &copies, size_t index) const;
-    std::string OutdatedMember(const std::vector<HeaderCopies> &copies) const;
+    std::string MemberOfAnotherHistory(const std::vector<HeaderCopies> &copies,
+                                       const WritingSession &last) const;
     void FlushMember(Member &member);
 
     const std::string name_;

@@ -211,7 +211,7 @@ void Volume::FormatStripe(const std::vector<std::string> &names, const FormatOpt
     if (target.kind == TargetKind::REGULAR_FILE) {
         WriteAreas(io, fresh);
     }
-    striped.WriteHeaders(1);
+    striped.WriteHeaders({1, MakeUuid(), Uuid{}});
     files.ForEach(&PreparedFile::Keep);
 }
 

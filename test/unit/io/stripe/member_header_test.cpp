@@ -24,7 +24,7 @@ class MemberHeaderTest : public ::testing::Test {
   protected:
     void WriteBoth(uint64_t generation) {
         for (const HeaderCopy copy : {HeaderCopy::LAST, HeaderCopy::FIRST}) {
-            WriteHeader(device_, copy, MakeHeader(stripe_, 1, 512, generation));
+            WriteHeader(device_, copy, MakeHeader(stripe_, 1, 512, {generation, {}, {}}));
         }
     }
     char *First() { return state_.bytes.data(); }
@@ -71,7 +71,7 @@ TEST_F(MemberHeaderTest, OneCopyIsEnough) {
 
 TEST_F(MemberHeaderTest, TheNewerCopyCounts) {
     WriteBoth(7);
-    WriteHeader(device_, HeaderCopy::LAST, MakeHeader(stripe_, 1, 512, 8));
+    WriteHeader(device_, HeaderCopy::LAST, MakeHeader(stripe_, 1, 512, {8, {}, {}}));
     EXPECT_EQ(ReadHeaders(device_).Generation(), 8u);
     EXPECT_NE(ReadHeaders(device_).Problem(), "");
 }
@@ -80,7 +80,7 @@ TEST_F(MemberHeaderTest, TheEndOfAnotherStripeIsNotMixedIn) {
     Stripe other = stripe_;
     other.uuid = MakeUuid();
     WriteBoth(7);
-    WriteHeader(device_, HeaderCopy::LAST, MakeHeader(other, 1, 512, 99));
+    WriteHeader(device_, HeaderCopy::LAST, MakeHeader(other, 1, 512, {99, {}, {}}));
     EXPECT_EQ(ReadHeaders(device_).Generation(), 7u);
 }
 
@@ -93,7 +93,7 @@ TEST_F(MemberHeaderTest, AVolumeOfItsOwnIsNoMember) {
 TEST_F(MemberHeaderTest, ALongPathIsLeftOut) {
     Stripe stripe = stripe_;
     stripe.members[0].name.path = "/" + std::string(300, 'x');
-    EXPECT_EQ(RecordedName(MakeHeader(stripe, 0, 512, 1), 0).path, "");
+    EXPECT_EQ(RecordedName(MakeHeader(stripe, 0, 512, {1, {}, {}}), 0).path, "");
 }
 
 } // namespace rawduck

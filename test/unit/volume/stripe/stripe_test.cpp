@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 
 namespace rawduck {
@@ -63,6 +64,11 @@ class StripeTest : public ::testing::Test {
         std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
         file.seekp(static_cast<std::streamoff>(offset));
         file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    }
+
+    static std::string ReadFile(const std::string &path) {
+        std::ifstream file(path, std::ios::binary);
+        return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     }
 
     fs::path folder_;
@@ -138,6 +144,31 @@ TEST_F(StripeTest, AnOldCopyOverAMemberIsRefused) {
     fs::copy_file(Path("copy"), Path("m0"), fs::copy_options::overwrite_existing);
     fs::remove(Path("copy"));
     Refusal(Path("m1"), ErrorCode::CORRUPT);
+}
+
+// Two histories from one state, each written to once: the generations are the same.
+TEST_F(StripeTest, MembersOfTwoHistoriesAreNotMixed) {
+    Format(2);
+    Put(Path("m0"), "a", "common");
+    fs::create_directory(Path("backup"));
+    for (const char *name : {"m0", "m1"}) {
+        fs::copy_file(Path(name), Path("backup") + "/" + name);
+    }
+    Put(Path("m0"), "b", "one history");
+    fs::rename(Path("m1"), Path("old"));
+    for (const char *name : {"m0", "m1"}) {
+        fs::copy_file(Path("backup") + "/" + name, Path(name), fs::copy_options::overwrite_existing);
+    }
+    fs::remove_all(Path("backup"));
+    const std::string old = ReadFile(Path("old"));
+    fs::remove(Path("old"));
+    Put(Path("m0"), "c", "another one");
+    const std::string right = ReadFile(Path("m1"));
+    Overwrite(Path("m1"), 0, old);
+    const std::string text = Refusal(Path("m0"), ErrorCode::CORRUPT);
+    EXPECT_NE(text.find("of another history"), std::string::npos) << text;
+    Overwrite(Path("m1"), 0, right);
+    EXPECT_EQ(Get(Path("m0"), "c"), "another one") << "nothing was changed by the attempt";
 }
 
 TEST_F(StripeTest, ANewCopyTakesTheMembersPlace) {
