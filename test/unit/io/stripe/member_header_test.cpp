@@ -71,7 +71,7 @@ TEST_F(MemberHeaderTest, OneCopyIsEnough) {
 
 TEST_F(MemberHeaderTest, TheNewerCopyCounts) {
     WriteBoth(7);
-    WriteHeader(device_, HeaderCopy::LAST, MakeHeader(stripe_, 1, 512, {8, {}, {}}));
+    WriteHeader(device_, HeaderCopy::LAST, MakeHeader(stripe_, 1, 512, {8, MakeUuid(), {}}));
     EXPECT_EQ(ReadHeaders(device_).Generation(), 8u);
     EXPECT_NE(ReadHeaders(device_).Problem(), "");
 }
