@@ -69,10 +69,10 @@ def new_image(path: Path, size: int) -> Path:
 
 
 @contextmanager
-def loop_over(image: str | Path) -> Iterator[str]:
+def loop_over(image: str | Path, *options: str) -> Iterator[str]:
     """A block device over a file that is there."""
     need_root()
-    result = call("losetup", "--find", "--show", "--direct-io=on", image)
+    result = call("losetup", "--find", "--show", "--direct-io=on", *options, image)
     if result.returncode != 0:
         pytest.skip(f"no loop device: {result.stderr.strip()}")
     device = result.stdout.strip()

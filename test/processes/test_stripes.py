@@ -87,6 +87,31 @@ def test_no_member_is_taken_from_its_volume(members, named):
         assert state(reader) == 1
 
 
+def test_members_in_one_place_are_refused(tmp_path):
+    """Headers that were made by hand: the second half of one member is the first half of the other."""
+    half, header = VOLUME_BYTES // 2, 4096
+    images = [str(tmp_path / f"m{i}.img") for i in range(2)]
+    rawduck.connect().execute(
+        f"CALL nvme_format('{images[0]}', stripe_with := ['{images[1]}'], size := '{VOLUME_BYTES // MIB}MB')"
+    )
+    both = tmp_path / "both.img"
+    with both.open("wb") as file:
+        file.truncate(3 * half)
+        for start, image in ((0, images[0]), (half, images[1])):
+            content = Path(image).read_bytes()
+            for offset in (0, len(content) - header):
+                file.seek(start + offset)
+                file.write(content[offset : offset + header])
+            Path(image).unlink()
+    with (
+        loop_over(both, "--sizelimit", str(VOLUME_BYTES)) as first,
+        loop_over(both, "--offset", str(half)) as second,
+    ):
+        for name in (first, second):
+            with pytest.raises(Exception, match="have bytes in common"):
+                rawduck.connect().execute("FROM nvme_files(?)", [name])
+
+
 # The first who comes is let in by all members, or by none.
 def test_two_writers_who_begin_at_different_members(members):
     for first, second in ((0, 2), (2, 0), (1, 2)):

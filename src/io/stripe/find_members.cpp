@@ -101,6 +101,21 @@ class MemberSearch {
                         "would be lost. Make the first one readable, or take it away");
     }
 
+    //! Two members in one place are headers that were made by hand, or copied into one another.
+    void RequireBytesOfItsOwn(size_t index) const {
+        for (size_t other = 0; other < index; other++) {
+            if (!found_[index].empty() && !found_[other].empty() &&
+                ShareBytes(found_[index][0], found_[other][0])) {
+                throw Error(
+                    ErrorCode::CORRUPT,
+                    named_.name + ": " + MemberText(index) + ", " + found_[index][0].path + ", and " +
+                        MemberText(other) + ", " + found_[other][0].path +
+                        ", have bytes in common, which no format makes; take the one away that is not of "
+                        "this volume");
+            }
+        }
+    }
+
     bool EachIsWhereItWas() const {
         for (size_t i = 0; i < found_.size(); i++) {
             if (found_[i].size() != 1 || !(NameOf(found_[i][0]) == RecordedName(header_, i))) {
@@ -174,6 +189,7 @@ class MemberSearch {
             }
             RequireReadable(i);
             const std::string name = NameText(RecordedName(header_, i)), obstacle = ObstacleOf(i);
+            RequireBytesOfItsOwn(i);
             if (found_[i].empty()) {
                 missing += (missing.empty() ? "" : "; ") + MemberText(i) + ", which was " + name + ", UUID " +
                            UuidText(header_.members[i].uuid) +

@@ -36,8 +36,8 @@ std::optional<MemberHeader> Decode(const char *unit, uint32_t &unknown_version) 
                           header.index < header.count && header.chunk_bytes >= CHUNK_BYTES_MIN &&
                           header.chunk_bytes <= CHUNK_BYTES_MAX &&
                           IsAligned(header.chunk_bytes, header.chunk_bytes) &&
-                          IsAligned(header.data_start, ALLOCATION_UNIT_BYTES) &&
-                          header.data_start >= MIB && header.data_start <= CHUNK_BYTES_MAX;
+                          IsAligned(header.data_start, ALLOCATION_UNIT_BYTES) && header.data_start >= MIB &&
+                          header.data_start <= CHUNK_BYTES_MAX;
     return possible ? std::optional<MemberHeader>(header) : std::nullopt;
 }
 
@@ -145,7 +145,8 @@ HeaderCopies ReadHeaders(Device &device) {
     });
 }
 
-MemberHeader MakeHeader(const Stripe &stripe, size_t index, uint32_t lba_size, const WritingSession &session) {
+MemberHeader MakeHeader(const Stripe &stripe, size_t index, uint32_t lba_size,
+                        const WritingSession &session) {
     MemberHeader header;
     memset(static_cast<void *>(&header), 0, sizeof(header));
     memcpy(header.magic, MEMBER_MAGIC, sizeof(MEMBER_MAGIC));

@@ -58,6 +58,7 @@ void StripedDevice::RequireAlike() const {
 // What all of them can do.
 void StripedDevice::Describe() {
     caps_ = members_[0]->device->Caps();
+    caps_.read_only = false;
     caps_.boundary_bytes = layout_.chunk_bytes;
     uint64_t depth = 0;
     for (const auto &member : members_) {
@@ -68,6 +69,7 @@ void StripedDevice::Describe() {
         caps_.volatile_write_cache = caps_.volatile_write_cache || caps.volatile_write_cache;
         caps_.fua = caps_.fua && caps.fua;
         caps_.deallocate = caps_.deallocate && caps.deallocate;
+        caps_.read_only_part = caps.read_only && !caps_.read_only ? member->clause : caps_.read_only_part;
         caps_.read_only = caps_.read_only || caps.read_only;
         caps_.registered_memory = caps_.registered_memory || caps.registered_memory;
         depth += caps.max_queue_depth;
@@ -295,9 +297,9 @@ std::string StripedDevice::MemberOfAnotherHistory(const std::vector<HeaderCopies
         const bool follows = member.last && member.last->predecessor == last.id;
         if (!IsOf(member.first, last) && !IsOf(member.last, last) && !follows) {
             return members_[i]->clause + " has generation " + std::to_string(member.Generation()) +
-                   (member.Generation() == last.generation ? " of another history than the others"
-                                                           : ", and others have " +
-                                                                 std::to_string(last.generation));
+                   (member.Generation() == last.generation
+                        ? " of another history than the others"
+                        : ", and others have " + std::to_string(last.generation));
         }
     }
     return "";
@@ -326,7 +328,8 @@ StripedDevice::Sessions StripedDevice::RequireHeaders() const {
         ErrorCode::CORRUPT,
         name_ + ": " + outdated +
             ": one of them is a copy, or was restored from one, and the others were written to without it. "
-            "Nothing was changed. Give the volume the drives or files that were in use together last, or restore "
+            "Nothing was changed. Give the volume the drives or files that were in use together last, or "
+            "restore "
             "all members from copies of one moment");
 }
 

@@ -115,9 +115,10 @@ void VolumeState::BeginWrite(Patience patience) {
                                              "` says more");
     }
     if (io->Caps().read_only) {
-        throw Error(ErrorCode::PERMISSION,
-                    target.name + ": no permission to write to this target; run as its owner or as "
-                                  "root, or attach with READ_ONLY");
+        const std::string &part = io->Caps().read_only_part;
+        throw Error(ErrorCode::PERMISSION, target.name + ": no permission to write to " +
+                                               (part.empty() ? "this target" : part) +
+                                               "; run as its owner or as root, or attach with READ_ONLY");
     }
     if ((superblock.ro_compat & ~KNOWN_RO_COMPAT) != 0) {
         throw Error(ErrorCode::UNSUPPORTED, target.name +

@@ -393,6 +393,25 @@ TEST_F(StripeTest, WhatWasMadeForARefusedStripeIsTakenAway) {
     EXPECT_FALSE(fs::exists(Path("a")) || fs::exists(folder + "/b"));
 }
 
+TEST_F(StripeTest, TheMemberThatMayNotBeWrittenIsNamed) {
+    Format(3);
+    fs::permissions(folder_, fs::perms::all);
+    for (const char *name : {"m0", "m2"}) {
+        ASSERT_EQ(chmod(Path(name).c_str(), 0666), 0);
+    }
+    ASSERT_EQ(chmod(Path("m1").c_str(), 0444), 0);
+    EXPECT_TRUE(InChild([&] {
+        if (getuid() == 0 &&
+            (setgid(65534) != 0 || setuid(65534) != 0 || access(Path("m1").c_str(), R_OK) != 0)) {
+            return true; // the path itself is out of reach for another user
+        }
+        const auto volume = Mount(Path("m0"));
+        const Error error = CatchError([&] { volume->Open("f", WriteMode()); });
+        return error.Code() == ErrorCode::PERMISSION &&
+               std::string(error.what()).find("write to member 1 (" + Path("m1") + ")") != std::string::npos;
+    }));
+}
+
 TEST_F(StripeTest, AShorterMemberIsRefused) {
     Format(2);
     fs::resize_file(Path("m1"), 12 * MIB);
