@@ -72,7 +72,7 @@ HOST = Build(
     ("RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", f"Python_EXECUTABLE={sys.executable}"),
 )
 HOST_UNIT = replace(HOST, targets=UNIT_TESTS)
-# Little optimized, with no more debug information than a report of a sanitizer shows: half the time to compile.
+# Little optimized, and no more debug information than a sanitizer shows: half the time to compile.
 SANITIZED = ("RAWDUCK_TESTS=ON", "CMAKE_BUILD_TYPE=None", "CMAKE_CXX_FLAGS=-O1 -g1")
 ASAN = Build("asan", UNIT_TESTS, (*SANITIZED, "RAWDUCK_SANITIZE=address,undefined"))
 TSAN = Build("tsan", UNIT_TESTS, (*SANITIZED, "RAWDUCK_SANITIZE=thread"))
@@ -319,7 +319,7 @@ def with_stand_ins(folder: str, arguments: list[str]) -> Counts:
 
 def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
     # ThreadSanitizer's shadow memory collides with a highly randomised address space, and the long tests that
-    # have one thread are nothing for it. Those that have many get a minute.
+    # have one thread are nothing for it. Those that have many get half a minute.
     tsan = {
         "wrapper": ("setarch", platform.machine(), "-R"),
         "leave_out": ":".join(
@@ -337,7 +337,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
                 "RemovedFileTest.OverwritingOneDoesNotFillTheVolume",
             )
         ),
-        "model_seconds": 60,
+        "model_seconds": 30,
     }
     return {
         "style": lambda: pytest("test/style", arguments),

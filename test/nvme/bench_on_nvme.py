@@ -36,7 +36,7 @@ STOCK_DIR = "/tmp/stock"
 
 
 def _is_tried(engine: str, strategy: str) -> bool:
-    """Each start of a database costs seconds here: as elsewhere, every strategy with one engine, and one with every."""
+    """Each start of a database costs seconds here: every strategy with one engine, one with every engine."""
     return bool(os.environ.get("NVME_EVERYTHING")) or engine == ENGINES[0] or strategy == "thread"
 
 
