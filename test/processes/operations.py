@@ -34,6 +34,11 @@ class Scratch:
     folder: Path
 
     @property
+    def stream(self) -> Path:
+        """What nvme_send wrote of a snapshot y.duckdb@s of another volume."""
+        return self.folder / "stream"
+
+    @property
     def mount_point(self) -> Path:
         return self.folder / "mount_point"
 
@@ -57,10 +62,11 @@ class Operation:
 
 
 def _sql(*statements: str) -> Callable[[Worker, Place, Scratch], Answer]:
-    """In `statements`: {t} the target, {source} a file to copy in, {out} where a copy goes."""
+    """In `statements`: {t} the target, {source} a file to copy in, {stream}, {out} where a copy goes."""
 
     def do(worker: Worker, place: Place, scratch: Scratch) -> Answer:
-        names = {"t": place.other, "source": scratch.source, "out": scratch.folder / "out.bin"}
+        paths = {"source": scratch.source, "stream": scratch.stream, "out": scratch.folder / "out.bin"}
+        names = {"t": place.other, **paths}
         names["out"].unlink(missing_ok=True)  # it may be the copy of a volume, which no other copy replaces
         answer = worker.ask("run", statements=[statement.format(**names) for statement in statements])
         if not answer.ok:
@@ -116,6 +122,17 @@ ON_VOLUMES = (
     Operation("attach rw", EXCLUSIVE, _attach("nvme://{t}/x.duckdb", False, _INSERT)),
     Operation("attach ro", SHARED, _attach("nvme://{t}/x.duckdb", True, _COUNT)),
     Operation("check", SHARED, _sql("SELECT * FROM nvme_check('{t}')"), asks=True),
+    Operation("check contents", SHARED, _sql("SELECT * FROM nvme_check('{t}', contents := true)"), asks=True),
+    Operation("send", SHARED, _sql("CALL nvme_send('nvme://{t}/x.duckdb@latest', '{out}')"), asks=True),
+    Operation(
+        "receive",
+        EXCLUSIVE,
+        _sql(
+            "CALL nvme_receive('{stream}', 'nvme://{t}/y.duckdb')",
+            "CALL nvme_drop_snapshot('nvme://{t}/y.duckdb@s')",
+            "CALL nvme_remove('nvme://{t}/y.duckdb')",
+        ),
+    ),
     Operation("repair", EXCLUSIVE, _sql("SELECT * FROM nvme_check('{t}', repair := true)")),
     Operation("grow", EXCLUSIVE, _sql("CALL nvme_grow('{t}')")),
     Operation(

@@ -131,6 +131,7 @@ def ground(tmp_path_factory) -> Iterator[Ground]:
     with file_system(folder, 1024 * MIB) as (mount_point, disk):
         made = Ground(mount_point, disk, folder / "volume.img", folder / "stock.img", scratch, {})
         make_volume(made.volume, scratch.source)
+        make_stream(scratch.stream, folder / "other.img")
         make_stock_file(made.stock)
         yield made
 
@@ -143,6 +144,17 @@ def make_volume(path: Path, blob: Path) -> None:
         con.execute("DETACH x")
         for name in ("kept.bin", "spare.bin"):
             con.execute("CALL nvme_copy(?, ?)", [str(blob), f"nvme://{path}/{name}"])
+
+
+def make_stream(path: Path, volume: Path) -> None:
+    with rawduck.connect() as con:
+        con.execute("CALL nvme_format(?, size := ?)", [str(volume), str(VOLUME_BYTES)])
+        con.execute(f"ATTACH 'nvme://{volume}/y.duckdb' AS y")
+        con.execute("CREATE TABLE y.t AS SELECT range AS v FROM range(10)")
+        con.execute("DETACH y")
+        con.execute(f"CALL nvme_snapshot('nvme://{volume}/y.duckdb', 's')")
+        con.execute("CALL nvme_send(?, ?)", [f"nvme://{volume}/y.duckdb@s", str(path)])
+    volume.unlink()
 
 
 def make_stock_file(path: Path) -> None:

@@ -22,6 +22,8 @@ namespace {
 //! A reader has the volume for some milliseconds; where many come one after the other, there are gaps.
 constexpr std::chrono::milliseconds BEGINNING_TIME{3000}, BEGINNING_PAUSE{300}, BEGINNING_INTERVAL{3};
 
+constexpr int NUMBERS_TRIED = 16;
+
 } // namespace
 
 ReaderBytes::ReaderBytes(const Target &target) {
@@ -75,9 +77,10 @@ bool ReaderBytes::AnyLocked() const {
 ReaderLock::ReaderLock(const Target &target) : bytes_(target), fork_generation_(ForkGeneration()) {
     std::random_device random;
     std::uniform_int_distribution<uint64_t> numbers(0, ReaderBytes::COUNT - 1);
-    do {
+    // Where none of some is free, somebody has locked all of the target.
+    for (int i = 0; i < NUMBERS_TRIED && (i == 0 || bytes_.IsLocked(number_)); i++) {
         number_ = numbers(random);
-    } while (bytes_.IsLocked(number_));
+    }
     Lock(target);
 }
 

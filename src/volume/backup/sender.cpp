@@ -58,7 +58,8 @@ void Sender::OpenFiles(const std::string &file, const std::string &base) {
         }
         auto opened = volume_->Open(file + ending, OpenMode());
         const FileInfo info = opened->Info();
-        if (!info.snapshot) {
+        if (!info.snapshot &&
+            SplitSnapshotName(file).snapshot != LATEST) { // which stays as it is while it is pinned
             throw Error(ErrorCode::INVALID,
                         volume_->Info().target + ": \"" + file + ending + "\" is no snapshot");
         }
