@@ -63,8 +63,14 @@ class MemberSearch {
             return;
         }
         const MemberHeader *header = copies.Newest();
-        if (header && header->stripe == header_.stripe && header->index < header_.count) {
-            Add(target, header->index);
+        if (header && header->stripe == header_.stripe) {
+            if (header->count == header_.count && header->chunk_bytes == header_.chunk_bytes &&
+                header->data_start == header_.data_start) {
+                Add(target, header->index);
+            } else {
+                unreadable_.push_back(
+                    {name, "its header describes the stripe otherwise than " + named_.name});
+            }
         } else if (!copies.obstacle.empty()) {
             unreadable_.push_back({name, copies.obstacle});
         }

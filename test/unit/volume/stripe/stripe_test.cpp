@@ -379,6 +379,27 @@ TEST_F(StripeTest, ACopyDoesNotTakeThePlaceOfWhatCannotBeRead) {
         << text;
 }
 
+//! No format makes two members that differ in that.
+TEST_F(StripeTest, AMemberThatDescribesTheStripeOtherwiseIsNone) {
+    Format(2);
+    const Target named = ResolveTarget(Path("m0"));
+    const MemberHeader header = *HeadersOf(named).Newest();
+    for (uint64_t MemberHeader::*field : {&MemberHeader::chunk_bytes, &MemberHeader::data_start}) {
+        const auto read = [&](const Target &target) {
+            HeaderCopies copies = HeadersOf(target);
+            (*copies.first).*field *= 2;
+            copies.last.reset();
+            return copies;
+        };
+        std::string text;
+        EXPECT_EQ(FailureOf([&] { FindMembers(named, header, read); }, &text), ErrorCode::NOT_FOUND);
+        EXPECT_NE(text.find(Path("m1") + " cannot be read: its header describes the stripe otherwise than " +
+                            Path("m0")),
+                  std::string::npos)
+            << text;
+    }
+}
+
 TEST_F(StripeTest, WhatWasMadeForARefusedStripeIsTakenAway) {
     FormatOptions options;
     options.size_bytes = 16 * MIB;
