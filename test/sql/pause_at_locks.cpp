@@ -1,5 +1,6 @@
 //! Stops the process at a lock of an open file description, until somebody has done what he wants to meanwhile: with PAUSE_AT=n
-//! before the n-th shared one, otherwise whenever it has made an exclusive one shared. For tests that preload it.
+//! before the n-th shared one, or, with PAUSE_AT_ANY, the n-th of either kind; otherwise whenever it has made an exclusive one
+//! shared. For tests that preload it.
 
 #include <cstdarg>
 #include <cstdio>
@@ -12,7 +13,7 @@
 namespace {
 
 int exclusive = -1; //!< the descriptor whose lock is
-int shared = 0;     //!< how many were asked for
+int asked_for = 0;  //!< how many of those that count
 
 void Pause() {
     const std::string paused = std::string(getenv("PAUSE_FOLDER")) + "/paused";
@@ -26,13 +27,14 @@ void Pause() {
 
 extern "C" int fcntl64(int fd, int command, ...) {
     static const auto original = reinterpret_cast<int (*)(int, int, ...)>(dlsym(RTLD_NEXT, "fcntl64"));
-    static const char *const number = getenv("PAUSE_AT");
+    static const char *const number = getenv("PAUSE_AT"), *const any = getenv("PAUSE_AT_ANY");
     va_list arguments;
     va_start(arguments, command);
     void *argument = va_arg(arguments, void *);
     va_end(arguments);
     const short type = command == F_OFD_SETLK ? static_cast<struct flock *>(argument)->l_type : F_UNLCK;
-    if (number && type == F_RDLCK && ++shared == atoi(number)) {
+    const bool counts = type == F_RDLCK || (type == F_WRLCK && any);
+    if (number && counts && ++asked_for == atoi(number)) {
         Pause();
     }
     const int result = original(fd, command, argument);

@@ -2,6 +2,7 @@
 
 #include "direct/direct_file.hpp"
 #include "direct/rename_file.hpp"
+#include "extension/file_systems/attach/seen_headers.hpp"
 #include "extension/file_systems/errors.hpp"
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"
@@ -9,6 +10,7 @@
 
 #include "duckdb/common/multi_file/multi_file_list.hpp"
 #include "volume/names/file_name.hpp"
+#include "volume/names/snapshot_name.hpp"
 
 #include <sys/stat.h>
 
@@ -58,6 +60,20 @@ std::unique_ptr<TargetLock> LockReplaced(const std::string &path) {
     return is_file ? std::make_unique<TargetLock>(ResolveTarget(path), TargetLock::Mode::EXCLUSIVE) : nullptr;
 }
 
+//! What was opened, or null. A log is read under the lock.
+void LookAtHeaders(StorageFile *opened, const std::string &path, FileOpenFlags flags,
+                   DirectFileSystem::Opener opener) {
+    if (!DatabaseOfLog(path).empty()) {
+        return;
+    }
+    const auto headers = [&] { return opened ? HeadersOf(*opened) : ""; };
+    if (flags.Lock() != duckdb::FileLockType::NO_LOCK) {
+        RequireSeenHeaders(opener, path, headers);
+    } else if (flags.ReturnNullIfNotExists()) {
+        RememberHeaders(opener, path, headers);
+    }
+}
+
 } // namespace
 
 DirectFileSystem::DirectFileSystem() : local_(FileSystem::CreateLocal()) {}
@@ -83,7 +99,10 @@ duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::str
             path);
     }
     auto file = Translated([&] {
-        return OpenOrNull(flags, [&] { return DirectFile::Open(absolute, mode, DirectOptionsOf(opener)); });
+        auto opened =
+            OpenOrNull(flags, [&] { return DirectFile::Open(absolute, mode, DirectOptionsOf(opener)); });
+        LookAtHeaders(opened.get(), absolute, flags, opener);
+        return opened;
     });
     return MakeHandle(path, flags, std::move(file), opener);
 }
@@ -102,7 +121,11 @@ duckdb::optional<duckdb::FileMetadata> DirectFileSystem::GetStatsIfExists(const 
 bool DirectFileSystem::FileExists(const std::string &path, Opener opener) {
     // COPY would write all of its file first, to replace by it what exists. Now it cannot create that, and is refused.
     const std::string absolute = FilePath(path, opener);
-    return !LeadsToOpenFile(absolute) && local_->FileExists(absolute, opener);
+    const bool exists = local_->FileExists(absolute, opener);
+    if (!exists && DatabaseOfLog(absolute).empty()) {
+        RememberHeaders(opener, absolute, [] { return ""; });
+    }
+    return exists && !LeadsToOpenFile(absolute);
 }
 
 void DirectFileSystem::RemoveFile(const std::string &path, Opener opener) {

@@ -1,6 +1,7 @@
 #include "extension/file_systems/nvme_file_system.hpp"
 
 #include "common/text/pattern.hpp"
+#include "extension/file_systems/attach/seen_headers.hpp"
 #include "extension/file_systems/errors.hpp"
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"
@@ -15,9 +16,7 @@
 #include "duckdb/main/client_context_state.hpp"
 
 #include <algorithm>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 namespace rawduck {
@@ -92,58 +91,12 @@ struct Location {
     VolumePin volume;
 };
 
-//! Where DuckDB's three headers end.
-constexpr uint64_t HEADERS_BYTES = 3 * ALLOCATION_UNIT_BYTES;
-
-//! DuckDB reads the headers of a database that it attaches through a handle without a lock, opens the file again with a lock, and
-//! goes on from what it has read. What another process has committed in between would be lost.
-class HeadersOfQuery final : public duckdb::ClientContextState {
-  public:
-    void QueryBegin(duckdb::ClientContext &) override { Clear(); }
-    void QueryEnd() override { Clear(); }
-    void Remember(const std::string &path, std::string headers) {
-        std::lock_guard<std::mutex> guard(mutex_);
-        seen_[path] = std::move(headers);
-    }
-    //! What they were when they were looked at, once; empty when nobody did.
-    std::optional<std::string> Take(const std::string &path) {
-        std::lock_guard<std::mutex> guard(mutex_);
-        const auto found = seen_.find(path);
-        if (found == seen_.end()) {
-            return std::nullopt;
-        }
-        std::optional<std::string> headers(std::move(found->second));
-        seen_.erase(found);
-        return headers;
-    }
-
-  private:
-    void Clear() {
-        std::lock_guard<std::mutex> guard(mutex_);
-        seen_.clear();
-    }
-
-    std::mutex mutex_;                        //!< guards seen_; no other lock is taken under it
-    std::map<std::string, std::string> seen_; //!< by path
-};
-
-//! Null outside of queries, for a log, which is read under the lock, and for what stays as it is meanwhile.
-duckdb::shared_ptr<HeadersOfQuery> HeadersFor(const Location &location, NvmeFileSystem::Opener opener) {
-    const auto context = FileOpener::TryGetClientContext(opener);
-    const bool may_change = !IsOfReader(location.path.file) && DatabaseOfLog(location.path.file).empty();
-    return context && may_change ? context->registered_state->GetOrCreate<HeadersOfQuery>("rawduck_headers")
-                                 : nullptr;
-}
-
 //! Empty when there is no such file.
 std::string HeadersOf(const Location &location) {
     if (!location.volume->FileExists(location.path.file)) {
         return "";
     }
-    const auto file = location.volume->Open(location.path.file, OpenMode());
-    std::string headers(std::min(file->Size(), HEADERS_BYTES), '\0');
-    headers.resize(file->Read(headers.data(), headers.size(), 0));
-    return "a file: " + headers;
+    return HeadersOf(*location.volume->Open(location.path.file, OpenMode()));
 }
 
 bool MayBeDatabase(const Location &location) {
@@ -151,26 +104,22 @@ bool MayBeDatabase(const Location &location) {
     return !location.volume->Stat(location.path.file, info) || info.kind == FileKind::DATABASE;
 }
 
+//! A log is read under the lock, and what a reader sees stays as it is.
+bool MayChange(const Location &location) {
+    return !IsOfReader(location.path.file) && DatabaseOfLog(location.path.file).empty();
+}
+
 //! The location keeps the volume as it is for other processes until the file is locked. What DuckDB looks at to attach it need
 //! not be there.
 void LookAtHeaders(const Location &location, FileOpenFlags flags, NvmeFileSystem::Opener opener) {
-    const auto seen = HeadersFor(location, opener);
-    if (!seen) {
+    if (!MayChange(location)) {
         return;
     }
     const std::string path = location.path.ToString();
-    if (flags.Lock() == duckdb::FileLockType::NO_LOCK) {
-        if (flags.ReturnNullIfNotExists() && MayBeDatabase(location)) {
-            seen->Remember(path, HeadersOf(location));
-        }
-        return;
-    }
-    const std::optional<std::string> before = seen->Take(path);
-    if (before && *before != HeadersOf(location)) {
-        throw Error(ErrorCode::LOCKED,
-                    path + ": it was written to by another process while it was being attached "
-                           "here, so what this one knows of it is outdated; nothing was "
-                           "changed: ATTACH it again");
+    if (flags.Lock() != duckdb::FileLockType::NO_LOCK) {
+        RequireSeenHeaders(opener, path, [&] { return HeadersOf(location); });
+    } else if (flags.ReturnNullIfNotExists() && MayBeDatabase(location)) {
+        RememberHeaders(opener, path, [&] { return HeadersOf(location); });
     }
 }
 
@@ -253,8 +202,8 @@ bool NvmeFileSystem::FileExists(const std::string &path, Opener opener) {
         if (location.path.file.empty() || location.volume->FileExists(location.path.file)) {
             return !location.path.file.empty();
         }
-        if (const auto seen = HeadersFor(location, opener)) {
-            seen->Remember(location.path.ToString(), "");
+        if (MayChange(location)) {
+            RememberHeaders(opener, location.path.ToString(), [] { return ""; });
         }
         return false;
     });
