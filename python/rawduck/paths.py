@@ -8,6 +8,7 @@ VOLUME_SCHEME = "nvme://"
 DIRECT_SCHEME = "direct://"
 MEMORY_PREFIX = "memory:"
 VFIO_PREFIX = "vfio:"
+CEPH_SCHEME = "rados://"
 
 
 def quote(text: str) -> str:
@@ -22,6 +23,10 @@ def identifier(name: str) -> str:
 
 def is_volume_path(path: str) -> bool:
     return path.startswith(VOLUME_SCHEME)
+
+
+def is_ceph_path(path: str) -> bool:
+    return path.startswith(CEPH_SCHEME)
 
 
 def with_both_slashes(path: str) -> str | None:

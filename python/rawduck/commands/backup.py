@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import duckdb
 import typer
 
 import rawduck
@@ -36,7 +37,13 @@ def send(
         str, typer.Option(metavar="TOKEN", help="Go on where `rawduck receive --token` says.")
     ] = "",
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="A new file; otherwise standard output.")
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="A new file, or rados://<pool>/<name>; otherwise standard output.",
+        ),
     ] = "",
     json: Json = False,
 ) -> None:
@@ -50,11 +57,11 @@ def send(
         raise rawduck.RawduckError(
             "--json goes to standard output, and so does the stream: give --output FILE"
         )
-    stream = os.path.abspath(output) if output else _STDOUT
+    stream = _stream(output, _STDOUT)
     query = "SELECT * FROM nvme_send(?, ?, since := ?, resume := ?)"
     start = time.perf_counter()
     # Of two commands at one terminal, the one that receives draws.
-    with rawduck.connect() as connection, progress_bar(shown=bool(output), sizes=False) as progress:
+    with _connect(stream) as connection, progress_bar(shown=bool(output), sizes=False) as progress:
         task = progress.add_task(render.printable(path.rpartition("/")[2]), total=100)
         row = run_shown(
             connection,
@@ -79,7 +86,12 @@ def receive(
     ] = "",
     source: Annotated[
         str,
-        typer.Option("--input", "-i", metavar="FILE", help="Read this file; otherwise standard input."),
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="FILE",
+            help="Read this file, or rados://<pool>/<name>; otherwise standard input.",
+        ),
     ] = "",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Give up what is there, or has changed since the base.")
@@ -109,14 +121,14 @@ def receive(
         raise rawduck.RawduckError(
             "no stream at standard input: pipe `rawduck send` to it, or give --input FILE"
         )
-    stream = os.path.abspath(source) if source else _STDIN
+    stream = _stream(source, _STDIN)
     start = time.perf_counter()
     query, parameters = "SELECT * FROM nvme_verify(?)", [stream]
     if not verify:
         destination = path if paths.is_volume_path(path) else os.path.abspath(path)
         query = "SELECT * FROM nvme_receive(?, ?, overwrite := ?)"
         parameters = [stream, destination, overwrite]
-    with rawduck.connect() as connection, progress_bar(sizes=False) as progress:
+    with _connect(stream) as connection, progress_bar(sizes=False) as progress:
         task = progress.add_task(render.printable(path.rpartition("/")[2] or Path(stream).name), total=100)
         show = lambda percent: progress.update(task, completed=percent)  # noqa: E731
         row = run_shown(connection, query, parameters, show)
@@ -126,6 +138,16 @@ def receive(
         _print_stream(row)
     else:
         _print_done("Received", row, f"as {render.printable(path)}", row["bytes"], start)
+
+
+def _stream(file: str, descriptor: str) -> str:
+    if not file:
+        return descriptor
+    return file if paths.is_ceph_path(file) else os.path.abspath(file)
+
+
+def _connect(stream: str) -> duckdb.DuckDBPyConnection:
+    return rawduck.connect(ceph=paths.is_ceph_path(stream))
 
 
 def _show_received(path: str, abort: bool, json: bool) -> None:

@@ -129,7 +129,8 @@ void RegisterReceive(duckdb::ExtensionLoader &loader) {
     RegisterPieceFunction(
         loader,
         {"nvme_receive",
-         "Makes a database, and a snapshot of it, of what nvme_send wrote to a file or a descriptor (fd:0); "
+         "Makes a database, and a snapshot of it, of what nvme_send wrote to a file, to Ceph or a descriptor "
+         "(fd:0); "
          "on a volume, or "
          "of all of a snapshot as an ordinary file. It has its name when the stream was whole, and not "
          "before. What changed "

@@ -68,8 +68,8 @@ void RegisterSendFunction(duckdb::ExtensionLoader &loader) {
     RegisterPieceFunction(
         loader,
         {"nvme_send",
-         "Writes a snapshot, of a database with its log, to a new file or a descriptor (fd:1), for "
-         "nvme_receive; while others "
+         "Writes a snapshot, of a database with its log, to a new file, to Ceph (rados://<pool>/<name>) or a "
+         "descriptor (fd:1), for nvme_receive; while others "
          "write to the volume. since: only what differs from this snapshot of the same file is read and "
          "written. resume: "
          "where an earlier stream was cut off, as nvme_received says",

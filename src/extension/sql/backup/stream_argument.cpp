@@ -1,11 +1,10 @@
 #include "extension/sql/backup/stream_argument.hpp"
 
 #include "extension/file_systems/sandbox.hpp"
+#include "extension/sql/backup/stream_objects.hpp"
 
 #include "common/error.hpp"
 #include "common/text/text.hpp"
-
-#include "duckdb/common/file_system.hpp"
 
 #include <charconv>
 #include <cstring>
@@ -36,7 +35,8 @@ int DescriptorIn(const std::string &stream) {
 
 std::string AllowedLocalPath(duckdb::ClientContext &context, const std::string &path) {
     if (IsVolumePath(path) || path.find("://") != std::string::npos) {
-        throw Error(ErrorCode::INVALID, path + ": name an ordinary file");
+        throw Error(ErrorCode::INVALID,
+                    path + ": name an ordinary file, or, of a stream, rados://<pool>/<name>");
     }
     auto &files = duckdb::FileSystem::GetFileSystem(context);
     const std::string expanded = files.ExpandPath(path);
@@ -56,21 +56,31 @@ VolumePath AllowedVolumePath(duckdb::ClientContext &context, const std::string &
 }
 
 StreamArgument::StreamArgument(ClientContext &context, const std::string &stream)
-    : interrupted_([&context] { return context.IsInterrupted(); }) {
+    : files_(duckdb::FileSystem::GetFileSystem(context)),
+      interrupted_([&context] { return context.IsInterrupted(); }) {
     if (StartsWith(stream, DESCRIPTOR_PREFIX)) {
         fd_ = DescriptorIn(stream);
         Sandbox(context).RequireFile("/dev/fd/" + std::to_string(fd_));
+    } else if (IsObjectsPath(stream)) {
+        Sandbox(context).RequireFile(stream);
+        path_ = stream;
     } else {
         path_ = AllowedLocalPath(context, stream);
     }
 }
 
 std::unique_ptr<ByteSink> StreamArgument::OpenSink() const {
+    if (IsObjectsPath(path_)) {
+        return std::make_unique<ObjectsSink>(files_, path_);
+    }
     return fd_ >= 0 ? std::make_unique<DescriptorSink>(fd_, interrupted_)
                     : std::make_unique<DescriptorSink>(path_, interrupted_);
 }
 
 std::unique_ptr<ByteSource> StreamArgument::OpenSource() const {
+    if (IsObjectsPath(path_)) {
+        return std::make_unique<ObjectsSource>(files_, path_);
+    }
     return fd_ >= 0 ? std::make_unique<DescriptorSource>(fd_, interrupted_)
                     : std::make_unique<DescriptorSource>(path_, interrupted_);
 }

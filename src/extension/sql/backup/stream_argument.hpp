@@ -1,11 +1,12 @@
-//! The argument that says where a stream is: a path of an ordinary file, or "fd:<number>", a descriptor of the process, which is
-//! how a shell's pipes are reached.
+//! The argument that says where a stream is: a path of an ordinary file, rados://<pool>/<name>, or "fd:<number>", a descriptor of
+//! the process, which is how a shell's pipes are reached.
 #pragma once
 
 #include "volume/backup/stream/stream_bytes.hpp"
 #include "volume/names/path.hpp"
 #include "volume/registry.hpp"
 
+#include "duckdb/common/file_system.hpp"
 #include "duckdb/main/client_context.hpp"
 
 #include <memory>
@@ -20,6 +21,7 @@ class StreamArgument {
     std::unique_ptr<ByteSource> OpenSource() const;
 
   private:
+    duckdb::FileSystem &files_;
     const Interrupted interrupted_;
     int fd_ = -1; //!< not negative: it is this descriptor
     std::string path_;
