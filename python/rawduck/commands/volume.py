@@ -296,6 +296,12 @@ def check(
     target: Target,
     json: Json = False,
     csv: Csv = False,
+    contents: Annotated[
+        bool,
+        typer.Option(
+            "--contents", help="Read all databases, snapshots and logs, too, and verify DuckDB's checksums."
+        ),
+    ] = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair what leaves no doubt, after saying what and asking.")
     ] = False,
@@ -307,12 +313,13 @@ def check(
     """
     target = paths.absolute_target(target)
     with rawduck.connect() as connection:
-        findings = run_interruptible(connection, "SELECT * FROM nvme_check(?)", [target])
+        query = "SELECT * FROM nvme_check(?, contents := ?)"
+        findings = run_interruptible(connection, query, [target, contents])
         if repair and _agreed(
             [finding["repair"] for finding in findings if finding["repair"]], yes, json or csv
         ):
-            query = "SELECT * FROM nvme_check(?, repair := true)"
-            findings = render.rows(connection, query, [target])
+            query = "SELECT * FROM nvme_check(?, contents := ?, repair := true)"
+            findings = render.rows(connection, query, [target, contents])
     damaged = any(finding["severity"] == "error" for finding in findings)
     if not render.print_for_scripts(findings, json, csv):
         _print_findings(findings)

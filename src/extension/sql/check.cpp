@@ -1,6 +1,7 @@
-//! nvme_check(target, repair := false): verifies a volume
+//! nvme_check(target, repair := false, contents := false): verifies a volume
 //! without mounting it, and repairs what leaves no doubt.
 #include "extension/file_systems/settings.hpp"
+#include "extension/sql/contents/volume_contents.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/target_argument.hpp"
 
@@ -24,6 +25,13 @@ const char *SeverityName(CheckFinding::Severity severity) {
     return "error";
 }
 
+void Append(Rows &rows, const std::vector<CheckFinding> &findings) {
+    for (auto &finding : findings) {
+        rows.push_back({Value(SeverityName(finding.severity)), Value(finding.what), Value(finding.detail),
+                        TextOrNull(finding.repair)});
+    }
+}
+
 Rows CheckRows(duckdb::ClientContext &context, const Arguments &arguments) {
     const std::string target = AllowedTarget(context, arguments);
     Rows rows;
@@ -32,9 +40,9 @@ Rows CheckRows(duckdb::ClientContext &context, const Arguments &arguments) {
             rows.push_back({Value("ok"), Value("repair"), Value("done: " + done), TextOrNull("")});
         }
     }
-    for (auto &finding : CheckVolume(target, InterruptedOf(context))) {
-        rows.push_back({Value(SeverityName(finding.severity)), Value(finding.what), Value(finding.detail),
-                        TextOrNull(finding.repair)});
+    Append(rows, CheckVolume(target, InterruptedOf(context)));
+    if (arguments.NamedFlag("contents")) {
+        Append(rows, CheckVolumeContents(context, target));
     }
     return rows;
 }
@@ -44,11 +52,15 @@ Rows CheckRows(duckdb::ClientContext &context, const Arguments &arguments) {
 void RegisterCheckFunction(duckdb::ExtensionLoader &loader) {
     duckdb::FunctionSignature signature = TargetSignature();
     signature.AddKeywordOnly("repair", LogicalType::BOOLEAN, Value::BOOLEAN(false));
+    signature.AddKeywordOnly("contents", LogicalType::BOOLEAN, Value::BOOLEAN(false));
     RegisterRowFunction(
         loader,
         {"nvme_check",
          "Verifies checksums, extents and files of a volume, also while it is written to. repair: do what "
-         "the column repair says, on one that nobody has open; without it, nothing is changed.",
+         "the column repair says, on one that nobody has open; without it, nothing is changed. contents: "
+         "read all "
+         "databases, their snapshots and logs, too, and verify the checksums that DuckDB gave their blocks "
+         "and entries.",
          "SELECT * FROM nvme_check('/dev/nvme0n1') WHERE severity <> 'ok'",
          signature,
          {{"severity", LogicalType::VARCHAR, "ok, warning or error"},

@@ -1,0 +1,123 @@
+#include "extension/sql/contents/volume_contents.hpp"
+
+#include "extension/file_systems/settings.hpp"
+#include "extension/sql/contents/database_contents.hpp"
+#include "extension/sql/volume_rows.hpp"
+#include "volume/names/snapshot_name.hpp"
+#include "volume/reader_mounts.hpp"
+
+#include "common/error.hpp"
+
+#include "duckdb/main/client_data.hpp"
+
+namespace rawduck {
+
+namespace {
+
+using Severity = CheckFinding::Severity;
+
+class VolumeContents {
+  public:
+    VolumeContents(duckdb::ClientContext &context, const std::string &target)
+        : target_(target), mount_(MountOptionsOf(duckdb::ClientData::Get(context).file_opener.get())),
+          interrupted_(InterruptedOf(context)) {}
+
+    //! With its logs, all as they were at one instant.
+    void Check(const std::string &database) {
+        try {
+            std::string name = database;
+            const VolumePin volume = PinToRead(name);
+            const std::unique_ptr<OpenFile> file = volume->Open(name, ModeFor(name, database));
+            Report(database, CheckDatabaseContents(*file, database, interrupted_), "blocks");
+            const std::vector<std::string> logs = LogNamesOf(name), own_logs = LogNamesOf(database);
+            for (size_t i = 0; i < logs.size(); i++) {
+                if (volume->FileExists(logs[i])) {
+                    Report(own_logs[i],
+                           CheckLogContents(*volume->Open(logs[i], OpenMode()), own_logs[i], interrupted_),
+                           "entries");
+                }
+            }
+        } catch (const Error &error) {
+            if (error.Code() == ErrorCode::INTERRUPTED) {
+                throw;
+            }
+            // Such as: removed meanwhile, or in the memory of a process that writes to it.
+            Add(Severity::WARNING, database, std::string("not read: ") + error.what());
+        }
+    }
+    std::vector<CheckFinding> Take() { return std::move(findings_); }
+
+  private:
+    //! Where nobody writes to the volume nothing is written for this either. `name`: what it is called there.
+    VolumePin PinToRead(std::string &name) {
+        if (SplitSnapshotName(name).snapshot.empty()) {
+            try {
+                VolumePin volume = PinVolume(target_, mount_);
+                volume->Open(name, ModeFor(name, name)); // nobody has it attached for writing
+                return volume;
+            } catch (const Error &error) {
+                if (error.Code() != ErrorCode::LOCKED) {
+                    throw;
+                }
+            }
+            name = SnapshotFileName(name, LATEST);
+        }
+        return PinFor(target_, name, this, mount_, PinUse::OPEN);
+    }
+
+    //! Of what is no snapshot, and no reader's copy: it keeps writers out.
+    static OpenMode ModeFor(const std::string &name, const std::string &database) {
+        OpenMode mode;
+        if (name == database && SplitSnapshotName(name).snapshot.empty()) {
+            mode.lock = OpenMode::Lock::SHARED;
+        }
+        return mode;
+    }
+
+    void Report(const std::string &name, const Contents &found, const char *what) {
+        for (const std::string &problem : found.problems) {
+            Add(Severity::ERROR, name,
+                problem + "; what it held is lost here: take it from a backup, or a snapshot");
+        }
+        if (found.problem_count > found.problems.size()) {
+            Add(Severity::ERROR, name,
+                std::to_string(found.problem_count - found.problems.size()) + " more such problems");
+        }
+        if (found.zeros > 0) {
+            Add(Severity::WARNING, name,
+                std::to_string(found.zeros) +
+                    " blocks that nothing says are free have only zeros: they were "
+                    "taken for something that was not written in the end, or are lost");
+        }
+        const std::string size =
+            found.block_bytes == 0 ? "" : " of " + std::to_string(found.block_bytes) + " bytes in use";
+        Add(Severity::OK, name,
+            "the checksums of " + std::to_string(found.checked) + " " + what + size + " hold" +
+                (found.note.empty() ? "" : ". " + found.note));
+    }
+
+    void Add(Severity severity, const std::string &name, std::string detail) {
+        findings_.push_back({severity, "contents of " + name, std::move(detail), ""});
+    }
+
+    const std::string target_;
+    const MountOptions mount_;
+    const Interrupted interrupted_;
+    std::vector<CheckFinding> findings_;
+};
+
+} // namespace
+
+std::vector<CheckFinding> CheckVolumeContents(duckdb::ClientContext &context, const std::string &target) {
+    VolumeContents contents(context, target);
+    for (const auto &row : RowsOfVolume(context, target, "nvme_files")) {
+        const std::string name = row[0].ToString();
+        const bool is_of_reader = ReaderOf(SplitSnapshotName(name).snapshot).has_value();
+        if (row[1].ToString() == FileKindName(FileKind::DATABASE) && !is_of_reader) {
+            contents.Check(name);
+        }
+    }
+    return contents.Take();
+}
+
+} // namespace rawduck
