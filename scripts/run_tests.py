@@ -342,7 +342,7 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
     return {
         "style": lambda: pytest("test/style", arguments),
         # Each process has disks of its own, that it stops. Most of the time is waiting.
-        "processes": lambda: pytest("test/processes", ["--numprocesses=4", "--dist=worksteal", *arguments]),
+        "processes": lambda: pytest("test/processes", ["--numprocesses=3", "--dist=worksteal", *arguments]),
         "unit": lambda: unit_tests(HOST_UNIT),
         "asan": lambda: unit_tests(ASAN),
         "tsan": lambda: unit_tests(TSAN, **tsan),

@@ -1,5 +1,6 @@
 //! TargetLock between processes, and against the classic locks of stock DuckDB.
 #include "support/test_support.hpp"
+#include "target/lock/reader_lock.hpp"
 #include "target/lock/target_lock.hpp"
 
 #include <csignal>
@@ -150,6 +151,17 @@ TEST_F(LockTest, AParentThatDiesLeavesNoLockToItsChildren) {
     TargetLock lock(target_, Mode::EXCLUSIVE);
     close(ready[0]);
     close(ready[1]);
+}
+
+//! There is no byte that nobody has.
+TEST_F(LockTest, NoReaderBesideStockDuckDB) {
+    EXPECT_TRUE(InChild([&] { // whose lock ends with it
+        if (!ClassicLock(file_.Path(), F_WRLCK)) {
+            return false;
+        }
+        const Error error = CatchError([&] { ReaderLock lock(target_); });
+        return error.Code() == ErrorCode::LOCKED && std::string(error.what()).find(file_.Path()) == 0;
+    }));
 }
 
 TEST_F(LockTest, WithoutWritePermissionOnlyASharedLock) {
