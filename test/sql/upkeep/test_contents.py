@@ -142,13 +142,39 @@ def test_headers(history, page):
     assert ("main header" if page == 0 else f"database header {page}") in problems[0]
 
 
-def test_an_entry_of_the_log(history):
+@pytest.fixture
+def log(history) -> list[int]:
+    """Where its entries begin: the length, the checksum, and what they have."""
     with rawduck.connect() as con:
-        size = one(con, "SELECT size FROM nvme_files(?) WHERE name = 'x.duckdb.wal'", history.name)
-    Place(history, "x.duckdb.wal", size // 2).flip()
-    (problem,) = contents(history, "error")
-    assert problem[0] == "x.duckdb.wal"
-    assert "entry at byte offset" in problem[1]
+        content = one(con, "SELECT content FROM read_blob(?)", history.path("x.duckdb.wal"))
+    for start in range(16, 200):  # where the entry that says the version ends
+        entries, at = [], start
+        while at + 16 <= len(content):
+            entries.append(at)
+            at += 16 + int.from_bytes(content[at : at + 8], "little")
+        if at == len(content) and len(entries) > 40:
+            return entries
+    raise AssertionError("no entries were found")
+
+
+def test_an_entry_of_the_log(history, log):
+    entry = log[len(log) // 2]
+    for offset in (8, 16, 17):
+        place = Place(history, "x.duckdb.wal", entry + offset)
+        place.flip()
+        ((what, problem),) = contents(history, "error")
+        assert what == "x.duckdb.wal"
+        assert problem.startswith(f"entry at byte offset {entry}: its checksum is wrong")
+        place.flip()
+
+
+def test_the_length_of_an_entry(history, log):
+    """DuckDB takes the rest of the log for what a crash has left, and does not replay it."""
+    entry = log[len(log) // 2]
+    Place(history, "x.duckdb.wal", entry + 4).flip()
+    ((what, doubt),) = contents(history, "warning")
+    assert what == "x.duckdb.wal"
+    assert doubt.startswith(f"the entry at byte offset {entry} is not whole")
 
 
 def test_a_block_of_zeros(history):
@@ -166,6 +192,27 @@ def test_beside_a_writer(file_target):
         assert set(dict(contents(file_target, "ok"))) == {"x.duckdb", "x.duckdb.wal", "x.duckdb@monday"}
         Place(file_target, "x.duckdb", HEADERS + block_of_rows(file_target) * BLOCK + 100).flip()
         assert [what for what, _ in contents(file_target, "error")] == ["x.duckdb", "x.duckdb@monday"]
+
+
+def test_beside_checkpoints_that_make_the_file_shorter(file_target):
+    """DuckDB truncates a file before its header counts fewer blocks."""
+    code = f"""
+        connection.execute(f"ATTACH '{{sys.argv[1]}}' AS x (BLOCK_SIZE {BLOCK})")
+        for i in range(60):
+            rows = i % 3 * 40000
+            connection.execute(f"CREATE OR REPLACE TABLE x.t AS SELECT hash(range) AS h FROM range({{rows}})")
+            connection.execute("CHECKPOINT x")
+            if i == 0:
+                print("ready", flush=True)
+    """
+    checks = 0
+    with start_python(code, file_target.path("x.duckdb")) as writer:
+        assert writer.stdout.readline().startswith("ready")
+        while writer.poll() is None:
+            assert contents(file_target, "warning", "error") == []
+            checks += 1
+        assert writer.returncode == 0, writer.stderr.read()
+        assert checks > 3
 
 
 def test_nothing_is_written_where_nobody_writes(history):

@@ -76,8 +76,9 @@ Contents CheckLogContents(StorageFile &file, const std::string &name, const Inte
                 file.Read(&header, sizeof header, at);
             }
             if (left < sizeof header || header.bytes > left - sizeof header) {
-                found.note = "it ends with " + std::to_string(left) +
-                             " bytes of an entry that is not whole, and was never acknowledged";
+                found.doubt = "the entry at byte offset " + std::to_string(at) +
+                              " is not whole, so its last " + std::to_string(left) +
+                              " bytes are not replayed: they were never acknowledged, or a length is damaged";
                 break;
             }
             entry.Resize(header.bytes);

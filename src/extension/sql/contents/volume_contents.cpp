@@ -89,6 +89,9 @@ class VolumeContents {
                     " blocks that nothing says are free have only zeros: they were "
                     "taken for something that was not written in the end, or are lost");
         }
+        if (!found.doubt.empty()) {
+            Add(Severity::WARNING, name, found.doubt);
+        }
         const std::string size =
             found.block_bytes == 0 ? "" : " of " + std::to_string(found.block_bytes) + " bytes in use";
         Add(Severity::OK, name,
