@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from itertools import pairwise
 
 import duckdb
@@ -29,6 +30,16 @@ def stats(con, target, operation: str) -> dict:
     return rows(con, query, [target.name, operation])[0]
 
 
+def settled_stats(con, target, operation: str) -> dict:
+    """Metadata is written in the background: of a command that completes meanwhile some counters know."""
+    for _ in range(100):
+        found = stats(con, target, operation)
+        if sum(found["latencies"].values()) == found["commands"]:
+            break
+        time.sleep(0.05)
+    return found
+
+
 def test_what_is_read_and_written_has_a_class_and_each_command_a_time(con, durable_target):
     con.execute(f"ATTACH '{durable_target.path('x.duckdb')}' AS x")
     con.execute("CREATE TABLE x.t AS SELECT range AS i FROM range(200000)")
@@ -38,7 +49,7 @@ def test_what_is_read_and_written_has_a_class_and_each_command_a_time(con, durab
     con.execute(f"ATTACH '{durable_target.path('x.duckdb')}' AS x")
     assert one(con, "SELECT count(*) FROM x.t") == 220000
     for operation in ("read", "write", "flush"):
-        found = stats(con, durable_target, operation)
+        found = settled_stats(con, durable_target, operation)
         assert sum(found["latencies"].values()) == found["commands"]
         if operation == "flush":
             assert found["bytes_by_class"] is None
