@@ -4,6 +4,7 @@
 #include "io/open_device.hpp"
 #include "volume/journal/journal.hpp"
 #include "volume/journal/load_metadata.hpp"
+#include "volume/setup/empty_volume.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -28,21 +29,36 @@ double UsSince(Clock::time_point begin) {
     return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
+//! Zones of free space, of which there are plenty.
+class FreeSpaceZones final : public Journal::Zones {
+  public:
+    explicit FreeSpaceZones(LoadedMetadata &loaded) : loaded_(loaded) {}
+    uint64_t TakeZone() override {
+        std::lock_guard<std::mutex> guard(mutex_);
+        return loaded_.space->AllocateAligned(ZONE_UNITS);
+    }
+    void GiveZone(uint64_t start) override {
+        std::lock_guard<std::mutex> guard(mutex_);
+        loaded_.space->Free(start, ZONE_UNITS);
+    }
+    uint64_t SpareZones() const override { return UINT32_MAX; }
+    void CheckpointBegins() override {}
+    void CheckpointIsDurable(uint64_t) override {}
+
+  private:
+    std::mutex mutex_; //!< guards loaded_.space
+    LoadedMetadata &loaded_;
+};
+
 //! A mounted volume whose files lie in pieces of one unit, every third of the upper half.
 class Metadata {
   public:
     explicit Metadata(const Target &target)
         : io(OpenDevice(target, DeviceOptions()), BlockIoOptions(), target.name, std::make_shared<IoStats>()),
-          loaded(LoadMetadata(io, CACHE_BYTES)),
-          journal(io, loaded.image, *loaded.trees,
-                  {[this] {
-                       std::lock_guard<std::mutex> guard(space_mutex);
-                       return loaded.space->AllocateAligned(ZONE_UNITS);
-                   },
-                   [this](uint64_t zone) {
-                       std::lock_guard<std::mutex> guard(space_mutex);
-                       loaded.space->Free(zone, ZONE_UNITS);
-                   }}) {}
+          loaded(LoadMetadata(io, CACHE_BYTES)), zones(loaded),
+          journal(io, loaded.image, *loaded.trees, zones) {
+        journal.Begin();
+    }
 
     Extent NextExtent(uint64_t file_unit) {
         const Extent extent{file_unit, next, 1};
@@ -93,7 +109,7 @@ class Metadata {
 
     BlockIo io;
     LoadedMetadata loaded;
-    std::mutex space_mutex; //!< guards loaded.space
+    FreeSpaceZones zones;
     Journal journal;
     uint64_t next = CAPACITY / ALLOCATION_UNIT_BYTES / 2;
 };
@@ -112,7 +128,7 @@ Target NewVolume(const std::string &name) {
     const Target target = ResolveTarget("memory:" + name);
     BlockIo io(OpenDevice(target, DeviceOptions()), BlockIoOptions(), target.name,
                std::make_shared<IoStats>());
-    Journal::WriteSuperblocks(io, MakeTreeSuperblock(CAPACITY, 512, MakeUuid(), "", 0));
+    WriteSuperblocks(io, EmptyVolume(MakeTreeSuperblock(CAPACITY, 512, MakeUuid(), "", 0)), [] {});
     return target;
 }
 

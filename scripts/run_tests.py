@@ -68,8 +68,9 @@ class Build:
 # The plain build of core and tests; what several stages use is made once.
 HOST = Build(
     "host",
-    f"{CEPH_TESTS} cuda_checker cufile_stand_in",
-    ("RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", f"Python_EXECUTABLE={sys.executable}"),
+    # The benchmarks of the core are made, and not run.
+    f"{CEPH_TESTS} cuda_checker cufile_stand_in volume_bench read_bench command_bench",
+    ("RAWDUCK_EXTENSION=ON", "RAWDUCK_TESTS=ON", "RAWDUCK_BENCH=ON", f"Python_EXECUTABLE={sys.executable}"),
 )
 HOST_UNIT = replace(HOST, targets=UNIT_TESTS)
 # Little optimized, and no more debug information than a sanitizer shows: half the time to compile.
