@@ -20,3 +20,6 @@ target_include_directories(rawduck_ceph_host SYSTEM PRIVATE ${RAWDUCK_RADOS_INCL
 target_link_libraries(rawduck_ceph_host PRIVATE ${RAWDUCK_RADOS_LIBRARY} Threads::Threads)
 rawduck_host_form(rawduck_ceph rawduck_ceph_host
                   "librados is missing where it was not built: on Debian and Ubuntu apt-get install librados2.")
+# The same for the package rawduck-ceph (python/ceph_package).
+install(TARGETS rawduck_ceph_host LIBRARY DESTINATION rawduck_ceph COMPONENT ceph)
+install(PROGRAMS ${RAWDUCK_OUTPUT_DIR}/rawduck_ceph.duckdb_extension DESTINATION rawduck_ceph COMPONENT ceph)

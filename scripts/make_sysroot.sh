@@ -4,7 +4,7 @@
 #   scripts/make_sysroot.sh x86_64
 #   scripts/make_sysroot.sh aarch64
 #   scripts/make_sysroot.sh aarch64-python
-# The first two have the C library and libstdc++ of Debian 11 (glibc 2.31, GCC 10); the kernel's headers and liburing of Debian 12; and
+# The first two have the C library and libstdc++ of Debian 11 (glibc 2.31, GCC 10); the kernel's headers, liburing and librados of Debian 12; and
 # libblkid, compiled from Debian 12's source because its archive is not relocatable. Debian's key verifies all of it.
 # Nothing is installed into the system but the tools below, and of what is unpacked nothing is run here.
 #   DEBIAN_MIRROR=URI     where the packages come from; by default where this system's do, if that is Debian 12
@@ -62,7 +62,8 @@ get_debian() {
     mkdir -p "$folder"
     debian_12 >"$folder/sources.list"
     with_apt "$folder" "$debian_architecture" update
-    with_apt "$folder" "$debian_architecture" download linux-libc-dev liburing-dev
+    with_apt "$folder" "$debian_architecture" download linux-libc-dev liburing-dev \
+        librados-dev libradospp-dev librados2
     with_apt "$folder" "$debian_architecture" source --download-only util-linux
 }
 
@@ -131,9 +132,9 @@ make_python() {
 
 wanted=${1:-x86_64}
 case "$wanted" in
-x86_64) make=make_libraries debian_architecture=amd64 ;;
-aarch64) make=make_libraries debian_architecture=arm64 ;;
-aarch64-python) make=make_python debian_architecture=arm64 ;;
+x86_64) make=make_libraries debian_architecture=amd64 has=usr/include/rados/librados.hpp ;;
+aarch64) make=make_libraries debian_architecture=arm64 has=usr/include/rados/librados.hpp ;;
+aarch64-python) make=make_python debian_architecture=arm64 has=usr/bin/python3 ;;
 *) give_up "unknown system '$wanted'; use x86_64, aarch64 or aarch64-python" ;;
 esac
 architecture=${wanted%-python}
@@ -142,7 +143,7 @@ final=$PWD/build/sysroot/$wanted
 debian_key=/usr/share/keyrings/debian-archive-keyring.gpg
 
 install_missing needs_of_sysroot
-[ ! -d "$final" ] || exit 0
+[ ! -e "$final/$has" ] || exit 0
 debian=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(CODENAME) $(SITE)' | sed -n 's/^bookworm //p' | head -n 1)}
 [ -n "$debian" ] || give_up "this system has no packages of Debian 12; name a mirror with DEBIAN_MIRROR=URI"
 say "making $final"
@@ -152,5 +153,6 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir "$root"
 "$make"
-# Moved into place when complete. Nothing in it knows its own path.
+# Moved into place when complete. Nothing in it knows its own path. One without librados is from an earlier release.
+rm -rf "$final"
 mv "$root" "$final"

@@ -60,14 +60,10 @@ cxx() {
     echo c++
 }
 
-# The Debian package that has a compiler's sanitizers.
+# The Debian package that has clang's sanitizers.
 sanitizer_package() {
     local major
-    major=$("$1" -dumpversion 2>/dev/null) || major=
-    case $("$1" --version 2>/dev/null) in
-    *clang*) echo "libclang-rt-${major%%.*}-dev" ;;
-    *) [ -n "$major" ] && echo "libgcc-${major%%.*}-dev" || echo g++ ;;
-    esac
+    major=$(clang++ -dumpversion) && echo "libclang-rt-${major%%.*}-dev"
 }
 
 # need_libpython [PYTHON]: DuckDB's Python module, when a program other than Python has it inside, needs the library of

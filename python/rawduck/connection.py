@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,23 @@ from rawduck.errors import RawduckError
 
 def extension_path(*, ceph: bool = False) -> Path:
     """The loadable extension inside the installed package: the main one, or the one for Ceph."""
-    path = Path(__file__).with_name("rawduck_ceph.duckdb_extension" if ceph else "rawduck.duckdb_extension")
+    name = "rawduck_ceph.duckdb_extension" if ceph else "rawduck.duckdb_extension"
+    path = Path(__file__).with_name(name)
     if path.exists():
         return path
-    if ceph:
-        raise RawduckError(
-            "this rawduck was built without Ceph: wheels are, because librados belongs to the system, and so "
-            "is a build where librados was missing. On Debian and Ubuntu run apt-get install librados-dev "
-            "libradospp-dev (in a clone: scripts/bootstrap_ceph.sh), then install rawduck from its source: "
-            "pip install --force-reinstall <clone>"
-        )
-    raise RawduckError(f"{path} is missing; install the package with: pip install .")
+    if not ceph:
+        raise RawduckError(f"{path} is missing; install the package with: pip install .")
+    # A package of its own (python/ceph_package), for rawduck's wheel.
+    package = importlib.util.find_spec("rawduck_ceph")
+    for folder in (package.submodule_search_locations or []) if package else []:
+        if (path := Path(folder, name)).exists():
+            return path
+    raise RawduckError(
+        "this rawduck has nothing for Ceph. Its wheels have not, because librados belongs to the system: run "
+        "pip install 'rawduck[ceph]', and on Debian and Ubuntu apt-get install librados2. Nor has a build "
+        "from source where librados was missing: run apt-get install librados-dev libradospp-dev (a clone: "
+        "scripts/bootstrap_ceph.sh), then pip install --force-reinstall <clone>"
+    )
 
 
 def register() -> None:

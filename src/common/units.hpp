@@ -40,6 +40,9 @@ constexpr uint64_t AlignDown(uint64_t value, uint64_t alignment) {
 constexpr uint64_t AlignUp(uint64_t value, uint64_t alignment) {
     return AlignDown(value + alignment - 1, alignment);
 }
+constexpr uint64_t DivideUp(uint64_t value, uint64_t by) {
+    return (value + by - 1) / by;
+}
 constexpr bool IsAligned(uint64_t value, uint64_t alignment) {
     return (value & (alignment - 1)) == 0;
 }

@@ -5,59 +5,26 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import golden
 import pytest
 from rawduck import duckdb_source
 from recipes import AFTER, PAGE, run_recipe
+from wheels import (
+    CPYTHONS,
+    ROOT,
+    SYSROOT,
+    WHEEL,
+    Environment,
+    needed_by,
+    run,
+    undefined_in,
+    unpacked,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-VERSION = re.search(r"project\(rawduck VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
-WHEEL = ROOT / "dist" / f"rawduck-{VERSION}-py3-none-manylinux_2_31_x86_64.whl"
-SYSROOT = ROOT / "build/sysroot/x86_64"
-#: Of these, every Linux with that C library has a version that fits.
-SYSTEM_LIBRARIES = {
-    "libc.so.6",
-    "libm.so.6",
-    "libdl.so.2",
-    "libpthread.so.0",
-    "libgcc_s.so.1",
-    "libstdc++.so.6",
-}
-LOADER = "ld-linux-x86-64.so.2"
-CPYTHONS = ("3.11", "3.12", "3.13", "3.14")
 OTHER_DUCKDB = "1.5.6"
-
-
-def run(*command: str | Path, **options) -> str:
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
-    assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
-    return result.stdout
-
-
-class Environment:
-    """A virtual environment, whose programs find no others."""
-
-    def __init__(self, folder: Path, *arguments: str | Path) -> None:
-        run(sys.executable, "-m", "venv", folder)
-        self.bin = folder / "bin"
-        self.folder = folder
-        self.install(*arguments)
-
-    def install(self, *arguments: str | Path) -> None:
-        run(self.bin / "python", "-m", "pip", "install", "--quiet", *arguments)
-
-    @property
-    def variables(self) -> dict[str, str]:
-        registries = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
-        return {**registries, "PATH": str(self.bin), "HOME": str(self.folder)}
-
-    def run(self, program: str, *arguments: str | Path) -> str:
-        return run(self.bin / program, *arguments, cwd=self.folder, env=self.variables)
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +35,11 @@ def environment(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def host_library(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("unpacked")
-    with zipfile.ZipFile(WHEEL) as archive:
-        archive.extractall(folder)
-    return folder / "rawduck" / "librawduck_host.so"
+    return unpacked(WHEEL, tmp_path_factory.mktemp("unpacked")) / "rawduck" / "librawduck_host.so"
 
 
 def test_what_it_has_inside(host_library):
-    needed = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "--dynamic", host_library))
-    assert set(needed) - SYSTEM_LIBRARIES - {LOADER} == set()
+    assert needed_by(host_library) == set()
     symbols = run("nm", "--dynamic", host_library)
     # Types of std::filesystem changed between the oldest libstdc++ and today's.
     assert not re.search(r"blkid_|io_uring_|St10filesystem", symbols)
@@ -89,20 +52,6 @@ def test_pages_come_with_it(environment):
     share = environment.folder / "share"
     assert (share / "doc/rawduck/docs/devices.md").is_file()
     assert "EXIT STATUS" in (share / "man/man1/rawduck.1").read_text()
-
-
-def undefined_in(library: Path, libraries: Path) -> set[str]:
-    """Symbols that the dynamic linker and the libraries of the oldest system do not have."""
-    tracing = {"LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "1", "LD_BIND_NOW": "1"}
-    command = [
-        libraries / LOADER,
-        "--library-path",
-        f"{libraries}:{SYSROOT}/usr/lib/x86_64-linux-gnu",
-        library,
-    ]
-    result = subprocess.run(list(map(str, command)), env=tracing, capture_output=True, text=True, check=True)
-    assert "not found" not in result.stdout + result.stderr
-    return set(re.findall(r"undefined symbol: (\S+)", result.stdout + result.stderr))
 
 
 @pytest.mark.parametrize("version", CPYTHONS)
@@ -168,7 +117,7 @@ def test_ceph_is_left_out(environment):
     program = (
         "import rawduck\ntry: rawduck.connect(ceph=True)\nexcept rawduck.RawduckError as error: print(error)"
     )
-    assert "wheels are" in environment.run("python", "-c", program)
+    assert "pip install 'rawduck[ceph]'" in environment.run("python", "-c", program)
 
 
 @pytest.mark.timeout(900)

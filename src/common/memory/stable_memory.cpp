@@ -30,7 +30,7 @@ std::atomic<uint64_t> last_version{0};
 
 //! Never destroyed: memory is given back until the process ends. A child of a fork begins anew: the mutex may have
 //! been copied locked.
-List &Current() {
+List &CurrentList() {
     static std::atomic<List *> current{nullptr};
     List *list = current.load();
     while (!list || list->generation != ForkGeneration()) {
@@ -50,7 +50,7 @@ void StableMemory::Add(const char *begin, uint64_t bytes, HugeMemory::Pages page
     static std::atomic<uint64_t> last_number{0};
     const auto address = reinterpret_cast<uint64_t>(begin);
     try {
-        List &list = Current();
+        List &list = CurrentList();
         std::lock_guard<std::mutex> guard(list.mutex);
         const auto next = std::find_if(list.ranges.begin(), list.ranges.end(),
                                        [&](const Range &range) { return range.begin > address; });
@@ -64,7 +64,7 @@ void StableMemory::Add(const char *begin, uint64_t bytes, HugeMemory::Pages page
 void StableMemory::Remove(const char *begin) noexcept {
     const auto address = reinterpret_cast<uint64_t>(begin);
     try {
-        List &list = Current();
+        List &list = CurrentList();
         std::lock_guard<std::mutex> guard(list.mutex);
         const auto found = std::find_if(list.ranges.begin(), list.ranges.end(),
                                         [&](const Range &range) { return range.begin == address; });
@@ -82,7 +82,7 @@ void StableMemory::Remove(const char *begin) noexcept {
 
 void StableMemory::TellPagesGo(char *begin, uint64_t bytes) noexcept {
     try {
-        List &list = Current();
+        List &list = CurrentList();
         std::lock_guard<std::mutex> guard(list.mutex);
         list.Tell(begin, bytes, 0);
     } catch (const std::bad_alloc &) {
@@ -95,21 +95,21 @@ uint64_t StableMemory::Version() noexcept {
 }
 
 uint64_t StableMemory::Copy(std::vector<Range> &ranges) {
-    List &list = Current();
+    List &list = CurrentList();
     std::lock_guard<std::mutex> guard(list.mutex);
     ranges = list.ranges;
     return last_version.load();
 }
 
 void StableMemory::Watch(Watcher &watcher) {
-    List &list = Current();
+    List &list = CurrentList();
     std::lock_guard<std::mutex> guard(list.mutex);
     list.watchers.push_back(&watcher);
 }
 
 void StableMemory::Unwatch(Watcher &watcher) noexcept {
     try {
-        List &list = Current();
+        List &list = CurrentList();
         std::lock_guard<std::mutex> guard(list.mutex);
         list.watchers.erase(std::remove(list.watchers.begin(), list.watchers.end(), &watcher),
                             list.watchers.end());

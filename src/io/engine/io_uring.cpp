@@ -7,7 +7,7 @@
 namespace rawduck {
 namespace {
 
-RingSupport &Support() {
+RingSupport &FileSupport() {
     static RingSupport &support = *new RingSupport( // used until the process ends
         0, {IORING_OP_READ, IORING_OP_WRITE},
         "this kernel's has no plain read and write; run Linux 5.6 or newer");
@@ -58,7 +58,8 @@ class IoUringDevice final : public FileDevice {
     }
 
     std::unique_ptr<Queue> CreateQueue(uint32_t depth, QueueUse use) override {
-        return std::make_unique<IoUringFileQueue>(name_, fd_.Get(), kind_, depth, Support().SetupFlags(use));
+        return std::make_unique<IoUringFileQueue>(name_, fd_.Get(), kind_, depth,
+                                                  FileSupport().SetupFlags(use));
     }
     std::unique_ptr<Queue> CreateSynchronousQueue() override { return MakePosixQueue(fd_.Get()); }
 };
@@ -66,7 +67,7 @@ class IoUringDevice final : public FileDevice {
 } // namespace
 
 std::string IoUringObstacle() {
-    return Support().Obstacle();
+    return FileSupport().Obstacle();
 }
 
 std::unique_ptr<Device> OpenIoUringDevice(const Target &target, const DeviceOptions &options,

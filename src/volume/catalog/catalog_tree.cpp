@@ -16,11 +16,7 @@ std::string TailKey(uint64_t file_id, uint64_t piece) {
 }
 
 uint64_t TailPieces(uint64_t bytes) {
-    return (bytes + TAIL_PIECE_BYTES - 1) / TAIL_PIECE_BYTES;
-}
-
-std::string_view BytesOf(const uint64_t &file_id) {
-    return {reinterpret_cast<const char *>(&file_id), sizeof file_id};
+    return DivideUp(bytes, TAIL_PIECE_BYTES);
 }
 
 uint64_t IdIn(std::string_view value) {

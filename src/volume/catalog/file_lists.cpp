@@ -15,10 +15,6 @@ namespace rawduck {
 
 namespace {
 
-std::string_view BytesOf(const uint64_t &length) {
-    return {reinterpret_cast<const char *>(&length), sizeof length};
-}
-
 //! False when it holds something else.
 bool ReadHoles(const Tree &tree, std::vector<Hole> &holes) {
     bool sound = true;

@@ -15,10 +15,6 @@ constexpr uint64_t SLOT_BYTES = 6;        //!< of an entry in a page, beside key
 constexpr uint64_t ENTRY_BYTES = 96;      //!< of a file's entry, beside its lists and its name
 constexpr uint64_t LEAVES_PER_PAGE = 128; //!< that a page above the leaves of a file's own tree has at least
 
-uint64_t DivideUp(uint64_t value, uint64_t by) {
-    return (value + by - 1) / by;
-}
-
 //! Of a list that is too long for the entry.
 uint64_t TreeBytes(uint64_t entries, uint64_t value_bytes) {
     const uint64_t bytes = entries * (SLOT_BYTES + NumberKey::BYTES + value_bytes);

@@ -31,10 +31,6 @@ constexpr uint64_t FAN_OUT_MIN = 24;
 //! Of the map of pages, for each zone.
 constexpr uint64_t ZONE_MAP_BYTES = 16;
 
-uint64_t DivideUp(uint64_t value, uint64_t by) {
-    return (value + by - 1) / by;
-}
-
 //! Bitmaps in pages that are half full.
 uint64_t SpacePages(const SpaceMap::Area &area) {
     constexpr uint64_t MAPS_PER_PAGE = TREE_PAGE_BYTES / (2 * SpaceMap::BYTES) - 1;

@@ -21,7 +21,7 @@ void WriteUnit(BlockIo &io, uint64_t unit, const char *content) {
 }
 
 //! False when it cannot be read.
-bool ReadUnit(BlockIo &io, uint64_t unit, TreeSuperblock &content) {
+bool ReadSuperblockUnit(BlockIo &io, uint64_t unit, TreeSuperblock &content) {
     AlignedBuffer buffer(ALLOCATION_UNIT_BYTES);
     try {
         io.Read(unit * ALLOCATION_UNIT_BYTES, buffer.Data(), ALLOCATION_UNIT_BYTES);
@@ -42,7 +42,7 @@ std::set<uint64_t> PlacesOfSuperblocks(BlockIo &io, const EmptyVolume &fresh) {
     TreeSuperblock old;
     bool unsupported = false;
     const bool is_volume =
-        ReadUnit(io, 0, old) &&
+        ReadSuperblockUnit(io, 0, old) &&
         (ExamineSuperblock(old, io.Caps().capacity_bytes, unsupported).empty() || unsupported);
     if (is_volume && old.capacity_units > 1 && old.capacity_units <= units) {
         places.insert(old.capacity_units - 1);
@@ -66,7 +66,7 @@ void WipeSuperblocks(BlockIo &io, const EmptyVolume &fresh) {
     const uint64_t end = io.Caps().capacity_bytes / ALLOCATION_UNIT_BYTES - 1;
     for (const uint64_t place : PlacesOfSuperblocks(io, fresh)) {
         TreeSuperblock found;
-        if (place == end || !ReadUnit(io, place, found) ||
+        if (place == end || !ReadSuperblockUnit(io, place, found) ||
             memcmp(found.magic, SUPERBLOCK_MAGIC, sizeof(SUPERBLOCK_MAGIC)) == 0) {
             WriteUnit(io, place, zeros);
         }

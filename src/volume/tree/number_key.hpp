@@ -31,4 +31,9 @@ class NumberKey {
     char bytes_[BYTES];
 };
 
+//! A value of a tree that is a number. Refers to it.
+inline std::string_view BytesOf(const uint64_t &number) {
+    return {reinterpret_cast<const char *>(&number), sizeof number};
+}
+
 } // namespace rawduck

@@ -8,25 +8,25 @@
 namespace rawduck::gpu::testing {
 namespace {
 
-template <class T> struct Types;
-template <> struct Types<double> {
+template <class T> struct AlpType;
+template <> struct AlpType<double> {
     using Bits = u64;
     static constexpr Kind KIND = Kind::FLOAT64;
 };
-template <> struct Types<float> {
+template <> struct AlpType<float> {
     using Bits = u32;
     static constexpr Kind KIND = Kind::FLOAT32;
 };
 
 //! Vectors of 1024 rows and what they stand for, bit for bit.
-template <class T> struct Segment {
-    using Bits = typename Types<T>::Bits;
+template <class T> struct AlpSegment {
+    using Bits = typename AlpType<T>::Bits;
     Writer writer;
     std::vector<u32> table;
     std::vector<Bits> values;
     std::mt19937_64 random{11};
 
-    Segment() { writer.Put<u32>(0); }
+    AlpSegment() { writer.Put<u32>(0); }
 
     void Expect(T value) {
         Bits bits;
@@ -121,7 +121,7 @@ template <class T> struct Segment {
     void ExpectDecoded(Codec codec) {
         const u32 rows = static_cast<u32>(values.size());
         for (const u32 first : {0u, 1u, 1023u % rows, 1024u % rows, rows / 2, rows - 1}) {
-            const Decoded decoded = Decode(codec, Types<T>::KIND, Finish(), rows, first, rows - first);
+            const Decoded decoded = Decode(codec, AlpType<T>::KIND, Finish(), rows, first, rows - first);
             EXPECT_EQ(decoded.error, 0u);
             EXPECT_EQ(decoded.template As<Bits>(), std::vector<Bits>(values.begin() + first, values.end()))
                 << first;
@@ -136,7 +136,7 @@ TYPED_TEST_SUITE(AlpTest, Floats);
 TYPED_TEST(AlpTest, EveryExponentAndWidth) {
     const u8 most_exponent = sizeof(TypeParam) == 8 ? 18 : 10;
     for (u8 exponent = 0; exponent <= most_exponent; exponent++) {
-        Segment<TypeParam> segment;
+        AlpSegment<TypeParam> segment;
         for (u8 factor = 0; factor <= exponent; factor++) {
             segment.AddAlp(1024, exponent, factor, (exponent * 7 + factor * 5) % 65, factor * 20);
         }
@@ -146,7 +146,7 @@ TYPED_TEST(AlpTest, EveryExponentAndWidth) {
 }
 
 TYPED_TEST(AlpTest, StoredAsTheyAre) {
-    Segment<TypeParam> segment;
+    AlpSegment<TypeParam> segment;
     segment.AddUncompressed(1024, false);
     segment.AddAlp(1024, 3, 2, 11, 5);
     segment.AddUncompressed(3, false);
@@ -158,7 +158,7 @@ TYPED_TEST(AlpTest, RightAndLeftParts) {
     for (u32 left = 0; left <= 3; left++) {
         for (const u32 right : {1u, bits / 2, bits - 16, bits - 1}) {
             const std::vector<u16> dictionary = {0x3ff0, 0xbff0, 7, 0xffff, 1};
-            Segment<TypeParam> segment;
+            AlpSegment<TypeParam> segment;
             segment.StartAlpRd(static_cast<u8>(right), static_cast<u8>(left), dictionary);
             segment.AddAlpRd(1024, right, left, dictionary, 0);
             segment.AddUncompressed(1024, true);
@@ -174,7 +174,7 @@ void ExpectMalformed(Codec codec, std::vector<u8> bytes, size_t offset, u8 value
 }
 
 TEST(AlpDamage, IsSaid) {
-    Segment<double> segment;
+    AlpSegment<double> segment;
     segment.AddAlp(1024, 3, 2, 11, 5);
     segment.AddAlp(10, 3, 2, 11, 2);
     const std::vector<u8> bytes = segment.Finish();
@@ -197,7 +197,7 @@ TEST(AlpDamage, IsSaid) {
 }
 
 TEST(AlpRdDamage, IsSaid) {
-    Segment<double> segment;
+    AlpSegment<double> segment;
     segment.StartAlpRd(48, 3, {1, 2, 3, 4, 5, 6, 7, 8});
     segment.AddAlpRd(1024, 48, 3, {1, 2, 3, 4, 5, 6, 7, 8}, 5);
     segment.AddAlpRd(10, 48, 3, {1, 2, 3, 4, 5, 6, 7, 8}, 2);

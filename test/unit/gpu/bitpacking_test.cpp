@@ -17,13 +17,13 @@ template <class T> constexpr Kind KindOf() {
 }
 
 //! A segment of groups, and the values that it stands for.
-template <class T> struct Segment {
+template <class T> struct PackedSegment {
     Writer writer;
     std::vector<u32> table;
     std::vector<T> values;
     std::mt19937_64 random{7};
 
-    Segment() { writer.Put<u64>(0); }
+    PackedSegment() { writer.Put<u64>(0); }
 
     T Draw() {
         Wide drawn = random();
@@ -80,13 +80,13 @@ template <class T> struct Segment {
 };
 
 template <class T> class BitPackingTest : public ::testing::Test {};
-using Types = ::testing::Types<uint8_t, uint16_t, uint32_t, uint64_t, Wide>;
-TYPED_TEST_SUITE(BitPackingTest, Types);
+using PackedTypes = ::testing::Types<uint8_t, uint16_t, uint32_t, uint64_t, Wide>;
+TYPED_TEST_SUITE(BitPackingTest, PackedTypes);
 
 TYPED_TEST(BitPackingTest, EveryWidthInEveryMode) {
     for (const Mode mode : {CONSTANT, CONSTANT_DELTA, DELTA_FOR, FOR}) {
         for (u32 width = 0; width <= 8 * sizeof(TypeParam); width++) {
-            Segment<TypeParam> segment;
+            PackedSegment<TypeParam> segment;
             segment.Add(mode, 2048, width);
             segment.Add(mode, 333, width);
             segment.ExpectDecoded(0, 2381);
@@ -97,7 +97,7 @@ TYPED_TEST(BitPackingTest, EveryWidthInEveryMode) {
 TYPED_TEST(BitPackingTest, EdgeSizes) {
     for (const Mode mode : {CONSTANT, CONSTANT_DELTA, DELTA_FOR, FOR}) {
         for (const u32 rows : {1u, 7u, 8u, 9u, 31u, 32u, 33u, 1023u, 1024u, 1025u, 2047u, 2048u}) {
-            Segment<TypeParam> segment;
+            PackedSegment<TypeParam> segment;
             segment.Add(mode, rows, 3);
             segment.ExpectDecoded(0, rows);
         }
@@ -105,7 +105,7 @@ TYPED_TEST(BitPackingTest, EdgeSizes) {
 }
 
 TYPED_TEST(BitPackingTest, PartsOfSegments) {
-    Segment<TypeParam> segment;
+    PackedSegment<TypeParam> segment;
     for (const Mode mode : {DELTA_FOR, FOR, CONSTANT, CONSTANT_DELTA, DELTA_FOR}) {
         segment.Add(mode, 2048, 5);
     }
@@ -119,7 +119,7 @@ TYPED_TEST(BitPackingTest, PartsOfSegments) {
 }
 
 TYPED_TEST(BitPackingTest, DamageIsSaidOrHarmless) {
-    Segment<TypeParam> segment;
+    PackedSegment<TypeParam> segment;
     segment.Add(DELTA_FOR, 2048, 3);
     segment.Add(FOR, 2048, 5);
     segment.Add(CONSTANT_DELTA, 2048, 0);
@@ -157,7 +157,7 @@ TEST(BitPackingDamage, IsSaid) {
         {"seven bytes", [](auto &bytes) { bytes.resize(7); }},
     };
     for (const Case &damaged : cases) {
-        Segment<uint32_t> segment;
+        PackedSegment<uint32_t> segment;
         segment.Add(FOR, 2048, 4);
         segment.Add(DELTA_FOR, 2048, 4);
         std::vector<u8> bytes = segment.Finish();
@@ -167,14 +167,14 @@ TEST(BitPackingDamage, IsSaid) {
 }
 
 TEST(BitPackingDamage, MoreRowsThanGroups) {
-    Segment<uint32_t> segment;
+    PackedSegment<uint32_t> segment;
     segment.Add(FOR, 2048, 4);
     EXPECT_EQ(Decode(Codec::BITPACKING, Kind::INT32, segment.Finish(), 2049).error, MALFORMED);
 }
 
 TEST(BitPackingOfBooleans, OnlyZeroAndOne) {
     const auto decode = [](u8 constant) {
-        Segment<uint8_t> segment;
+        PackedSegment<uint8_t> segment;
         segment.Add(CONSTANT, 100, 0);
         segment.writer.bytes[8] = constant;
         return Decode(Codec::BITPACKING, Kind::BOOL, segment.Finish(), 100);

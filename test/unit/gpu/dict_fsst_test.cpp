@@ -6,7 +6,7 @@
 namespace rawduck::gpu::testing {
 namespace {
 
-enum Mode : u8 { DICTIONARY = 0, DICTIONARY_AND_FSST = 1, FSST_ONLY = 2 };
+enum DictMode : u8 { DICTIONARY = 0, DICTIONARY_AND_FSST = 1, FSST_ONLY = 2 };
 
 //! A symbol for each length, in the order in which FSST numbers them: 2, 3, … 8, 1.
 const std::vector<std::string> SYMBOLS = {"th",      "ing",      "word", "eight", "letter",
@@ -38,10 +38,10 @@ u32 BitsFor(size_t number) {
     return bits;
 }
 
-struct Segment {
+struct DictSegment {
     std::vector<std::string> entries = {""}; // the first one stands for NULL
     std::vector<u32> codes;                  // of each row; not with FSST_ONLY
-    Mode mode = DICTIONARY;
+    DictMode mode = DICTIONARY;
     std::vector<size_t> starts; // of dictionary, symbol table, lengths, codes: set by Finish
 
     std::vector<u8> Finish() {
@@ -102,8 +102,8 @@ std::string SomeString(u32 number) {
     return text + std::to_string(number);
 }
 
-Segment SomeSegment(Mode mode, u32 rows, u32 entries) {
-    Segment segment;
+DictSegment SomeSegment(DictMode mode, u32 rows, u32 entries) {
+    DictSegment segment;
     segment.mode = mode;
     std::mt19937_64 random(rows);
     for (u32 i = 0; i < entries; i++) {
@@ -115,7 +115,7 @@ Segment SomeSegment(Mode mode, u32 rows, u32 entries) {
     return segment;
 }
 
-void ExpectDecoded(Segment segment) {
+void ExpectDecoded(DictSegment segment) {
     const std::vector<u8> bytes = segment.Finish();
     const u32 rows = segment.Rows();
     for (const u32 first : {0u, 1u % rows, rows / 2, rows - 1}) {
@@ -140,7 +140,7 @@ TEST(DictFsst, EveryMode) {
 }
 
 TEST(DictFsst, OnlyNull) {
-    Segment segment;
+    DictSegment segment;
     segment.codes.assign(100, 0);
     ExpectDecoded(segment);
 }
@@ -150,7 +150,7 @@ u32 ErrorOf(const std::vector<u8> &bytes, u32 rows) {
 }
 
 TEST(DictFsst, DamageIsSaid) {
-    Segment segment = SomeSegment(DICTIONARY_AND_FSST, 100, 20);
+    DictSegment segment = SomeSegment(DICTIONARY_AND_FSST, 100, 20);
     const std::vector<u8> bytes = segment.Finish();
     const auto set = [&](size_t offset, u8 value) {
         std::vector<u8> damaged = bytes;
@@ -180,7 +180,7 @@ TEST(DictFsst, DamageIsSaid) {
 }
 
 TEST(DictFsst, CodesOfNoSymbolAreSaid) {
-    Segment segment;
+    DictSegment segment;
     segment.mode = DICTIONARY_AND_FSST;
     segment.entries.push_back("aba");
     segment.codes = {1, 0, 1};
@@ -193,8 +193,8 @@ TEST(DictFsst, CodesOfNoSymbolAreSaid) {
 }
 
 TEST(DictFsst, DamageIsHarmless) {
-    for (const Mode mode : {DICTIONARY, DICTIONARY_AND_FSST, FSST_ONLY}) {
-        Segment segment = SomeSegment(mode, 60, 60);
+    for (const DictMode mode : {DICTIONARY, DICTIONARY_AND_FSST, FSST_ONLY}) {
+        DictSegment segment = SomeSegment(mode, 60, 60);
         DecodeDamaged(Codec::DICT_FSST, Kind::STRING, segment.Finish(), segment.Rows());
     }
 }

@@ -13,10 +13,6 @@ namespace {
 
 constexpr uint64_t LEAST_BYTES = 64; // none at all is an error for the driver
 
-DevicePointer PointerOf(const uint8_t *device_data) {
-    return reinterpret_cast<DevicePointer>(device_data);
-}
-
 class CudaEvent final : public Event {
   public:
     CudaEvent(std::shared_ptr<Gpu> gpu, EventHandle handle) : gpu_(std::move(gpu)), handle_(handle) {}

@@ -26,6 +26,10 @@ using Module = ModuleTag *;
 using Function = FunctionTag *;
 using Pool = PoolTag *;
 
+inline DevicePointer PointerOf(const uint8_t *device_data) {
+    return reinterpret_cast<DevicePointer>(device_data);
+}
+
 //! The default stream of the context: behind all work in streams that block, and that work behind it.
 inline Stream LegacyStream() {
     return reinterpret_cast<Stream>(uintptr_t{1});

@@ -12,10 +12,6 @@ constexpr uint64_t HALF_BYTES = (Gpu::SCRATCH_BYTES - BEFORE_HALVES) / 2;
 constexpr uint64_t PULLED_MOST = 256 << 10;
 constexpr uint64_t ALIGNMENT = 16;
 
-DevicePointer PointerOf(const uint8_t *device_data) {
-    return reinterpret_cast<DevicePointer>(device_data);
-}
-
 } // namespace
 
 //! In scratch memory of its streams, which it keeps.

@@ -19,7 +19,7 @@ constexpr uint64_t PART = HugeMemory::HUGE_PAGE_BYTES;
 //! With huge ones this engine gains nothing.
 constexpr HugeMemory::Pages SMALL = HugeMemory::Pages::AS_ADVISED_LATER;
 constexpr uint32_t LENGTH = 4096;
-constexpr uint64_t FILE_BYTES = 256 * LENGTH;
+constexpr uint64_t TARGET_BYTES = 256 * LENGTH;
 //! Commands after which memory is known.
 constexpr int MANY = 2 * RingBuffers::USES_MIN;
 
@@ -30,7 +30,7 @@ class RingBuffersTest : public ::testing::Test {
             GTEST_SKIP() << IoUringObstacle();
         }
         const int fd = open(file_.Path().c_str(), O_WRONLY);
-        ASSERT_EQ(pwrite(fd, content_.data(), FILE_BYTES, 0), static_cast<ssize_t>(FILE_BYTES));
+        ASSERT_EQ(pwrite(fd, content_.data(), TARGET_BYTES, 0), static_cast<ssize_t>(TARGET_BYTES));
         close(fd);
         if (!InChild([&] {
                 StableHugeMemory memory(PART, SMALL);
@@ -79,8 +79,8 @@ class RingBuffersTest : public ::testing::Test {
         return Transfer(*device->CreateQueue(8, QueueUse::OWNED), opcode, memory, commands);
     }
 
-    TemporaryFile file_{FILE_BYTES};
-    const std::vector<char> content_ = Pattern(FILE_BYTES, 1);
+    TemporaryFile file_{TARGET_BYTES};
+    const std::vector<char> content_ = Pattern(TARGET_BYTES, 1);
 };
 
 TEST_F(RingBuffersTest, CommandsThatComeOftenUseThem) {

@@ -77,13 +77,6 @@ Files FilesOf(const std::string &target, const std::string &name) {
     return files;
 }
 
-void RequireSound(const std::string &target) {
-    for (const CheckFinding &finding : CheckVolume(target)) {
-        ASSERT_TRUE(finding.severity == CheckFinding::Severity::OK || finding.what.rfind("file ", 0) == 0)
-            << finding.what << ": " << finding.detail;
-    }
-}
-
 //! Sends a snapshot in as many streams as it takes: all but the last are cut off.
 void SendCutOff(const std::string &from, const std::string &to, const std::string &snapshot,
                 const std::string &since, std::mt19937_64 &random) {

@@ -32,13 +32,6 @@ uint64_t ReadBytes(const std::string &target) {
     return PinVolume(target, MountOptions())->Stats().Snapshot(IoOperation::READ).bytes;
 }
 
-void RequireSound(const std::string &target) {
-    for (const CheckFinding &finding : CheckVolume(target)) {
-        EXPECT_TRUE(finding.severity == CheckFinding::Severity::OK || finding.what.rfind("file ", 0) == 0)
-            << finding.what << ": " << finding.detail;
-    }
-}
-
 //! A volume to send from, with x.duckdb@monday and x.duckdb@tuesday, and one to receive on.
 class SendReceiveTest : public ::testing::TestWithParam<uint32_t> {
   protected:

@@ -5,6 +5,7 @@
 #include "volume/backup/receiver.hpp"
 #include "volume/backup/sender.hpp"
 #include "volume/backup/volume_destination.hpp"
+#include "volume/check.hpp"
 #include "volume/names/snapshot_name.hpp"
 
 #include <map>
@@ -84,6 +85,14 @@ inline std::map<std::string, std::string> Contents(Volume &volume) {
         }
     }
     return contents;
+}
+
+//! Remarks on files that are being received are none of damage.
+inline void RequireSound(const std::string &target) {
+    for (const CheckFinding &finding : CheckVolume(target)) {
+        EXPECT_TRUE(finding.severity == CheckFinding::Severity::OK || finding.what.rfind("file ", 0) == 0)
+            << finding.what << ": " << finding.detail;
+    }
 }
 
 } // namespace rawduck

@@ -11,14 +11,14 @@ namespace rawduck {
 
 namespace {
 
-constexpr SpaceMap::Area AREA{1000, 4 * GROUP_UNITS + 333};
+constexpr SpaceMap::Area WIDE_AREA{1000, 4 * GROUP_UNITS + 333};
 
 //! Groups as a mount finds them: with nothing in use, or some of it.
 struct Found {
     explicit Found(uint64_t seed) {
         std::mt19937_64 random(seed);
-        for (uint64_t group = 0; group < AREA.Groups(); group++) {
-            maps.emplace_back(group, AREA);
+        for (uint64_t group = 0; group < WIDE_AREA.Groups(); group++) {
+            maps.emplace_back(group, WIDE_AREA);
             for (int i = 0; seed > 0 && i < 50; i++) {
                 const auto first = static_cast<uint32_t>(random() % GROUP_UNITS);
                 maps.back().Set(first, std::min<uint32_t>(GROUP_UNITS - first, random() % 400), true);
@@ -27,11 +27,11 @@ struct Found {
         }
     }
     FreeSpace Space() {
-        return FreeSpace(AREA, summaries, [this](uint64_t group) { return maps[group]; });
+        return FreeSpace(WIDE_AREA, summaries, [this](uint64_t group) { return maps[group]; });
     }
     std::vector<bool> Used() const {
         std::vector<bool> used;
-        for (uint64_t unit = 0; unit < AREA.Groups() * GROUP_UNITS; unit++) {
+        for (uint64_t unit = 0; unit < WIDE_AREA.Groups() * GROUP_UNITS; unit++) {
             used.push_back(maps[GroupOf(unit)].AllUsed(static_cast<uint32_t>(unit % GROUP_UNITS), 1));
         }
         return used;
@@ -55,19 +55,19 @@ GroupSummary SlowSummary(const SpaceMap &map) {
 TEST(SpaceMapTest, SummariesAreThoseOfTheBits) {
     std::mt19937_64 random(1);
     for (int round = 0; round < 300; round++) {
-        SpaceMap map(round % 6, AREA);
-        ASSERT_TRUE(map.Summary() == SpaceMap::EmptySummary(round % 6, AREA));
+        SpaceMap map(round % 6, WIDE_AREA);
+        ASSERT_TRUE(map.Summary() == SpaceMap::EmptySummary(round % 6, WIDE_AREA));
         const uint64_t pieces = random() % 300, length = 1 + random() % (round % 3 ? 90 : 3000);
         for (uint64_t i = 0; i < pieces; i++) {
             const auto first = static_cast<uint32_t>(random() % GROUP_UNITS);
             map.Set(first, std::min<uint32_t>(GROUP_UNITS - first, random() % length), i % 4 != 0);
         }
         ASSERT_TRUE(map.Summary() == SlowSummary(map)) << round;
-        SpaceMap copy(round % 6, AREA);
+        SpaceMap copy(round % 6, WIDE_AREA);
         copy.Load(map.Bytes());
         ASSERT_EQ(copy.Bytes(), map.Bytes());
     }
-    SpaceMap map(1, AREA);
+    SpaceMap map(1, WIDE_AREA);
     EXPECT_TRUE(map.Empty());
     EXPECT_TRUE((map.Summary() == GroupSummary{GROUP_UNITS, GROUP_UNITS}));
     map.Set(0, GROUP_UNITS, true);
@@ -93,7 +93,7 @@ TEST(FreeSpaceTest, GivesWhatIsFreeAndOnlyOnce) {
             const uint64_t wanted = 1 + random() % (kind == 0 ? 3 * GROUP_UNITS : 500);
             if (kind < 6) {
                 const uint64_t hint = random() % used.size();
-                const bool continues = hint >= AREA.start && hint < AREA.end && !used[hint];
+                const bool continues = hint >= WIDE_AREA.start && hint < WIDE_AREA.end && !used[hint];
                 const uint64_t largest = space.LargestFree();
                 const Extent extent = space.Allocate(wanted, hint, random() % 2 == 0, 0);
                 ASSERT_EQ(extent.units == 0, largest == 0);
@@ -144,16 +144,16 @@ TEST(FreeSpaceTest, GivesWhatIsFreeAndOnlyOnce) {
 TEST(FreeSpaceTest, KeepsWhatIsAskedForAndLoadsLittle) {
     Found found(0);
     FreeSpace space = found.Space();
-    const uint64_t total = AREA.end - AREA.start;
+    const uint64_t total = WIDE_AREA.end - WIDE_AREA.start;
     EXPECT_EQ(space.FreeUnits(), total);
     EXPECT_EQ(space.Allocate(10, 0, false, total).units, 0u);
     EXPECT_EQ(space.Allocate(10, 0, false, total - 3).units, 3u);
-    EXPECT_EQ(space.Allocate(10, 0, false, 0).start, AREA.start + 3);
-    EXPECT_EQ(space.Allocate(10, 0, true, 0).start, AREA.end - 10);
+    EXPECT_EQ(space.Allocate(10, 0, false, 0).start, WIDE_AREA.start + 3);
+    EXPECT_EQ(space.Allocate(10, 0, true, 0).start, WIDE_AREA.end - 10);
     EXPECT_EQ(space.LoadedGroups(), 2u) << "at both ends";
     EXPECT_TRUE(space.Claim(2 * GROUP_UNITS - 5, 10)) << "of two groups";
     EXPECT_FALSE(space.Claim(2 * GROUP_UNITS + 4, 2));
-    EXPECT_FALSE(space.Claim(AREA.start - 1, 2));
+    EXPECT_FALSE(space.Claim(WIDE_AREA.start - 1, 2));
     const Extent large = space.Allocate(3 * GROUP_UNITS, 2 * GROUP_UNITS + 5, false, 0);
     EXPECT_EQ(large.units, 2 * GROUP_UNITS - 5 + 333 - 10) << "continues over the end of a group";
 }

@@ -6,7 +6,7 @@
 namespace rawduck {
 namespace {
 
-constexpr uint64_t BLOCK = 256 * KIB;
+constexpr uint64_t FILE_BLOCK = 256 * KIB;
 
 TEST(RemovedFileTest, OverwritingOneDoesNotFillTheVolume) {
     for (const uint32_t lba_size : {512u, 4096u}) {
@@ -15,18 +15,18 @@ TEST(RemovedFileTest, OverwritingOneDoesNotFillTheVolume) {
         const uint64_t used_before = volume->Info().used_bytes;
         auto file = volume->Open("x.duckdb", WriteMode(FileKind::DATABASE));
         std::mt19937_64 random(lba_size);
-        std::string content = RandomBytes(random, 3 * ALLOCATION_UNIT_BYTES + 4 * BLOCK + 100);
+        std::string content = RandomBytes(random, 3 * ALLOCATION_UNIT_BYTES + 4 * FILE_BLOCK + 100);
         file->Write(content.data(), content.size(), 0);
         file->Sync();
         const uint64_t used = volume->Info().used_bytes;
         volume->Remove("x.duckdb");
         for (int i = 0; i < 1000; i++) {
             const uint64_t offset =
-                i % 3 == 0 ? 3 * ALLOCATION_UNIT_BYTES + i % 4 * BLOCK : random() % (4 * BLOCK);
-            const std::string bytes = RandomBytes(random, i % 3 == 0 ? BLOCK : 1 + random() % 5000);
+                i % 3 == 0 ? 3 * ALLOCATION_UNIT_BYTES + i % 4 * FILE_BLOCK : random() % (4 * FILE_BLOCK);
+            const std::string bytes = RandomBytes(random, i % 3 == 0 ? FILE_BLOCK : 1 + random() % 5000);
             ASSERT_NO_THROW(file->Write(bytes.data(), bytes.size(), offset)) << "write " << i;
             content.replace(offset, bytes.size(), bytes);
-            ASSERT_LE(volume->Info().used_bytes, used + 2 * BLOCK) << "write " << i;
+            ASSERT_LE(volume->Info().used_bytes, used + 2 * FILE_BLOCK) << "write " << i;
         }
         std::string found(content.size(), '?');
         EXPECT_EQ(file->Read(&found[0], found.size(), 0), found.size());
@@ -57,9 +57,9 @@ TEST(RemovedFileTest, WhatItReservedIsThereForOthers) {
             }
         }
         auto large = volume->Open("large.duckdb", WriteMode(FileKind::DATABASE));
-        const std::string block(BLOCK, 'l');
-        for (uint64_t written = 0; written < 52 * MIB; written += BLOCK) {
-            ASSERT_NO_THROW(large->Write(block.data(), BLOCK, written)) << written;
+        const std::string block(FILE_BLOCK, 'l');
+        for (uint64_t written = 0; written < 52 * MIB; written += FILE_BLOCK) {
+            ASSERT_NO_THROW(large->Write(block.data(), FILE_BLOCK, written)) << written;
         }
         for (const auto &file : files) {
             file->Append(page.data(), page.size()); // and it can go on

@@ -13,7 +13,7 @@ namespace rawduck {
 
 namespace {
 
-constexpr uint32_t LBA = 512;
+constexpr uint32_t LOG_LBA = 512;
 constexpr uint64_t CAPACITY = 16 * MIB;
 
 const Target TARGET = ResolveTarget("simulated:faulty");
@@ -48,14 +48,14 @@ class FlushCounter final : public Device {
 std::shared_ptr<SimulatedMedium> NewMedium() {
     SimulatedOptions options;
     options.capacity_bytes = CAPACITY;
-    options.lba_size = options.atomic_write_bytes = LBA;
+    options.lba_size = options.atomic_write_bytes = LOG_LBA;
     options.fua = SimulatedFua::NONE; // so that commits are flushed
     return std::make_shared<SimulatedMedium>(options);
 }
 
 class MetadataLogTest : public ::testing::Test {
   protected:
-    MetadataLogTest() { Volume::FormatDevice(*OpenIo(), FormatOptions(), LBA); }
+    MetadataLogTest() { Volume::FormatDevice(*OpenIo(), FormatOptions(), LOG_LBA); }
     std::shared_ptr<Volume> Mount() {
         return Volume::MountDevice(TARGET, std::make_unique<FlushCounter>(medium, flushes), MountOptions(),
                                    std::make_shared<IoStats>());
@@ -138,7 +138,7 @@ TEST_F(MetadataLogTest, ASyncThatFailsHalfWayNeverPassesForDurableLater) {
     auto file = volume->Open("f.wal", WriteMode());
     file->Append("committed", 9);
     file->Sync();
-    const std::string bytes(2 * LBA, 'n');
+    const std::string bytes(2 * LOG_LBA, 'n');
     file->Append(bytes.data(), bytes.size());
     AwaitCheckpoint(*volume);
     FailNext(SimulatedFault::WRITE_ERROR);
@@ -186,12 +186,12 @@ TEST_F(MetadataLogTest, DamageInsideTheLogIsToldFromATornTail) {
     const JournalImage whole = ReadJournal(io);
     const uint64_t log = LogStart(whole.superblock, whole.log.back().area);
     ASSERT_EQ(whole.log.back().records, 5u);
-    const std::string garbage(LBA, 'g');
-    io.Write(log + 4 * LBA, garbage.data(), LBA);
+    const std::string garbage(LOG_LBA, 'g');
+    io.Write(log + 4 * LOG_LBA, garbage.data(), LOG_LBA);
     const JournalImage torn = ReadJournal(io);
     EXPECT_EQ(torn.log.back().records, 4u);
     EXPECT_EQ(torn.damage, "");
-    io.Write(log + 1 * LBA, garbage.data(), LBA);
+    io.Write(log + 1 * LOG_LBA, garbage.data(), LOG_LBA);
     const JournalImage damaged = ReadJournal(io);
     EXPECT_EQ(damaged.log.back().records, 1u);
     EXPECT_NE(damaged.damage.find("record 2"), std::string::npos) << damaged.damage;

@@ -14,15 +14,15 @@
 namespace rawduck {
 namespace {
 
-constexpr uint64_t BLOCK = 256 * KIB;
-constexpr uint64_t MAPPED_BLOCKS = SpillLimits::MAPPED_BYTES_MAX / BLOCK;
+constexpr uint64_t GROWN_BLOCK = 256 * KIB;
+constexpr uint64_t MAPPED_BLOCKS = SpillLimits::MAPPED_BYTES_MAX / GROWN_BLOCK;
 constexpr uint64_t BLOCKS = MAPPED_BLOCKS + 128; // 60 MiB
 constexpr uint64_t PLENTY = 900 * MIB;
 
 class SpillGrowthTest : public ::testing::Test {
   protected:
-    SpillGrowthTest() : state_(BLOCKS * BLOCK) {
-        state_.caps.max_transfer_bytes = BLOCK;
+    SpillGrowthTest() : state_(BLOCKS * GROWN_BLOCK) {
+        state_.caps.max_transfer_bytes = GROWN_BLOCK;
         io_ = std::make_unique<BlockIo>(std::make_unique<FakeDevice>(state_), BlockIoOptions(), "fake0",
                                         std::make_shared<IoStats>());
         spill_ = std::make_unique<SpillBuffer>(*io_, SpillLimits::Free(supply_));
@@ -33,17 +33,19 @@ class SpillGrowthTest : public ::testing::Test {
     }
 
     void Write(uint64_t block, uint32_t seed) {
-        std::vector<char> data = Pattern(BLOCK, seed);
+        std::vector<char> data = Pattern(GROWN_BLOCK, seed);
         Request request;
         request.opcode = Opcode::WRITE;
-        request.segments = {Segment{block * BLOCK, data.data(), BLOCK, PlacementClass::TEMPORARY}};
+        request.segments = {
+            Segment{block * GROWN_BLOCK, data.data(), GROWN_BLOCK, PlacementClass::TEMPORARY}};
         spill_->Write(request);
     }
     std::vector<char> Read(uint64_t block) {
-        std::vector<char> data(BLOCK);
+        std::vector<char> data(GROWN_BLOCK);
         Request request;
         request.opcode = Opcode::READ;
-        request.segments = {Segment{block * BLOCK, data.data(), BLOCK, PlacementClass::TEMPORARY}};
+        request.segments = {
+            Segment{block * GROWN_BLOCK, data.data(), GROWN_BLOCK, PlacementClass::TEMPORARY}};
         spill_->Read(request);
         return data;
     }
@@ -55,7 +57,7 @@ class SpillGrowthTest : public ::testing::Test {
     }
     void ExpectAllRead() {
         for (uint32_t block = 0; block < BLOCKS; block++) {
-            ASSERT_EQ(Read(block) == Pattern(BLOCK, block), true) << "block " << block;
+            ASSERT_EQ(Read(block) == Pattern(GROWN_BLOCK, block), true) << "block " << block;
         }
     }
     uint64_t Completed(Opcode opcode) { return state_.Completed(opcode); }
@@ -79,12 +81,12 @@ class SpillGrowthTest : public ::testing::Test {
 
 TEST_F(SpillGrowthTest, WhileMemoryIsFreeNothingIsWritten) {
     WriteAll();
-    EXPECT_GE(spill_->HeldBytes(), BLOCKS * BLOCK);
-    EXPECT_GT(spill_->CapacityBytes(), BLOCKS * BLOCK);
+    EXPECT_GE(spill_->HeldBytes(), BLOCKS * GROWN_BLOCK);
+    EXPECT_GT(spill_->CapacityBytes(), BLOCKS * GROWN_BLOCK);
     ExpectAllRead();
     EXPECT_EQ(Completed(Opcode::WRITE), 0u);
     EXPECT_EQ(Completed(Opcode::READ), 0u);
-    spill_->Forget(0, BLOCKS * BLOCK);
+    spill_->Forget(0, BLOCKS * GROWN_BLOCK);
     spill_->Shrink();
     EXPECT_EQ(spill_->HeldBytes(), 0u);
     EXPECT_EQ(spill_->Counters().given_way_bytes, 0u);
@@ -95,8 +97,8 @@ TEST_F(SpillGrowthTest, WhatIsNotUsedAnyMoreIsGivenBack) {
         spill_ = std::make_unique<SpillBuffer>(*io_, is_fixed ? SpillLimits::Fixed(128 * MIB)
                                                               : SpillLimits::Free(supply_));
         WriteAll();
-        EXPECT_GE(spill_->HeldBytes(), BLOCKS * BLOCK);
-        spill_->Forget(0, BLOCKS * BLOCK);
+        EXPECT_GE(spill_->HeldBytes(), BLOCKS * GROWN_BLOCK);
+        spill_->Forget(0, BLOCKS * GROWN_BLOCK);
         AwaitShrunk();
     }
 }
@@ -105,15 +107,15 @@ TEST_F(SpillGrowthTest, GivesWayToOthersAndLosesNothing) {
     WriteAll();
     available_bytes_ = 0;
     AwaitShrunk();
-    EXPECT_GE(spill_->Counters().given_way_bytes, 112 * BLOCK);
+    EXPECT_GE(spill_->Counters().given_way_bytes, 112 * GROWN_BLOCK);
     EXPECT_GE(Completed(Opcode::WRITE), 112u);
     ExpectAllRead();
     EXPECT_LE(spill_->CapacityBytes(), SpillLimits::MAPPED_BYTES_MAX + spill_->HeldBytes());
     available_bytes_ = PLENTY;
     std::this_thread::sleep_for(std::chrono::milliseconds(120));
-    spill_->Forget(0, BLOCKS * BLOCK);
+    spill_->Forget(0, BLOCKS * GROWN_BLOCK);
     WriteAll();
-    EXPECT_GE(spill_->HeldBytes(), BLOCKS * BLOCK) << "it grows again";
+    EXPECT_GE(spill_->HeldBytes(), BLOCKS * GROWN_BLOCK) << "it grows again";
     ExpectAllRead();
 }
 
@@ -129,14 +131,14 @@ TEST_F(SpillGrowthTest, UnusedMemoryIsGivenBackWhileTheDeviceHangs) {
     state_.on_submit = [this](const Command &) { const std::lock_guard<std::mutex> wait(hanging_); };
     WriteAll();
     const uint64_t before = spill_->HeldBytes();
-    spill_->Forget(MAPPED_BLOCKS * BLOCK, 64 * BLOCK);
+    spill_->Forget(MAPPED_BLOCKS * GROWN_BLOCK, 64 * GROWN_BLOCK);
     available_bytes_ = 0;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (spill_->HeldBytes() > before - 64 * BLOCK + SpillMemory::TRANSFER_BYTES &&
+    while (spill_->HeldBytes() > before - 64 * GROWN_BLOCK + SpillMemory::TRANSFER_BYTES &&
            std::chrono::steady_clock::now() < end) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    EXPECT_LE(spill_->HeldBytes(), before - 64 * BLOCK + SpillMemory::TRANSFER_BYTES);
+    EXPECT_LE(spill_->HeldBytes(), before - 64 * GROWN_BLOCK + SpillMemory::TRANSFER_BYTES);
     hangs.unlock();
     AwaitShrunk();
 }
@@ -188,9 +190,9 @@ TEST_F(SpillGrowthTest, ManyThreadsReadBackWhatTheyWroteWhileMemoryComesAndGoes)
                     expected[slot] = static_cast<uint32_t>(random());
                     Write(block, *expected[slot]);
                 } else if (action < 15 && expected[slot]) {
-                    ASSERT_EQ(Read(block) == Pattern(BLOCK, *expected[slot]), true);
+                    ASSERT_EQ(Read(block) == Pattern(GROWN_BLOCK, *expected[slot]), true);
                 } else if (action == 15) {
-                    spill_->Forget(block * BLOCK, BLOCK);
+                    spill_->Forget(block * GROWN_BLOCK, GROWN_BLOCK);
                     expected[slot].reset();
                 }
             }
@@ -201,7 +203,7 @@ TEST_F(SpillGrowthTest, ManyThreadsReadBackWhatTheyWroteWhileMemoryComesAndGoes)
     }
     stop = true;
     others.join();
-    spill_->Forget(0, BLOCKS * BLOCK);
+    spill_->Forget(0, BLOCKS * GROWN_BLOCK);
     for (int i = 0; i < 5000 && spill_->HeldBytes() > 0; i++) {
         spill_->Shrink();
         std::this_thread::sleep_for(std::chrono::milliseconds(1)); // of a command that was in flight

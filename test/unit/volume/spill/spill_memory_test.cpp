@@ -14,8 +14,8 @@
 namespace rawduck {
 namespace {
 
-constexpr uint64_t BLOCK = 256 * KIB;
-constexpr uint64_t MAPPED_BLOCKS = SpillLimits::MAPPED_BYTES_MAX / BLOCK;
+constexpr uint64_t MAPPED_BLOCK = 256 * KIB;
+constexpr uint64_t BLOCKS_IN_MEMORY = SpillLimits::MAPPED_BYTES_MAX / MAPPED_BLOCK;
 
 //! Bytes that the process has in files in memory.
 uint64_t BytesInFiles() {
@@ -36,7 +36,7 @@ uint64_t BytesInFiles() {
 class SpillMemoryTest : public ::testing::Test {
   protected:
     //! Takes a block and fills it.
-    std::optional<uint64_t> Fill(SpillMemory &memory, uint32_t seed, uint64_t length = BLOCK) {
+    std::optional<uint64_t> Fill(SpillMemory &memory, uint32_t seed, uint64_t length = MAPPED_BLOCK) {
         const std::optional<uint64_t> offset = memory.Take(length);
         if (offset) {
             EXPECT_TRUE(memory.Write(*offset, Pattern(length, seed).data(), length));
@@ -44,9 +44,9 @@ class SpillMemoryTest : public ::testing::Test {
         return offset;
     }
     static bool Has(const SpillMemory &memory, uint64_t offset, uint32_t seed) {
-        std::vector<char> data(BLOCK);
-        memory.Read(offset, data.data(), BLOCK);
-        return data == Pattern(BLOCK, seed);
+        std::vector<char> data(MAPPED_BLOCK);
+        memory.Read(offset, data.data(), MAPPED_BLOCK);
+        return data == Pattern(MAPPED_BLOCK, seed);
     }
     //! The offsets of blocks 0, 1, 2, ..., each with its number as the seed.
     std::vector<uint64_t> FillBlocks(SpillMemory &memory, uint64_t blocks) {
@@ -58,7 +58,7 @@ class SpillMemoryTest : public ::testing::Test {
     }
     void GiveBlocks(SpillMemory &memory, const std::vector<uint64_t> &offsets) {
         for (const uint64_t offset : offsets) {
-            memory.Give(offset, BLOCK);
+            memory.Give(offset, MAPPED_BLOCK);
         }
     }
 
@@ -91,57 +91,57 @@ TEST_F(SpillMemoryTest, GrowsIntoWhatIsFreeAndNoFurther) {
 
 TEST_F(SpillMemoryTest, PagesAreUsedAgain) {
     SpillMemory memory(SpillLimits::Free(supply_));
-    const std::vector<uint64_t> kept = FillBlocks(memory, MAPPED_BLOCKS);
+    const std::vector<uint64_t> kept = FillBlocks(memory, BLOCKS_IN_MEMORY);
     for (int i = 0; i < 20; i++) {
         GiveBlocks(memory, {Fill(memory, 1).value()});
     }
-    EXPECT_EQ(memory.GrownBytes(), BLOCK);
+    EXPECT_EQ(memory.GrownBytes(), MAPPED_BLOCK);
     available_bytes_ = 0;
     EXPECT_TRUE(Fill(memory, 1)) << "that takes nothing from anybody";
 }
 
 TEST_F(SpillMemoryTest, ReleasesWhatIsNotTaken) {
     SpillMemory memory(SpillLimits::Free(supply_));
-    const std::vector<uint64_t> offsets = FillBlocks(memory, MAPPED_BLOCKS + 8);
+    const std::vector<uint64_t> offsets = FillBlocks(memory, BLOCKS_IN_MEMORY + 8);
     EXPECT_EQ(memory.Release(GIB), 0u);
-    GiveBlocks(memory, {offsets.begin() + MAPPED_BLOCKS, offsets.begin() + MAPPED_BLOCKS + 4});
-    EXPECT_EQ(memory.Release(2 * BLOCK), 2 * BLOCK);
-    EXPECT_EQ(memory.Release(GIB), 2 * BLOCK);
-    EXPECT_EQ(memory.GrownBytes(), 4 * BLOCK);
-    EXPECT_EQ(BytesInFiles(), 4 * BLOCK);
-    for (uint32_t i = MAPPED_BLOCKS + 4; i < MAPPED_BLOCKS + 8; i++) {
+    GiveBlocks(memory, {offsets.begin() + BLOCKS_IN_MEMORY, offsets.begin() + BLOCKS_IN_MEMORY + 4});
+    EXPECT_EQ(memory.Release(2 * MAPPED_BLOCK), 2 * MAPPED_BLOCK);
+    EXPECT_EQ(memory.Release(GIB), 2 * MAPPED_BLOCK);
+    EXPECT_EQ(memory.GrownBytes(), 4 * MAPPED_BLOCK);
+    EXPECT_EQ(BytesInFiles(), 4 * MAPPED_BLOCK);
+    for (uint32_t i = BLOCKS_IN_MEMORY + 4; i < BLOCKS_IN_MEMORY + 8; i++) {
         EXPECT_TRUE(Has(memory, offsets[i], i)) << "the others are what they were";
     }
 }
 
 TEST_F(SpillMemoryTest, ReleasesWhatWasNotTakenAtAnyTime) {
     SpillMemory memory(SpillLimits::Free(supply_));
-    const std::vector<uint64_t> offsets = FillBlocks(memory, MAPPED_BLOCKS + 8);
-    GiveBlocks(memory, {offsets.begin() + MAPPED_BLOCKS, offsets.end()});
+    const std::vector<uint64_t> offsets = FillBlocks(memory, BLOCKS_IN_MEMORY + 8);
+    GiveBlocks(memory, {offsets.begin() + BLOCKS_IN_MEMORY, offsets.end()});
     EXPECT_EQ(memory.ReleaseUnused(), 0u) << "they were taken a moment ago";
     GiveBlocks(memory, {Fill(memory, 1).value()});
-    EXPECT_EQ(memory.ReleaseUnused(), 7 * BLOCK) << "one was taken meanwhile";
-    EXPECT_EQ(memory.ReleaseUnused(), BLOCK);
+    EXPECT_EQ(memory.ReleaseUnused(), 7 * MAPPED_BLOCK) << "one was taken meanwhile";
+    EXPECT_EQ(memory.ReleaseUnused(), MAPPED_BLOCK);
     EXPECT_EQ(memory.GrownBytes(), 0u);
     EXPECT_EQ(BytesInFiles(), 0u);
 }
 
 TEST_F(SpillMemoryTest, ShortPiecesAreExchangedForALongOne) {
     SpillMemory memory(SpillLimits::Free(supply_));
-    FillBlocks(memory, MAPPED_BLOCKS);
+    FillBlocks(memory, BLOCKS_IN_MEMORY);
     std::vector<uint64_t> pieces;
     for (uint32_t i = 0; i < 16; i++) {
-        pieces.push_back(Fill(memory, i, BLOCK / 4).value());
+        pieces.push_back(Fill(memory, i, MAPPED_BLOCK / 4).value());
     }
     for (size_t i = 0; i < pieces.size(); i += 2) {
-        memory.Give(pieces[i], BLOCK / 4);
+        memory.Give(pieces[i], MAPPED_BLOCK / 4);
     }
     available_bytes_ = 0;
     std::this_thread::sleep_for(std::chrono::milliseconds(120)); // what was known is outdated then
     EXPECT_TRUE(Fill(memory, 1));
     EXPECT_TRUE(Fill(memory, 2));
     EXPECT_FALSE(Fill(memory, 3));
-    EXPECT_EQ(memory.GrownBytes(), 4 * BLOCK);
+    EXPECT_EQ(memory.GrownBytes(), 4 * MAPPED_BLOCK);
 }
 
 TEST_F(SpillMemoryTest, AFixedSizeIsAllThatItTakes) {
@@ -149,7 +149,7 @@ TEST_F(SpillMemoryTest, AFixedSizeIsAllThatItTakes) {
         SpillMemory memory(SpillLimits::Fixed(bytes_max));
         uint64_t taken = 0;
         while (Fill(memory, 1)) {
-            taken += BLOCK;
+            taken += MAPPED_BLOCK;
         }
         if (memory.GrownBytes() > 0) {
             memory.TransferArea(SpillMemory::Transfers::WRITES);
@@ -166,48 +166,49 @@ TEST_F(SpillMemoryTest, AFixedSizeIsAllThatItTakes) {
 TEST_F(SpillMemoryTest, WhatTheSystemRefusesIsNoMemory) {
     rlimit usual{};
     ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &usual), 0);
-    const rlimit tight{BLOCK, usual.rlim_max};
+    const rlimit tight{MAPPED_BLOCK, usual.rlim_max};
     SpillMemory memory(SpillLimits::Free(supply_));
-    FillBlocks(memory, MAPPED_BLOCKS + 64);
-    const uint64_t beyond = memory.Take(BLOCK).value();
+    FillBlocks(memory, BLOCKS_IN_MEMORY + 64);
+    const uint64_t beyond = memory.Take(MAPPED_BLOCK).value();
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    EXPECT_FALSE(memory.Write(beyond, Pattern(BLOCK, 1).data(), BLOCK)) << "the kernel would end the process";
+    EXPECT_FALSE(memory.Write(beyond, Pattern(MAPPED_BLOCK, 1).data(), MAPPED_BLOCK))
+        << "the kernel would end the process";
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
-    EXPECT_TRUE(memory.Write(beyond, Pattern(BLOCK, 1).data(), BLOCK));
+    EXPECT_TRUE(memory.Write(beyond, Pattern(MAPPED_BLOCK, 1).data(), MAPPED_BLOCK));
 
     rlimit descriptors{};
     ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &descriptors), 0);
     const rlimit few{0, descriptors.rlim_max};
     SpillMemory other(SpillLimits::Free(supply_));
-    FillBlocks(other, MAPPED_BLOCKS);
+    FillBlocks(other, BLOCKS_IN_MEMORY);
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-    EXPECT_FALSE(other.Take(BLOCK));
+    EXPECT_FALSE(other.Take(MAPPED_BLOCK));
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &descriptors), 0);
-    EXPECT_TRUE(other.Take(BLOCK));
+    EXPECT_TRUE(other.Take(MAPPED_BLOCK));
 }
 
 TEST_F(SpillMemoryTest, WhereverMemoryRunsOutAllIsThereAgainWhenNothingIsTaken) {
     for (int64_t before = 0; before < 60; before++) {
         SpillMemory memory(SpillLimits::Fixed(64 * MIB));
         std::vector<uint64_t> offsets;
-        offsets.reserve(MAPPED_BLOCKS + 6);
+        offsets.reserve(BLOCKS_IN_MEMORY + 6);
         {
             const OutOfMemoryAfter failure(before);
-            for (uint64_t i = 0; i < MAPPED_BLOCKS + 6; i++) {
-                if (const std::optional<uint64_t> offset = memory.Take(BLOCK)) {
+            for (uint64_t i = 0; i < BLOCKS_IN_MEMORY + 6; i++) {
+                if (const std::optional<uint64_t> offset = memory.Take(MAPPED_BLOCK)) {
                     offsets.push_back(*offset);
                 }
             }
             for (size_t i = 0; i < offsets.size(); i += 2) {
-                memory.Give(offsets[i], BLOCK);
+                memory.Give(offsets[i], MAPPED_BLOCK);
             }
-            memory.Release(2 * BLOCK);
+            memory.Release(2 * MAPPED_BLOCK);
         }
         for (size_t i = 1; i < offsets.size(); i += 2) {
-            memory.Give(offsets[i], BLOCK);
+            memory.Give(offsets[i], MAPPED_BLOCK);
         }
-        for (uint64_t taken = 0; taken < 60 * MIB; taken += BLOCK) {
-            EXPECT_TRUE(memory.Take(BLOCK)) << "allocation " << before;
+        for (uint64_t taken = 0; taken < 60 * MIB; taken += MAPPED_BLOCK) {
+            EXPECT_TRUE(memory.Take(MAPPED_BLOCK)) << "allocation " << before;
         }
     }
 }

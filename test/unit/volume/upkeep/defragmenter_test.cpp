@@ -7,6 +7,7 @@
 #include "volume/check.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace rawduck {
 
@@ -207,13 +208,14 @@ TEST(DefragmentTest, OnlyFilesThatCanGainByIt) {
     volume->Open("d/x.duckdb.wal", WriteMode())->Append("x", 1);
     volume->Snapshot("d/x.duckdb", "monday");
     volume->MakeDirectory("e");
-    for (const auto &[name, why] :
-         std::vector<std::pair<std::string, std::string>>{{"e", "it is a directory"},
-                                                          {"d/x.duckdb.wal", "it is a log"},
-                                                          {"d/x.duckdb@monday", "it is a snapshot"}}) {
+    const std::map<std::string, std::string> refused = {{"e", "it is a directory"},
+                                                        {"d/x.duckdb.wal", "it is a log"},
+                                                        {"d/x.duckdb@monday", "it is a snapshot"}};
+    for (const auto &refusal : refused) {
+        const std::string &file = refusal.first, &why = refusal.second;
         std::string text;
-        EXPECT_EQ(FailureOf([&] { volume->Defragment(name, 0); }, &text), ErrorCode::INVALID);
-        EXPECT_NE(text.find(memory.name + ": cannot defragment \"" + name + "\": " + why), std::string::npos)
+        EXPECT_EQ(FailureOf([&] { volume->Defragment(file, 0); }, &text), ErrorCode::INVALID);
+        EXPECT_NE(text.find(memory.name + ": cannot defragment \"" + file + "\": " + why), std::string::npos)
             << text;
     }
     std::string text;

@@ -13,7 +13,7 @@ namespace rawduck {
 namespace {
 
 //! Of commands, where one is waited for and where none is.
-constexpr uint64_t TIMEOUT_MS = 20, LONG_MS = 500;
+constexpr uint64_t SHORT_MS = 20, LONG_MS = 500;
 constexpr uint32_t LENGTH = 4096;
 
 enum class CommandState { WAITING, TAKEN, CARRIED_OUT, HANDED_OUT, FLUSH, ADMINISTRATION };
@@ -82,7 +82,7 @@ class Trial {
         auto function = std::make_unique<ModelController>(model_);
         function_ = function.get();
         ControllerOptions options;
-        options.command_timeout_ms = event.waits ? TIMEOUT_MS : LONG_MS;
+        options.command_timeout_ms = event.waits ? SHORT_MS : LONG_MS;
         options.silence_ms = 0;
         options.lanes_max = 1;
         controller_ = std::make_unique<Controller>(std::move(function), options, "vfio:x");
@@ -110,7 +110,7 @@ class Trial {
         if (event_.waits) { // the time may be out before all is prepared
             Happen();
             Prepare();
-            std::this_thread::sleep_for(std::chrono::milliseconds(2 * TIMEOUT_MS));
+            std::this_thread::sleep_for(std::chrono::milliseconds(2 * SHORT_MS));
         } else {
             Prepare();
             Happen();
