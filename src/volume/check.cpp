@@ -119,7 +119,7 @@ void ReportLog(const JournalImage &image, std::vector<CheckFinding> &findings) {
     }
     findings.push_back({Severity::OK, "log",
                         CountText(records, "record") + ", " + CountText(bytes, "byte") +
-                            (image.torn_tail ? ", and an unfinished one that was never acknowledged" : ""),
+                            (image.torn_tail ? ", and one that is not whole: cut off before it was acknowledged, or damaged since" : ""),
                         image.torn_tail && image.damage.empty() ? DROP_TAIL_TEXT : ""});
 }
 

@@ -255,8 +255,9 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
             if (error.Code() != ErrorCode::LOCKED || file.empty()) {
                 throw;
             }
-            throw Error(ErrorCode::LOCKED, std::string(error.what()) + ". Whatever writes to it, \"" + file +
-                                               "@" + LATEST + "\" can be read meanwhile");
+            throw Error(ErrorCode::LOCKED, std::string(error.what()) +
+                                               ". Where another process writes to it, \"" + file + "@" +
+                                               LATEST + "\" can be read meanwhile");
         }
     }
     const Target target = ResolveVolume(target_name, Headers::NOW);

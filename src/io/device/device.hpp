@@ -56,7 +56,8 @@ struct Capabilities {
     bool fua = false;
     bool deallocate = false;
     bool read_only = false;
-    std::string read_only_part; //!< of what has several parts, the one that may not be written to
+    //! Of what has several parts: the one that may not be written to, and a clause about the shortest one.
+    std::string read_only_part, shortest_part;
     //! Commands transfer to and from memory only that the queue reaches (Queue::Reaches); data elsewhere is
     //! copied.
     bool registered_memory = false;

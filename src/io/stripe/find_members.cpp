@@ -73,6 +73,8 @@ class MemberSearch {
             }
         } else if (!copies.obstacle.empty()) {
             unreadable_.push_back({name, copies.obstacle});
+        } else if (!header) {
+            without_header_.push_back(name);
         }
     }
 
@@ -90,6 +92,17 @@ class MemberSearch {
             }
         }
         return "";
+    }
+
+    //! A clause about a member that was not found; empty where nothing says that it is there.
+    std::string RemarkOn(size_t index) const {
+        for (const MemberName &other : without_header_) {
+            if (MayBe(RecordedName(header_, index), other)) {
+                return NameText(other) + " has no header of a member: if it is that one, both were erased or "
+                                         "overwritten, and its data may still be there, so do not format it";
+            }
+        }
+        return ObstacleOf(index);
     }
 
     //! What was found elsewhere may be a copy of what cannot be read.
@@ -194,12 +207,11 @@ class MemberSearch {
                         "the one away that is not in use, or erase it (rawduck format --force)");
             }
             RequireReadable(i);
-            const std::string name = NameText(RecordedName(header_, i)), obstacle = ObstacleOf(i);
+            const std::string name = NameText(RecordedName(header_, i)), remark = RemarkOn(i);
             RequireBytesOfItsOwn(i);
             if (found_[i].empty()) {
                 missing += (missing.empty() ? "" : "; ") + MemberText(i) + ", which was " + name + ", UUID " +
-                           UuidText(header_.members[i].uuid) +
-                           (obstacle.empty() ? "" : " (" + obstacle + ")");
+                           UuidText(header_.members[i].uuid) + (remark.empty() ? "" : " (" + remark + ")");
             } else {
                 there += (there.empty() ? "" : ", ") + found_[i][0].path;
             }
@@ -241,6 +253,7 @@ class MemberSearch {
     std::vector<std::vector<Target>> found_; //!< by index
     std::set<std::string> seen_;             //!< identities of what was looked at
     std::vector<Unreadable> unreadable_;
+    std::vector<MemberName> without_header_;
 };
 
 //! The nodes that take passthrough commands.

@@ -60,9 +60,13 @@ void StripedDevice::Describe() {
     caps_ = members_[0]->device->Caps();
     caps_.read_only = false;
     caps_.boundary_bytes = layout_.chunk_bytes;
-    uint64_t depth = 0;
+    uint64_t depth = 0, shortest = UINT64_MAX;
     for (const auto &member : members_) {
         const Capabilities &caps = member->device->Caps();
+        if (caps.capacity_bytes < shortest) {
+            shortest = caps.capacity_bytes;
+            caps_.shortest_part = member->clause + " has " + std::to_string(shortest) + " bytes";
+        }
         caps_.memory_alignment = std::max(caps_.memory_alignment, caps.memory_alignment);
         caps_.max_transfer_bytes = std::min(caps_.max_transfer_bytes, caps.max_transfer_bytes);
         caps_.scarce_queues = caps_.scarce_queues || caps.scarce_queues;

@@ -61,9 +61,11 @@ milliseconds TimeoutFor(const LockHolder &holder) {
 //! The clause of a message that names the holder, who may be unknown.
 std::string HolderClause(const LockHolder &holder) {
     if (holder.process != 0) {
-        return HolderName(holder) + (holder.process == getpid()
-                                         ? " already holds a lock on it through another handle"
-                                         : " holds a lock on it");
+        return HolderName(holder) +
+               (holder.process == getpid()
+                    ? " already holds a lock on it, through another handle or under another "
+                      "name (nvme_volumes() has the one in use)"
+                    : " holds a lock on it");
     }
     return holder.everyone_seen
                ? "requests of a process that has ended are still in flight to it, and writing or reading "

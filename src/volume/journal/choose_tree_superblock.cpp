@@ -68,13 +68,16 @@ void RefuseShorterTarget(const Copy &first, const BlockIo &io) {
         !ExamineSuperblock(first.superblock, UINT64_MAX, unsupported).empty()) {
         return;
     }
+    const std::string &shortest = io.Caps().shortest_part;
     throw Error(
         ErrorCode::CORRUPT,
         io.TargetName() + ": the volume has " +
-            std::to_string(first.superblock.capacity_units * ALLOCATION_UNIT_BYTES) +
-            " bytes, and its target only " + std::to_string(io.CapacityBytes()) +
-            ": it was made smaller, or not all of it was copied. Nothing was changed; make the target as "
-            "large again, or copy the volume again");
+            std::to_string(first.superblock.capacity_units * ALLOCATION_UNIT_BYTES) + " bytes, and its " +
+            (shortest.empty() ? "target only " + std::to_string(io.CapacityBytes())
+                              : "targets together have only " + std::to_string(io.CapacityBytes()) +
+                                    ", because " + shortest) +
+            ": it was made smaller, or not all of it was copied. Nothing was changed; make it as large "
+            "again, or copy the volume again");
 }
 
 } // namespace

@@ -232,6 +232,12 @@ void MetadataLog::RememberChecksums(std::vector<DataChecksum> checksums) {
     has_checksums_ = !last_checksums_.empty();
 }
 
+void MetadataLog::Settle() {
+    if (has_checksums_.load(std::memory_order_acquire)) {
+        Commit(Queue({Item(ItemType::DATA_CHECKSUM, 0)}));
+    }
+}
+
 void MetadataLog::BeforeOverwrite(uint64_t device_offset, uint64_t length) {
     if (!has_checksums_.load(std::memory_order_acquire)) {
         return;
@@ -245,7 +251,7 @@ void MetadataLog::BeforeOverwrite(uint64_t device_offset, uint64_t length) {
         }
     }
     if (covered) {
-        Commit(Queue({Item(ItemType::DATA_CHECKSUM, 0)}));
+        Settle();
     }
 }
 

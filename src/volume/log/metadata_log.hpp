@@ -59,6 +59,9 @@ class MetadataLog {
     //! Waits until no checkpoint is being written: then nothing is written but what is asked for. Throws as Commit.
     void FinishCheckpoint();
 
+    //! What was committed last gets a successor, so that the next mount does not look at its data: data that is damaged after
+    //! that is not taken for a commit that was cut off, which would be dropped. Throws as Commit.
+    void Settle();
     //! Call before bytes on the target are overwritten or discarded: a record whose DATA_CHECKSUM items cover
     //! them must have a successor first, or the next mount would take the new bytes for a torn write.
     void BeforeOverwrite(uint64_t device_offset, uint64_t length);

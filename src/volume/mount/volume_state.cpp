@@ -185,6 +185,7 @@ void VolumeState::EndWrite() {
     } const leaving{access, writers};
     while (LastWriterLeaves()) {
         log.Commit(log.Queue({}));
+        log.Settle();
         log.FinishCheckpoint();
         if (deallocator.Idle()) {
             lock->Change(TargetLock::Mode::SHARED);

@@ -171,6 +171,16 @@ def test_a_loop_device_and_its_file_are_one(con, device):
         con.execute(f"ATTACH 'nvme://{name}/x.duckdb' AS x")
 
 
+def test_another_name_of_what_this_process_has_open(con, device):
+    name, image = device
+    con.execute(f"ATTACH 'nvme://{name}/x.duckdb' AS x")
+    with pytest.raises(
+        duckdb.IOException, match=r"under another name \(nvme_volumes\(\) has the one in use\)"
+    ):
+        con.execute(f"ATTACH 'nvme://{image}/y.duckdb' AS y")
+    assert con.sql("SELECT target FROM nvme_volumes()").fetchall() == [(name,)]
+
+
 @contextmanager
 def another_loop(below, *options: str):
     """One more loop device over a file or device that there is."""

@@ -177,6 +177,24 @@ def test_the_length_of_an_entry(history, log):
     assert doubt.startswith(f"the entry at byte offset {entry} is not whole")
 
 
+def test_the_last_commit_before_a_database_was_closed(file_target):
+    """It was whole when the volume was left, so it is no commit that was cut off."""
+    with rawduck.connect() as con:
+        con.execute("PRAGMA disable_checkpoint_on_shutdown")
+        con.execute("SET checkpoint_threshold = '1TB'")
+        con.execute(f"ATTACH '{file_target.path('x.duckdb')}' AS x")
+        con.execute("CREATE TABLE x.t AS SELECT 1 AS i, 'early' AS s")
+        con.execute("INSERT INTO x.t SELECT range, repeat('y', 30) FROM range(3000)")
+        con.execute("DETACH x")
+        size = one(con, "SELECT size FROM nvme_files(?) WHERE name = 'x.duckdb.wal'", file_target.name)
+    Place(file_target, "x.duckdb.wal", size - 5000).flip()
+    ((what, problem),) = contents(file_target, "error")
+    assert what == "x.duckdb.wal"
+    assert "its checksum is wrong" in problem
+    with rawduck.connect() as con, pytest.raises(duckdb.Error, match="checksum"):
+        con.execute(f"ATTACH '{file_target.path('x.duckdb')}' AS x")
+
+
 def test_a_block_of_zeros(history):
     Place(history, "x.duckdb", HEADERS + block_of_rows(history) * BLOCK).zero(BLOCK)
     assert contents(history, "error") == []

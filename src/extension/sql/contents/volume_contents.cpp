@@ -3,8 +3,11 @@
 #include "extension/file_systems/settings.hpp"
 #include "extension/sql/contents/database_contents.hpp"
 #include "extension/sql/volume_rows.hpp"
+#include "io/resolve_volume.hpp"
 #include "volume/names/snapshot_name.hpp"
 #include "volume/reader_mounts.hpp"
+#include "volume/registry.hpp"
+#include "volume/requests/here_or_ask.hpp"
 
 #include "common/error.hpp"
 
@@ -20,7 +23,7 @@ class VolumeContents {
   public:
     VolumeContents(duckdb::ClientContext &context, const std::string &target)
         : target_(target), mount_(MountOptionsOf(duckdb::ClientData::Get(context).file_opener.get())),
-          interrupted_(InterruptedOf(context)) {}
+          interrupted_(InterruptedOf(context)), beside_writer_(WriterAnswers()) {}
 
     //! With its logs, all as they were at one instant.
     void Check(const std::string &database) {
@@ -48,9 +51,17 @@ class VolumeContents {
     std::vector<CheckFinding> Take() { return std::move(findings_); }
 
   private:
+    //! To find out by the lock takes seconds where not every process can be looked at.
+    bool WriterAnswers() const {
+        const Target target = ResolveVolume(target_, Headers::NOW);
+        return !MountedVolume(target.identity) &&
+               Ask(target, {WriterRequest::Kind::DESCRIBE, 0, "nvme_info", ""}, interrupted_).has_value();
+    }
+
     //! Where nobody writes to the volume nothing is written for this either. `name`: what it is called there.
     VolumePin PinToRead(std::string &name) {
-        if (SplitSnapshotName(name).snapshot.empty()) {
+        const bool database = SplitSnapshotName(name).snapshot.empty();
+        if (database && !beside_writer_) {
             try {
                 VolumePin volume = PinVolume(target_, mount_);
                 volume->Open(name, ModeFor(name, name)); // nobody has it attached for writing
@@ -59,7 +70,10 @@ class VolumeContents {
                 if (error.Code() != ErrorCode::LOCKED) {
                     throw;
                 }
+                beside_writer_ = true;
             }
+        }
+        if (database) {
             name = SnapshotFileName(name, LATEST);
         }
         return PinFor(target_, name, this, mount_, PinUse::OPEN);
@@ -106,6 +120,7 @@ class VolumeContents {
     const std::string target_;
     const MountOptions mount_;
     const Interrupted interrupted_;
+    bool beside_writer_; //!< that has the volume, or a database of it, open
     std::vector<CheckFinding> findings_;
 };
 

@@ -235,8 +235,8 @@ TEST_F(MetadataLogTest, WhoeverWaitsWhenTheLogIsPoisonedIsTold) {
     std::vector<std::thread> threads;
     for (int t = 0; t < THREADS; t++) {
         threads.emplace_back([&, t] {
-            auto file = volume->Open("log" + std::to_string(t), WriteMode());
-            try {
+            try { // whoever begins late is told when it opens its file
+                auto file = volume->Open("log" + std::to_string(t), WriteMode());
                 for (;;) {
                     file->Append("commit", 6);
                     file->Sync();

@@ -114,6 +114,16 @@ TEST_F(StripeTest, AMissingMemberIsNamed) {
     EXPECT_NE(text.find("Found: " + Path("m0") + ", " + Path("m2")), std::string::npos) << text;
 }
 
+//! Nobody is to format what still has all of its data.
+TEST_F(StripeTest, AMemberWithoutHeadersIsSaidToBeThere) {
+    Format(3);
+    Overwrite(Path("m1"), 0, std::string(4096, '\0'));
+    Overwrite(Path("m1"), 16 * MIB - 4096, std::string(4096, '\0'));
+    const std::string text = Refusal(Path("m0"), ErrorCode::NOT_FOUND);
+    EXPECT_NE(text.find(Path("m1") + " has no header of a member"), std::string::npos) << text;
+    EXPECT_NE(text.find("do not format it"), std::string::npos) << text;
+}
+
 TEST_F(StripeTest, ACopyBesideItsOriginalIsRefused) {
     Format(2);
     fs::copy_file(Path("m1"), Path("copy"));
@@ -436,7 +446,9 @@ TEST_F(StripeTest, TheMemberThatMayNotBeWrittenIsNamed) {
 TEST_F(StripeTest, AShorterMemberIsRefused) {
     Format(2);
     fs::resize_file(Path("m1"), 12 * MIB);
-    EXPECT_THROW(Mount(Path("m0")), Error);
+    const std::string text = Refusal(Path("m0"), ErrorCode::CORRUPT);
+    EXPECT_NE(text.find("because member 1 (" + Path("m1") + ") has 12582912 bytes"), std::string::npos)
+        << text;
 }
 
 } // namespace rawduck
