@@ -117,10 +117,13 @@ void ReportLog(const JournalImage &image, std::vector<CheckFinding> &findings) {
         records += part.records;
         bytes += part.bytes;
     }
-    findings.push_back({Severity::OK, "log",
-                        CountText(records, "record") + ", " + CountText(bytes, "byte") +
-                            (image.torn_tail ? ", and one that is not whole: cut off before it was acknowledged, or damaged since" : ""),
-                        image.torn_tail && image.damage.empty() ? DROP_TAIL_TEXT : ""});
+    findings.push_back(
+        {Severity::OK, "log",
+         CountText(records, "record") + ", " + CountText(bytes, "byte") +
+             (image.torn_tail
+                  ? ", and one that is not whole: cut off before it was acknowledged, or damaged since"
+                  : ""),
+         image.torn_tail && image.damage.empty() ? DROP_TAIL_TEXT : ""});
 }
 
 void RequireNotInterrupted(const std::string &target_name, const Interrupted &interrupted) {
