@@ -15,8 +15,11 @@ list(APPEND RAWDUCK_CEPH_SOURCES src/common/error.cpp src/extension/file_systems
 add_library(rawduck_ceph_host MODULE ${RAWDUCK_CEPH_SOURCES})
 rawduck_extension_target(rawduck_ceph_host)
 target_include_directories(rawduck_ceph_host PRIVATE ${CMAKE_SOURCE_DIR} src)
-target_include_directories(rawduck_ceph_host SYSTEM PRIVATE ${RAWDUCK_RADOS_INCLUDE}
-                           ${RAWDUCK_DUCKDB_DIR}/third_party/lz4)
+target_include_directories(rawduck_ceph_host SYSTEM PRIVATE ${RAWDUCK_DUCKDB_DIR}/third_party/lz4)
+# Named as an option, the folder of the C library's headers would come before those of libstdc++.
+if(NOT RAWDUCK_RADOS_INCLUDE STREQUAL "${CMAKE_SYSROOT}/usr/include")
+  target_include_directories(rawduck_ceph_host SYSTEM PRIVATE ${RAWDUCK_RADOS_INCLUDE})
+endif()
 target_link_libraries(rawduck_ceph_host PRIVATE ${RAWDUCK_RADOS_LIBRARY} Threads::Threads)
 rawduck_host_form(rawduck_ceph rawduck_ceph_host
                   "librados is missing where it was not built: on Debian and Ubuntu apt-get install librados2.")
