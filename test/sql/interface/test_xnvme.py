@@ -54,7 +54,7 @@ def test_an_interface_that_cannot_be_used_is_refused_when_it_is_set(con, engine,
 @pytest.mark.parametrize("engine", ["xnvme:spdk", "xnvme:upcie"])
 def test_a_driver_in_the_process_is_refused_on_what_the_kernel_has(con, file_target, engine):
     con.execute(f"SET nvme_engine = '{engine}'")
-    with pytest.raises(duckdb.Error, match="rawduck vfio bind.*vfio:0000:01:00.0n1"):
+    with pytest.raises(duckdb.Error, match=r"rawduck vfio bind.*vfio:0000:01:00\.0n1"):
         con.execute(f"ATTACH '{file_target.path('x.duckdb')}' AS x")
 
 

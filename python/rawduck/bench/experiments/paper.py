@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from rawduck import paths
 from rawduck.bench.core import modes
 from rawduck.bench.core.case import WALL, Case
 from rawduck.bench.core.experiment import Experiment
@@ -86,7 +87,8 @@ class Strategies(_CustomerScans):
     title = "Queue strategies against stock DuckDB"
     text = (
         "Experiment 2 of the paper: stock DuckDB, a file through xNVMe, and the four ways to share queues on "
-        "a volume, with the engine that the target gets by itself (passthrough on /dev/ngXnY). The null "
+        "a volume, with the engine that the target gets by itself (passthrough on /dev/ngXnY). On a PCI "
+        "function (vfio:...) that is rawduck's own driver, and libxnvme's follow where it has them. The null "
         "hypothesis is that stock is not slower: it is rejected where p < 0.01. As in the paper's DuckDB, no "
         "mode reads ahead, except for the last row, which is rawduck as it comes."
     )
@@ -112,6 +114,21 @@ class Strategies(_CustomerScans):
                     ("pool", "queue pool"),
                     ("thread", "thread queues"),
                 )
+            ),
+            *(
+                modes.make(
+                    driver,
+                    f"thread queues, {title}",
+                    modes.ON_VOLUME,
+                    extension_settings={
+                        "nvme_engine": f"xnvme:{driver}",
+                        "nvme_queues": "mode=thread",
+                        **bare,
+                    },
+                    optional=True,
+                )
+                for driver, title in (("spdk", "SPDK"), ("upcie", "uPCIe"))
+                if paths.is_function(self.bench.options.target)
             ),
             modes.make(modes.VOLUME, "thread queues, reading ahead", modes.ON_VOLUME),
         ]

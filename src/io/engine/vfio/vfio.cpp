@@ -2,8 +2,8 @@
 
 #include "common/memory/buffers/buffer_memory.hpp"
 #include "common/process/fork_generation.hpp"
-#include "io/device/nvme_controller.hpp"
 #include "io/device/nvme_device.hpp"
+#include "io/engine/vfio/ask_controller.hpp"
 #include "io/engine/vfio/dma/data_pointer.hpp"
 #include "io/engine/vfio/vfio_function.hpp"
 #include "io/engine/vfio/vfio_queue.hpp"

@@ -2,9 +2,9 @@
 
 #include "common/error.hpp"
 #include "common/process/fork_generation.hpp"
-#include "io/device/nvme_controller.hpp"
 #include "io/device/nvme_device.hpp"
 #include "io/device/synchronous_queue.hpp"
+#include "io/engine/vfio/ask_controller.hpp"
 #include "io/engine/vfio/vfio_access.hpp"
 #include "io/engine/xnvme/inherited_functions.hpp"
 #include "io/engine/xnvme/xnvme_library.hpp"
@@ -34,6 +34,7 @@ constexpr uint64_t TRANSFER_MAX = 1 * MIB;
 struct Uses {
     std::mutex mutex; //!< held while one is opened or closed
     std::map<std::string, uint32_t> by_address;
+    bool has_memory = false; //!< a backend has had its first, some of which it keeps
     InheritedFunctions inherited;
 };
 
@@ -138,15 +139,15 @@ class ControllerUse {
         RefuseAfterFork(target.name, backend);
         Uses &uses = AllUses();
         std::lock_guard<std::mutex> guard(uses.mutex);
-        const auto found = uses.by_address.find(address_);
-        if (found == uses.by_address.end()) {
+        if (uses.by_address.count(address_) == 0) {
             RequireFree(target);
         }
-        if (uses.by_address.empty()) {
+        if (!uses.has_memory) {
             RequireHugePages(target.name, backend);
         }
         const std::vector<int> before = InheritedFunctions::Descriptors();
         Open(target, backend);
+        uses.has_memory = true;
         uses.inherited.Keep(before);
         uses.by_address[address_]++;
     }

@@ -112,12 +112,15 @@ TEST(Xnvme, DriversInThisProcessSayWhatTheyLack) {
     }
 }
 
-TEST(Xnvme, AnotherEngineOnAFunctionIsTheDriverOfOurOwn) {
-    for (const char *engine : {"auto", "vfio", "io_uring", "xnvme:io_uring"}) {
+TEST(Xnvme, AnyOtherEngineOnAFunctionIsTheDriverOfOurOwn) {
+    const auto message = [](const std::string &engine) {
         DeviceOptions options;
         options.engine = engine;
-        const Error error = CatchError([&] { OpenDevice(ResolveTarget("vfio:ffff:00:00.0n1"), options); });
-        EXPECT_EQ(error.Code(), ErrorCode::NOT_FOUND) << engine;
+        return std::string(
+            CatchError([&] { OpenDevice(ResolveTarget("vfio:ffff:00:00.0n1"), options); }).what());
+    };
+    for (const char *engine : {"auto", "io_uring", "xnvme:io_uring"}) {
+        EXPECT_EQ(message(engine), message("vfio"));
     }
 }
 

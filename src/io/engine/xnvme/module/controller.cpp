@@ -94,11 +94,6 @@ int RunOn(XnvmeDeviceHandle &device, nvme_passthru_cmd64 &command, decltype(xnvm
 
 } // namespace
 
-std::mutex &LibraryMutex() {
-    static auto &mutex = *new std::mutex;
-    return mutex;
-}
-
 bool HasBackend(const char *backend) {
     if (std::strcmp(backend, "spdk") == 0) {
         return Configuration().find("XNVME_BE_SPDK_ENABLED") != std::string::npos;

@@ -1,7 +1,5 @@
 #include "io/engine/xnvme/module/dma_buffers.hpp"
 
-#include "io/engine/xnvme/module/handles.hpp"
-
 #include <cstring>
 
 namespace rawduck {
@@ -11,6 +9,11 @@ namespace {
 constexpr uint8_t TO_CONTROLLER = 1, FROM_CONTROLLER = 2;
 
 } // namespace
+
+std::mutex &LibraryMutex() {
+    static auto &mutex = *new std::mutex;
+    return mutex;
+}
 
 Bounce::Bounce(void *to, nvme_passthru_cmd64 &command)
     : buffer(to), data(reinterpret_cast<void *>(command.addr)), bytes(command.data_len),

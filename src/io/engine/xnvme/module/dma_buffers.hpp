@@ -10,6 +10,9 @@
 
 namespace rawduck {
 
+//! libxnvme's table of controllers and its memory have no locks of their own.
+std::mutex &LibraryMutex();
+
 //! A command's data, copied to where the controller reaches it.
 struct Bounce {
     //! Copies what the controller reads, and makes `command` transfer to and from `buffer`.

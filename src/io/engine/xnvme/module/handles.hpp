@@ -40,9 +40,6 @@ struct XnvmeQueueHandle {
     bool own_buffer_idle = true;
 };
 
-//! libxnvme's table of controllers and its memory have no locks of their own.
-std::mutex &LibraryMutex();
-
 bool HasBackend(const char *backend);
 int OpenController(const XnvmeControllerOptions *wanted, XnvmeDeviceHandle **device);
 void CloseController(XnvmeDeviceHandle *device);

@@ -1,4 +1,4 @@
-#include "io/device/nvme_controller.hpp"
+#include "io/engine/vfio/ask_controller.hpp"
 
 #include "common/error.hpp"
 
