@@ -123,14 +123,15 @@ int OpenController(const XnvmeControllerOptions *wanted, XnvmeDeviceHandle **dev
         return errno > 0 ? -errno : -ENXIO;
     }
     auto *handle = new (std::nothrow) XnvmeDeviceHandle(opened, false);
-    auto *buffers = new (std::nothrow) DmaBuffers(opened, wanted->buffer_bytes);
-    if (!handle || !buffers) {
+    if (handle) {
+        handle->buffers.reset(new (std::nothrow) DmaBuffers(opened, wanted->buffer_bytes));
+    }
+    if (!handle || !handle->buffers) {
         xnvme_dev_close(opened);
         delete handle;
         return -ENOMEM;
     }
     library.unlock();
-    handle->buffers.reset(buffers);
     if (SetTransferBytes(handle, PAGE_BYTES) != 0) {
         CloseController(handle);
         return -ENOMEM;

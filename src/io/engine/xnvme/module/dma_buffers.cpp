@@ -1,6 +1,7 @@
 #include "io/engine/xnvme/module/dma_buffers.hpp"
 
 #include <cstring>
+#include <new>
 
 namespace rawduck {
 namespace {
@@ -45,12 +46,20 @@ void DmaBuffers::FreeIdle() {
     for (void *buffer : idle_) {
         xnvme_buf_free(device_, buffer);
     }
+    made_ -= idle_.size();
     idle_.clear();
 }
 
 void *DmaBuffers::Allocate() {
+    try {
+        idle_.reserve(made_ + 1); // so that Give, which libxnvme calls, cannot fail
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
     std::lock_guard<std::mutex> library(LibraryMutex());
-    return xnvme_buf_alloc(device_, bytes_);
+    void *buffer = xnvme_buf_alloc(device_, bytes_);
+    made_ += buffer ? 1 : 0;
+    return buffer;
 }
 
 void *DmaBuffers::Take(bool within_limit) {

@@ -50,8 +50,9 @@ class DmaBuffers {
     xnvme_dev *const device_;
     const uint64_t limit_;
     size_t bytes_ = 0;
-    std::mutex mutex_; //!< guards what follows; LibraryMutex is taken under it
-    uint64_t taken_ = 0;
+    std::mutex mutex_;   //!< guards what follows; LibraryMutex is taken under it
+    uint64_t taken_ = 0; //!< bytes within the limit
+    size_t made_ = 0;    //!< buffers, idle or not
     std::vector<void *> idle_;
 };
 
