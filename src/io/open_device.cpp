@@ -198,8 +198,7 @@ void RequireKnownEngine(const std::string &engine, const std::string &subject) {
     throw Error(ErrorCode::INVALID, subject + ": engine '" + engine +
                                         "' is unknown; known engines: " + known +
                                         ", xnvme:<interface> (targets memory:, simulated: and vfio: have "
-                                        "their own; xnvme:spdk and xnvme:upcie "
-                                        "are for vfio:)");
+                                        "their own; xnvme:spdk is for vfio:)");
 }
 
 std::unique_ptr<StripedDevice> OpenStripe(const Target &target, const DeviceOptions &options,

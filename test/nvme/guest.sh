@@ -93,13 +93,10 @@ engines() {
 # vfio_tests NAME NAMESPACE MODES: the same tests with a driver of our own.
 vfio_tests() { RAWDUCK_TEST_NVME=vfio:$2 gtest "vfio-$1" "All/NvmeEngineTest.*/vfio_$3"; }
 
-# libxnvme_tests NAME NAMESPACE MODES: with those of libxnvme, where the installed one has them.
-libxnvme_tests() {
-    RAWDUCK_TEST_NVME=vfio:$2 gtest "libxnvme-$1" \
-        "All/NvmeEngineTest.*/xnvme_spdk_$3:All/NvmeEngineTest.*/xnvme_upcie_$3"
-}
+# spdk_tests NAME NAMESPACE MODES: with SPDK, where the installed libxnvme has it.
+spdk_tests() { RAWDUCK_TEST_NVME=vfio:$2 gtest "spdk-$1" "All/NvmeEngineTest.*/xnvme_spdk_$3"; }
 
-# take_huge_pages COUNT: of 2 MiB, for those.
+# take_huge_pages COUNT: of 2 MiB, for that.
 take_huge_pages() {
     mkdir -p /dev/hugepages
     mountpoint -q /dev/hugepages || mount -t hugetlbfs none /dev/hugepages
@@ -127,8 +124,8 @@ vfio_engine() {
         vfio_tests cacheless-512 "${cacheless}n1" single
     fi
     take_huge_pages 128
-    libxnvme_tests fdp-4096 "${fdp}n1" "${every:-thread}"
-    [ -z "$every" ] || libxnvme_tests small-512 "${small}n1" thread
+    spdk_tests fdp-4096 "${fdp}n1" "${every:-thread}"
+    [ -z "$every" ] || spdk_tests small-512 "${small}n1" thread
     RAWDUCK_TEST_NVME=vfio:${bad}n1 gtest vfio-bad 'NvmeErrorTest.*'
     take_huge_pages 0
     RAWDUCK_TEST_VFIO=vfio:${fdp}n1 RAWDUCK_TEST_VFIO_LINK=vfio:${link}n1 RAWDUCK_TEST_VFIO_SLOW=vfio:${slow}n1 \

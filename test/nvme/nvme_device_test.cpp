@@ -392,10 +392,8 @@ class NvmeErrorTest : public NvmeTest {
         engines_ = OnVfio()  ? std::vector<std::string>{"vfio"}
                    : generic ? std::vector<std::string>{"io_uring_cmd", "nvme_ioctl"}
                              : std::vector<std::string>{"io_uring", "posix"};
-        for (const char *engine : {"xnvme:spdk", "xnvme:upcie"}) {
-            if (OnVfio() && Obstacle(engine).empty()) {
-                engines_.emplace_back(engine);
-            }
+        if (OnVfio() && Obstacle("xnvme:spdk").empty()) {
+            engines_.emplace_back("xnvme:spdk");
         }
         if (!OnVfio() && XnvmeObstacle().empty()) {
             const auto more =

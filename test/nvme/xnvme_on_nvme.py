@@ -1,5 +1,5 @@
-"""Controllers that libxnvme's own drivers have, `xnvme:spdk` and `xnvme:upcie`, where the installed one was
-built with them: SQL, who else may have the controller, children, and writers that are killed.
+"""Controllers that libxnvme's own driver has, `xnvme:spdk`, where the installed one was built with it: SQL,
+who else may have the controller, children, and writers that are killed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import kills_on_nvme
 import rawduck
 from faults_on_nvme import failure
 
-ENGINES = ("xnvme:spdk", "xnvme:upcie")
+ENGINES = ("xnvme:spdk",)
 HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 HUGE_PAGE_FOLDER = Path("/dev/hugepages")
 HUGE_PAGES_WANTED = 128  # of 2 MiB; 64 are what an engine asks for

@@ -88,7 +88,7 @@ class Strategies(_CustomerScans):
     text = (
         "Experiment 2 of the paper: stock DuckDB, a file through xNVMe, and the four ways to share queues on "
         "a volume, with the engine that the target gets by itself (passthrough on /dev/ngXnY). On a PCI "
-        "function (vfio:...) that is rawduck's own driver, and libxnvme's follow where it has them. The null "
+        "function (vfio:...) that is rawduck's own driver, and SPDK follows where libxnvme has it. The null "
         "hypothesis is that stock is not slower: it is rejected where p < 0.01. As in the paper's DuckDB, no "
         "mode reads ahead, except for the last row, which is rawduck as it comes."
     )
@@ -115,20 +115,16 @@ class Strategies(_CustomerScans):
                     ("thread", "thread queues"),
                 )
             ),
-            *(
-                modes.make(
-                    driver,
-                    f"thread queues, {title}",
-                    modes.ON_VOLUME,
-                    extension_settings={
-                        "nvme_engine": f"xnvme:{driver}",
-                        "nvme_queues": "mode=thread",
-                        **bare,
-                    },
-                    optional=True,
-                )
-                for driver, title in (("spdk", "SPDK"), ("upcie", "uPCIe"))
-                if paths.is_function(self.bench.options.target)
-            ),
+            *self._spdk(bare),
             modes.make(modes.VOLUME, "thread queues, reading ahead", modes.ON_VOLUME),
+        ]
+
+    def _spdk(self, settings: dict[str, str]) -> list[modes.DuckMode]:
+        if not paths.is_function(self.bench.options.target):
+            return []
+        settings = {"nvme_engine": "xnvme:spdk", "nvme_queues": "mode=thread", **settings}
+        return [
+            modes.make(
+                "spdk", "thread queues, SPDK", modes.ON_VOLUME, extension_settings=settings, optional=True
+            )
         ]

@@ -36,22 +36,22 @@ constexpr Interface INTERFACES[] = {
     {"nvme", nullptr, false, true, false},
     {"psync", nullptr, true, false, false},
     {"spdk", nullptr, false, true, true},
-    {"upcie", nullptr, false, true, true},
 };
 
 //! What xNVMe has and a volume cannot lie on.
 struct Unusable {
     const char *name, *reason;
 };
-constexpr const char *TAKES_THE_CONTROLLER = "drives controllers that the kernel has handed out, and was "
-                                             "never tried here; xnvme:spdk, xnvme:upcie and engine "
-                                             "vfio do the same";
+constexpr const char *UNTESTED =
+    "drives controllers that the kernel has handed out, and has not been tested enough "
+    "here to hold data; xnvme:spdk and engine vfio do the same";
 constexpr Unusable UNUSABLE[] = {
     {"nil", "completes commands without carrying them out"},
     {"ramdisk",
      "forgets everything whenever it is closed; memory:<name> keeps it as long as the process lives"},
-    {"vfio", TAKES_THE_CONTROLLER},
-    {"libvfn", TAKES_THE_CONTROLLER},
+    {"vfio", UNTESTED},
+    {"libvfn", UNTESTED},
+    {"upcie", UNTESTED},
 };
 
 std::string InterfaceName(const std::string &engine) {

@@ -27,7 +27,7 @@ constexpr uint32_t COMMAND_TIMEOUT_MS = 30000; // as the kernel's driver
 constexpr uint64_t BUFFER_BYTES = 64 * MIB;
 //! That, and as much for queues.
 constexpr uint64_t HUGE_BYTES_MIN = 2 * BUFFER_BYTES;
-//! A list of pages describes 2 MiB to both backends.
+//! Its lists of pages describe 2 MiB.
 constexpr uint64_t TRANSFER_MAX = 1 * MIB;
 
 //! Controllers that this process drives through libxnvme.
@@ -49,12 +49,11 @@ std::string EngineName(const std::string &backend) {
 
 void RequireBackend(const XnvmeModule &module, const std::string &target_name, const std::string &backend) {
     if (!module.has_backend(backend.c_str())) {
-        throw Error(ErrorCode::UNSUPPORTED,
-                    target_name + ": engine '" + EngineName(backend) + "' is not available: the installed " +
-                        module.library + " was built without " + backend + "; build it with " +
-                        (backend == "spdk" ? "SPDK (meson's option with-spdk)"
-                                           : "uPCIe, which versions after 0.7.5 have") +
-                        ", and rawduck again, or use engine 'vfio'");
+        throw Error(
+            ErrorCode::UNSUPPORTED,
+            target_name + ": engine '" + EngineName(backend) + "' is not available: the installed " +
+                module.library + " was built without " + backend +
+                "; build it with SPDK (meson's option with-spdk), and rawduck again, or use engine 'vfio'");
     }
 }
 
@@ -95,7 +94,7 @@ std::string HugePageMount() {
     return "";
 }
 
-//! Both backends take them once for the process. SPDK cannot be started a second time when it was short of them.
+//! It takes them once for the process, and cannot be started a second time when it was short of them.
 void RequireHugePages(const std::string &target_name, const std::string &backend) {
     const std::string subject = target_name + ": engine '" + EngineName(backend) + "' ";
     const uint64_t free_bytes = FreeHugeBytes();
@@ -105,9 +104,6 @@ void RequireHugePages(const std::string &target_name, const std::string &backend
                         std::to_string(free_bytes / MIB) +
                         " MiB are free; reserve more (echo 256 | sudo tee /proc/sys/vm/nr_hugepages), or use "
                         "engine 'vfio'");
-    }
-    if (backend != "spdk") {
-        return;
     }
     const std::string place = HugePageMount();
     if (place.empty()) {

@@ -26,7 +26,7 @@ struct XnvmeOpenOptions {
 
 //! A controller that libxnvme drives in this process.
 struct XnvmeControllerOptions {
-    const char *backend; //!< "spdk" or "upcie"
+    const char *backend; //!< "spdk"
     const char *address; //!< of the PCI function, which vfio-pci has
     uint32_t namespace_id;
     uint32_t timeout_ms;   //!< of a command, where the backend counts
@@ -49,7 +49,7 @@ struct XnvmeModule {
     //! 0 or a negative errno; -ENOTSUP where this libxnvme does not have the interface for such a path, and
     //! -EINVAL where it would not open it for direct I/O, or its descriptor cannot be replaced.
     int (*open)(const XnvmeOpenOptions *options, XnvmeDeviceHandle **device);
-    //! Whether this libxnvme was built with that backend; true where it does not tell.
+    //! Whether this libxnvme was built with that backend.
     bool (*has_backend)(const char *backend);
     //! Data of its commands lies anywhere and is copied, because a backend transfers to and from its own memory
     //! only. 0 or a negative errno, -ENXIO where the backend does not get the controller or the namespace.

@@ -32,7 +32,7 @@ ENGINES = (
     ),
 )
 #: Of a PCI function (vfio:...), where `auto` is rawduck's own driver.
-DRIVERS = ("auto", "xnvme:spdk", "xnvme:upcie")
+DRIVERS = ("auto", "xnvme:spdk")
 STRATEGIES = ("sync", "single", "pool", "thread")
 
 _NAME, _COMMITS_NAME = "bench-micro.duckdb", "bench-micro-commits.duckdb"

@@ -1,4 +1,4 @@
-//! Controllers that a backend of libxnvme drives in this process: SPDK, uPCIe.
+//! Controllers that a backend of libxnvme drives in this process: SPDK.
 #include "io/engine/xnvme/module/handles.hpp"
 
 #include <cerrno>
@@ -15,8 +15,6 @@ namespace {
 //! Of Identify and other admin commands.
 constexpr size_t PAGE_BYTES = 4096;
 constexpr uint32_t US_PER_MS = 1000;
-//! Beside the buffers: queues, and their lists of pages.
-constexpr uint64_t QUEUE_HEAP_BYTES = uint64_t(64) << 20;
 
 //! SPDK ties the thread that starts it to the first processor, and with it all that this thread starts later.
 class KeptAffinity {
@@ -34,13 +32,6 @@ class KeptAffinity {
     cpu_set_t mask_;
     const bool known_;
 };
-
-//! An option of uPCIe's, which 0.7.5 does not have. By default it is a gigabyte.
-template <typename Options>
-auto SetHeapBytes(Options &options, uint64_t bytes) -> decltype(options.host_heap_size, void()) {
-    options.host_heap_size = bytes;
-}
-void SetHeapBytes(...) {}
 
 //! What libxnvme says that it was built with.
 std::string Configuration() {
@@ -95,14 +86,8 @@ int RunOn(XnvmeDeviceHandle &device, nvme_passthru_cmd64 &command, decltype(xnvm
 } // namespace
 
 bool HasBackend(const char *backend) {
-    if (std::strcmp(backend, "spdk") == 0) {
-        return Configuration().find("XNVME_BE_SPDK_ENABLED") != std::string::npos;
-    }
-#if __has_include(<libxnvme_scan.h>)
-    return std::strcmp(backend, "upcie") == 0; // its configuration does not say
-#else
-    return false;
-#endif
+    return std::strcmp(backend, "spdk") == 0 &&
+           Configuration().find("XNVME_BE_SPDK_ENABLED") != std::string::npos;
 }
 
 int OpenController(const XnvmeControllerOptions *wanted, XnvmeDeviceHandle **device) {
@@ -111,7 +96,6 @@ int OpenController(const XnvmeControllerOptions *wanted, XnvmeDeviceHandle **dev
     options.nsid = wanted->namespace_id;
     options.rdwr = 1;
     options.command_timeout = options.admin_timeout = wanted->timeout_ms * US_PER_MS;
-    SetHeapBytes(options, wanted->buffer_bytes + QUEUE_HEAP_BYTES);
     std::unique_lock<std::mutex> library(LibraryMutex());
     xnvme_dev *opened = nullptr;
     {
