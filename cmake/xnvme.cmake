@@ -18,7 +18,8 @@ if(NOT XNVME_FOUND)
 endif()
 message(STATUS "xNVMe: ${XNVME_VERSION} in ${XNVME_LIBDIR}")
 
-add_library(rawduck_xnvme MODULE src/io/engine/xnvme/module/xnvme_module.cpp)
+file(GLOB RAWDUCK_XNVME_SOURCES CONFIGURE_DEPENDS src/io/engine/xnvme/module/*.cpp)
+add_library(rawduck_xnvme MODULE ${RAWDUCK_XNVME_SOURCES})
 target_include_directories(rawduck_xnvme PRIVATE src)
 target_link_libraries(rawduck_xnvme PRIVATE PkgConfig::XNVME)
 # It finds the library where it was found now, also after it has been installed into the Python package.

@@ -25,6 +25,11 @@ def is_volume_path(path: str) -> bool:
     return path.startswith(VOLUME_SCHEME)
 
 
+def is_function(target: str) -> bool:
+    """A namespace of a PCI function, which a driver in the process has."""
+    return target.startswith(VFIO_PREFIX)
+
+
 def is_ceph_path(path: str) -> bool:
     return path.startswith(CEPH_SCHEME)
 

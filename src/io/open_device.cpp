@@ -133,6 +133,14 @@ std::unique_ptr<Device> TryPlacement(const Target &target, const DeviceOptions &
 
 std::unique_ptr<Device> OpenXnvme(const Target &target, const DeviceOptions &options) {
     const std::string &engine = options.engine;
+    if (XnvmeDrivesController(engine)) {
+        throw Error(
+            ErrorCode::UNSUPPORTED,
+            target.name + ": engine '" + engine +
+                "' drives a controller that the kernel has handed out, and this is a target of the "
+                "kernel; hand it over (rawduck vfio bind) and name the PCI function and the namespace, "
+                "as in vfio:0000:01:00.0n1 (`rawduck vfio list` prints those of this machine)");
+    }
     if (!XnvmeSendsNvmeCommands(engine, target)) {
         RequireBlockDevice(target, engine);
         return OpenXnvmeDevice(target, options);
@@ -187,9 +195,10 @@ void RequireKnownEngine(const std::string &engine, const std::string &subject) {
     for (const auto &name : names) {
         known += ", " + name;
     }
-    throw Error(ErrorCode::INVALID,
-                subject + ": engine '" + engine + "' is unknown; known engines: " + known +
-                    ", xnvme:<interface> (targets memory:, simulated: and vfio: have their own)");
+    throw Error(ErrorCode::INVALID, subject + ": engine '" + engine +
+                                        "' is unknown; known engines: " + known +
+                                        ", xnvme:<interface> (targets memory:, simulated: and vfio: have "
+                                        "their own; xnvme:spdk is for vfio:)");
 }
 
 std::unique_ptr<StripedDevice> OpenStripe(const Target &target, const DeviceOptions &options,
@@ -215,7 +224,8 @@ std::unique_ptr<Device> OpenOne(const Target &target, const DeviceOptions &optio
         return OpenMemoryDevice(target, options);
     }
     if (target.kind == TargetKind::VFIO_FUNCTION) {
-        return OpenVfioDevice(target, options);
+        return XnvmeDrivesController(engine) ? OpenXnvmeDevice(target, options)
+                                             : OpenVfioDevice(target, options);
     }
     if (target.kind == TargetKind::SIMULATED) {
         return OpenSimulatedDevice(FindSimulatedTarget(target.path), target, options);

@@ -93,6 +93,16 @@ engines() {
 # vfio_tests NAME NAMESPACE MODES: the same tests with a driver of our own.
 vfio_tests() { RAWDUCK_TEST_NVME=vfio:$2 gtest "vfio-$1" "All/NvmeEngineTest.*/vfio_$3"; }
 
+# spdk_tests NAME NAMESPACE MODES: with SPDK, where the installed libxnvme has it.
+spdk_tests() { RAWDUCK_TEST_NVME=vfio:$2 gtest "spdk-$1" "All/NvmeEngineTest.*/xnvme_spdk_$3"; }
+
+# take_huge_pages COUNT: of 2 MiB, for that.
+take_huge_pages() {
+    mkdir -p /dev/hugepages
+    mountpoint -q /dev/hugepages || mount -t hugetlbfs none /dev/hugepages
+    echo "$1" >/proc/sys/vm/nr_hugepages
+}
+
 # That driver on the same devices, and on one whose link is lost.
 vfio_engine() {
     local fdp small cacheless bad link slow every=${NVME_EVERYTHING:+*}
@@ -113,7 +123,11 @@ vfio_engine() {
         vfio_tests second-4096 "${small}n2" thread
         vfio_tests cacheless-512 "${cacheless}n1" single
     fi
+    take_huge_pages 128
+    spdk_tests fdp-4096 "${fdp}n1" "${every:-thread}"
+    [ -z "$every" ] || spdk_tests small-512 "${small}n1" thread
     RAWDUCK_TEST_NVME=vfio:${bad}n1 gtest vfio-bad 'NvmeErrorTest.*'
+    take_huge_pages 0
     RAWDUCK_TEST_VFIO=vfio:${fdp}n1 RAWDUCK_TEST_VFIO_LINK=vfio:${link}n1 RAWDUCK_TEST_VFIO_SLOW=vfio:${slow}n1 \
         gtest vfio-function 'Vfio*'
     drive_by nvme "$fdp" "$small" "$cacheless" "$bad" "$link" "$slow"

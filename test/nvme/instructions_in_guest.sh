@@ -9,7 +9,10 @@ touch "$out/booted"
 modprobe nvme
 udevadm settle 2>/dev/null || sleep 2
 generic=$(ls -d /dev/ng*n1) block=$(ls -d /dev/nvme*n1)
-cp "$bench" /tmp/command_bench # the guest's files are slow
+# The guest's files are slow.
+cp "$bench" /tmp/command_bench
+module=$(dirname "$bench")/librawduck_xnvme.so
+[ ! -e "$module" ] || cp "$module" /tmp
 
 measure() { timeout 300 /tmp/command_bench "$@" >>"$out/instructions.tsv"; }
 measure "$generic" fixed
@@ -27,4 +30,9 @@ echo "$function" >"/sys/bus/pci/devices/$function/driver/unbind"
 echo "$function" >/sys/bus/pci/drivers_probe
 measure "vfio:${function}n1" vfio
 measure "vfio:${function}n1" vfio polling
+mkdir -p /dev/hugepages
+mount -t hugetlbfs none /dev/hugepages
+echo 128 >/proc/sys/vm/nr_hugepages
+measure "vfio:${function}n1" xnvme:spdk # says so where there is none
+measure "vfio:${function}n1" xnvme:spdk polling
 touch "$out/finished"

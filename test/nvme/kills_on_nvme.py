@@ -56,16 +56,16 @@ class Ledger:
         return word
 
 
-def kills(target: str, count: int) -> None:
+def kills(target: str, count: int, engine: str = "auto") -> None:
     """Each writer looks first at what the one before has left. Everything that was acknowledged is there, and
-    what was not is there whole or not at all.
+    what was not is there whole or not at all. Only the writers use the engine.
     """
     chance, ledger = random.Random(count), Ledger()
     with rawduck.connect() as connection:
         attach_new(connection, target, "x")
         connection.execute("CREATE TABLE x.t (number BIGINT, hash VARCHAR, filler VARCHAR)")
     for attempt in range(1, count + 1):
-        kill_one(target, ledger, chance)
+        kill_one(target, engine, ledger, chance)
         if attempt % REPORT_EVERY == 0 or attempt == count:
             print(f"guest: {attempt} writers killed: {ledger}", flush=True)
     assert ledger.in_flight > 0, "nobody was killed amid a commit, so this shows nothing"
@@ -76,13 +76,13 @@ def kills(target: str, count: int) -> None:
         assert findings == [], findings
 
 
-def kill_one(target: str, ledger: Ledger, chance: random.Random) -> None:
+def kill_one(target: str, engine: str, ledger: Ledger, chance: random.Random) -> None:
     told, tells = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(told)
         with contextlib.suppress(BaseException):
-            write_for_ever(target, tells)
+            write_for_ever(target, engine, tells)
         os._exit(1)
     os.close(tells)
     with os.fdopen(told) as lines:
@@ -104,12 +104,12 @@ def read_until_done(lines: TextIO, ledger: Ledger, commits: int) -> None:
         commits -= ledger.read(line) == "done"
 
 
-def write_for_ever(target: str, tells: int) -> None:
+def write_for_ever(target: str, engine: str, tells: int) -> None:
     def tell(text: str) -> None:
         os.write(tells, f"{text}\n".encode())
 
     with rawduck.connect() as connection:
-        connection.execute("SET checkpoint_threshold = '512 KiB'")
+        connection.execute(f"SET checkpoint_threshold = '512 KiB'; SET nvme_engine = '{engine}'")
         try:
             number = attach_and_look(connection, target)
         except (AssertionError, duckdb.Error) as error:

@@ -25,5 +25,11 @@ class Results:
         seconds = time.monotonic() - start
         if seconds >= SECONDS_TO_TELL:
             print(f"guest: {seconds:.0f} s: {name}", flush=True)
+        self._tell(line)
+
+    def skip(self, name: str, reason: str) -> None:
+        self._tell(f"SKIP {name}: {reason}".replace("\n", " "))
+
+    def _tell(self, line: str) -> None:
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(line + "\n")

@@ -66,7 +66,7 @@ def one_combination(data: str, target: str, engine: str, mode: str, expected: li
         assert engine in ("auto", row[0]), row
         assert row[1] == mode, row
         if target.startswith("vfio:"):
-            assert row[0] == "vfio", row
+            assert row[0] == ("vfio" if engine == "auto" else engine), row
         elif engine == "auto":
             assert row[0] == "io_uring_cmd", row
             assert row[2].startswith("auto: "), row

@@ -24,8 +24,9 @@ def gtest_results(report: Path) -> list[tuple[str, str, str]]:
 
 
 def other_results(report: Path) -> list[tuple[str, str, str]]:
-    words = {"PASS": "passed", "FAIL": "failed"}
-    return [(words[line[:4]], line[5:], "") for line in report.read_text().splitlines()]
+    words = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+    lines = report.read_text().splitlines()
+    return [(words[line[:4]], line[5:], line[5:] if line.startswith("SKIP") else "") for line in lines]
 
 
 def main() -> int:

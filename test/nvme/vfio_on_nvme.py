@@ -21,6 +21,7 @@ import faults_on_nvme
 import fdp_on_nvme
 import kills_on_nvme
 import rawduck
+import xnvme_on_nvme
 from faults_on_nvme import attach_new, check_message, failure
 from rawduck import pci
 from rawduck.commands import vfio
@@ -70,6 +71,8 @@ def bound(function: str) -> Iterator[str]:
 def check_all(results, plan: dict, tpch: Callable) -> None:
     """By default, what protects data and what needs a real function most: the rest costs two minutes more."""
     results.check("vfio: what is in use stays with the kernel", lambda: refusals(plan["plain"]))
+    with bound(plan["slow"]) as slow, bound(plan["fdp"]) as target:
+        xnvme_on_nvme.check_all(results, plan, slow, lambda *rest: tpch(results, plan["data"], target, *rest))
     with bound(plan["fdp"]) as target:
         tpch(results, plan["data"], target, ["auto"], plan["modes"])
     results.check("vfio: the device is removed", lambda: removed(plan["plain"], plan["other"]))

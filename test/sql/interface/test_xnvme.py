@@ -43,12 +43,18 @@ except duckdb.Error as error:
         ("xnvme", "xnvme:io_uring_cmd, xnvme:io_uring"),
         ("xnvme:floppy", "xnvme:io_uring_cmd, xnvme:io_uring"),
         ("xnvme:nil", "without carrying them out"),
-        ("xnvme:spdk", "away from the kernel"),
+        ("xnvme:upcie", "not been tested enough"),
     ],
 )
 def test_an_interface_that_cannot_be_used_is_refused_when_it_is_set(con, engine, text):
     with pytest.raises(duckdb.Error, match=text):
         con.execute(f"SET nvme_engine = '{engine}'")
+
+
+def test_a_driver_in_the_process_is_refused_on_what_the_kernel_has(con, file_target):
+    con.execute("SET nvme_engine = 'xnvme:spdk'")
+    with pytest.raises(duckdb.Error, match=r"rawduck vfio bind.*vfio:0000:01:00\.0n1"):
+        con.execute(f"ATTACH '{file_target.path('x.duckdb')}' AS x")
 
 
 TABLE = """

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from rawduck import paths
 from rawduck.bench.core import modes
 from rawduck.bench.core.case import WALL, Case
 from rawduck.bench.core.experiment import Experiment
@@ -86,7 +87,8 @@ class Strategies(_CustomerScans):
     title = "Queue strategies against stock DuckDB"
     text = (
         "Experiment 2 of the paper: stock DuckDB, a file through xNVMe, and the four ways to share queues on "
-        "a volume, with the engine that the target gets by itself (passthrough on /dev/ngXnY). The null "
+        "a volume, with the engine that the target gets by itself (passthrough on /dev/ngXnY). On a PCI "
+        "function (vfio:...) that is rawduck's own driver, and SPDK follows where libxnvme has it. The null "
         "hypothesis is that stock is not slower: it is rejected where p < 0.01. As in the paper's DuckDB, no "
         "mode reads ahead, except for the last row, which is rawduck as it comes."
     )
@@ -113,5 +115,16 @@ class Strategies(_CustomerScans):
                     ("thread", "thread queues"),
                 )
             ),
+            *self._spdk(bare),
             modes.make(modes.VOLUME, "thread queues, reading ahead", modes.ON_VOLUME),
+        ]
+
+    def _spdk(self, settings: dict[str, str]) -> list[modes.DuckMode]:
+        if not paths.is_function(self.bench.options.target):
+            return []
+        settings = {"nvme_engine": "xnvme:spdk", "nvme_queues": "mode=thread", **settings}
+        return [
+            modes.make(
+                "spdk", "thread queues, SPDK", modes.ON_VOLUME, extension_settings=settings, optional=True
+            )
         ]

@@ -1,9 +1,9 @@
 #include "io/engine/vfio/vfio.hpp"
 
-#include "common/error.hpp"
 #include "common/memory/buffers/buffer_memory.hpp"
 #include "common/process/fork_generation.hpp"
 #include "io/device/nvme_device.hpp"
+#include "io/engine/vfio/ask_controller.hpp"
 #include "io/engine/vfio/dma/data_pointer.hpp"
 #include "io/engine/vfio/vfio_function.hpp"
 #include "io/engine/vfio/vfio_queue.hpp"
@@ -145,24 +145,9 @@ TargetInfo VfioDevice::Ask(const Target &target) const {
     const NvmeRun run = [&](NvmeQueueKind kind, nvme_passthru_cmd64 &command) {
         return controller.Run(kind, command);
     };
-    TargetInfo info;
-    info.nvme = IdentifyNvme(run, target.namespace_id, target.name);
-    if (info.nvme->capacity_lbas == 0) {
-        throw Error(ErrorCode::NOT_FOUND, target.name + ": the controller has no namespace " +
-                                              std::to_string(target.namespace_id) + " in use");
-    }
-    RequireUsable(*info.nvme, target.name);
-    info.capacity_bytes = info.nvme->capacity_lbas * info.nvme->lba_size;
-    info.lba_size = info.physical_block_size = static_cast<uint32_t>(info.nvme->lba_size);
+    TargetInfo info = AskController(run, target);
     info.memory_alignment = DATA_ALIGNMENT;
     info.max_passthrough_bytes = controller.MaxTransferBytes();
-    info.volatile_write_cache = info.nvme->volatile_write_cache;
-    info.native_fua = HonoursForceUnitAccess(info.nvme->model);
-    if (info.nvme->deallocate) {
-        const DeallocateLimits limits = AskDeallocateLimits(run);
-        info.max_deallocate_ranges = limits.ranges;
-        info.max_deallocate_bytes = limits.range_lbas * info.nvme->lba_size;
-    }
     return info;
 }
 

@@ -46,7 +46,8 @@ std::string VfioGroup(const std::string &address, const std::string &name) {
     const std::string driver = LinkName(directory + "/driver"), group = LinkName(directory + "/iommu_group");
     if (group.empty()) {
         throw Error(ErrorCode::UNSUPPORTED,
-                    name + ": engine 'vfio' needs an IOMMU, and the kernel has none for " + address +
+                    name + ": a driver in the process needs an IOMMU, and the kernel has none for " +
+                        address +
                         "; enable it in the firmware and with the kernel parameter intel_iommu=on (on AMD it "
                         "is on by default), or use the kernel's driver: rawduck vfio unbind " +
                         address);

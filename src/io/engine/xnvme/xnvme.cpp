@@ -6,6 +6,7 @@
 #include "io/device/nvme_device.hpp"
 #include "io/device/synchronous_queue.hpp"
 #include "io/engine/io_uring_cmd.hpp"
+#include "io/engine/xnvme/xnvme_controller.hpp"
 #include "io/engine/xnvme/xnvme_library.hpp"
 #include "io/engine/xnvme/xnvme_queue.hpp"
 
@@ -23,33 +24,34 @@ struct Interface {
     const char *async;  //!< xNVMe's asynchronous interface; nullptr: it has a synchronous one only
     bool bytes;         //!< for files and block devices
     bool nvme_commands; //!< for NVMe namespaces
+    bool controller;    //!< for those of controllers that the kernel has handed out
 };
 constexpr Interface INTERFACES[] = {
-    {"io_uring_cmd", "io_uring_cmd", false, true},
-    {"io_uring", "io_uring", true, false},
-    {"libaio", "libaio", true, false},
-    {"posix", "posix", true, false},
-    {"thrpool", "thrpool", true, true},
-    {"emu", "emu", true, true},
-    {"nvme", nullptr, false, true},
-    {"psync", nullptr, true, false},
+    {"io_uring_cmd", "io_uring_cmd", false, true, false},
+    {"io_uring", "io_uring", true, false, false},
+    {"libaio", "libaio", true, false, false},
+    {"posix", "posix", true, false, false},
+    {"thrpool", "thrpool", true, true, false},
+    {"emu", "emu", true, true, false},
+    {"nvme", nullptr, false, true, false},
+    {"psync", nullptr, true, false, false},
+    {"spdk", nullptr, false, true, true},
 };
 
 //! What xNVMe has and a volume cannot lie on.
 struct Unusable {
     const char *name, *reason;
 };
-constexpr const char *TAKES_THE_CONTROLLER = "takes the controller away from the kernel, which is asked what "
-                                             "the namespace is, what is on it and who has "
-                                             "locked it";
+constexpr const char *UNTESTED =
+    "drives controllers that the kernel has handed out, and has not been tested enough "
+    "here to hold data; xnvme:spdk and engine vfio do the same";
 constexpr Unusable UNUSABLE[] = {
     {"nil", "completes commands without carrying them out"},
     {"ramdisk",
      "forgets everything whenever it is closed; memory:<name> keeps it as long as the process lives"},
-    {"spdk", TAKES_THE_CONTROLLER},
-    {"vfio", TAKES_THE_CONTROLLER},
-    {"libvfn", TAKES_THE_CONTROLLER},
-    {"upcie", TAKES_THE_CONTROLLER},
+    {"vfio", UNTESTED},
+    {"libvfn", UNTESTED},
+    {"upcie", UNTESTED},
 };
 
 std::string InterfaceName(const std::string &engine) {
@@ -76,12 +78,7 @@ std::string KnownInterfaces() {
 //! Opens what `fd` has open once more, through libxnvme, whatever its path leads to by now.
 std::unique_ptr<XnvmeConnection> Connect(const std::string &target_name, const std::string &engine, int fd,
                                          const char *sync, bool read_only, bool byte_offsets) {
-    std::string obstacle;
-    const XnvmeModule *module = LoadXnvmeModule(XnvmeModulePath(), obstacle);
-    if (!module) {
-        throw Error(ErrorCode::UNSUPPORTED,
-                    target_name + ": engine '" + engine + "' is not available: " + obstacle);
-    }
+    const XnvmeModule *module = &RequireXnvmeModule(target_name, engine);
     const XnvmeOpenOptions options = {fd, FindInterface(engine)->async, sync, read_only, byte_offsets};
     auto connection = std::make_unique<XnvmeConnection>(*module, options);
     if (!connection->device) {
@@ -231,11 +228,19 @@ bool XnvmeSendsNvmeCommands(const std::string &engine, const Target &target) {
     return known->nvme_commands && (!known->bytes || target.kind == TargetKind::NVME_CHARACTER_DEVICE);
 }
 
+bool XnvmeDrivesController(const std::string &engine) {
+    const Interface *known = FindInterface(engine);
+    return known && known->controller;
+}
+
 bool XnvmeWantsGenericDevice(const std::string &engine) {
     return InterfaceName(engine) == "io_uring_cmd";
 }
 
 std::unique_ptr<Device> OpenXnvmeDevice(const Target &target, const DeviceOptions &options) {
+    if (XnvmeDrivesController(options.engine)) {
+        return OpenXnvmeController(target, options, InterfaceName(options.engine));
+    }
     if (InterfaceName(options.engine) == "posix") {
         RefusePosixAfterFork(target.name, options.engine);
     }

@@ -1,5 +1,5 @@
 //! The xNVMe engine, 'xnvme:<interface>': commands through libxnvme's
-//! interfaces, on files, block devices and NVMe namespaces.
+//! interfaces, on files, block devices and NVMe namespaces, and through its own drivers in this process.
 #pragma once
 
 #include "io/device/device.hpp"
@@ -20,7 +20,9 @@ std::string XnvmeObstacle();
 
 //! Whether this interface sends NVMe commands to `target` and therefore wants a whole namespace.
 bool XnvmeSendsNvmeCommands(const std::string &engine, const Target &target);
-//! Of one that does: whether through the generic character device only.
+//! Whether it drives a controller without the kernel: targets vfio:... only.
+bool XnvmeDrivesController(const std::string &engine);
+//! Of one that sends NVMe commands through the kernel: whether through the generic character device only.
 bool XnvmeWantsGenericDevice(const std::string &engine);
 
 //! Throws Error UNSUPPORTED where the engine is absent or the interface does not fit the target.

@@ -1,5 +1,8 @@
 #include "io/engine/xnvme/xnvme_library.hpp"
 
+#include "common/error.hpp"
+
+#include <csignal>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <map>
@@ -17,6 +20,25 @@ constexpr const char *HOW_TO_GET_IT = "It is built together with rawduck when pk
                                       "PKG_CONFIG_PATH if that is not a standard place, "
                                       "and build rawduck again; or use another engine";
 
+//! A libxnvme with SPDK takes the signal when it is loaded, used or not, and its handler returns to the access that
+//! failed, which then fails for ever.
+class KeptSignal {
+  public:
+    explicit KeptSignal(int number) : number_(number), known_(sigaction(number, nullptr, &action_) == 0) {}
+    ~KeptSignal() {
+        if (known_) {
+            sigaction(number_, &action_, nullptr);
+        }
+    }
+    KeptSignal(const KeptSignal &) = delete;
+    KeptSignal &operator=(const KeptSignal &) = delete;
+
+  private:
+    const int number_;
+    struct sigaction action_ = {};
+    const bool known_;
+};
+
 const XnvmeModule *Load(const std::string &path, std::string &obstacle) {
     if (access(path.c_str(), R_OK) != 0) {
         obstacle = "it needs " + path + ", which is not there. " + HOW_TO_GET_IT;
@@ -24,7 +46,11 @@ const XnvmeModule *Load(const std::string &path, std::string &obstacle) {
     }
     // Never closed: queues of other threads may still be in it. RTLD_NOW: a libxnvme of another generation
     // lacks symbols, and is to be found out now.
-    void *object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void *object = nullptr;
+    {
+        const KeptSignal signal(SIGBUS);
+        object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    }
     auto entry = object ? reinterpret_cast<XnvmeModuleEntry>(dlsym(object, XNVME_MODULE_ENTRY)) : nullptr;
     if (!entry) {
         const char *text = dlerror();
@@ -68,6 +94,16 @@ const XnvmeModule *LoadXnvmeModule(const std::string &path, std::string &obstacl
         module = Load(path, obstacle);
     }
     return module;
+}
+
+const XnvmeModule &RequireXnvmeModule(const std::string &target_name, const std::string &engine) {
+    std::string obstacle;
+    const XnvmeModule *module = LoadXnvmeModule(XnvmeModulePath(), obstacle);
+    if (!module) {
+        throw Error(ErrorCode::UNSUPPORTED,
+                    target_name + ": engine '" + engine + "' is not available: " + obstacle);
+    }
+    return *module;
 }
 
 } // namespace rawduck

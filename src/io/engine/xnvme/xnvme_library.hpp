@@ -14,4 +14,7 @@ std::string XnvmeModulePath();
 //! failed is tried again by the next call. Thread-safe.
 const XnvmeModule *LoadXnvmeModule(const std::string &path, std::string &obstacle);
 
+//! The one that belongs here. Throws Error UNSUPPORTED.
+const XnvmeModule &RequireXnvmeModule(const std::string &target_name, const std::string &engine);
+
 } // namespace rawduck

@@ -36,6 +36,10 @@ uint32_t PowerOfTwo(uint32_t at_least) {
     return power;
 }
 
+constexpr const char *CONTROLLER_LOST = "the controller or its driver in libxnvme did not answer in time; "
+                                        "end this process, and look into the kernel log "
+                                        "(dmesg)";
+
 bool IsTransient(int error_number) {
     return error_number == EINTR || error_number == EAGAIN || error_number == EBUSY || error_number == ENOMEM;
 }
@@ -45,6 +49,11 @@ bool IsTransient(int error_number) {
 XnvmeConnection::XnvmeConnection(const XnvmeModule &xnvme, const XnvmeOpenOptions &options)
     : module(xnvme), byte_offsets(options.byte_offsets) {
     error = module.open(&options, &device);
+}
+
+XnvmeConnection::XnvmeConnection(const XnvmeModule &xnvme, const XnvmeControllerOptions &options)
+    : module(xnvme), byte_offsets(false), drives_controller(true), namespace_id(options.namespace_id) {
+    error = module.open_controller(&options, &device);
 }
 
 XnvmeConnection::~XnvmeConnection() {
@@ -69,8 +78,17 @@ void XnvmeConnection::Run(Command &command) const {
     if (byte_offsets && status == 0) {
         command.result = bytes;
     } else {
-        SetNvmeResult(command, status);
+        SetResult(command, status);
     }
+}
+
+void XnvmeConnection::SetResult(Command &command, int status) const {
+    SetNvmeResult(command, status);
+    command.cause = CauseOf(status);
+}
+
+const char *XnvmeConnection::CauseOf(int status) const {
+    return drives_controller && status == -ENODEV ? CONTROLLER_LOST : nullptr;
 }
 
 XnvmeQueue::XnvmeQueue(const XnvmeConnection &connection, const std::string &target_name, uint32_t depth)
@@ -104,6 +122,7 @@ bool XnvmeQueue::Submit(Command &command) {
         return false; // a completion frees what it is short of
     } else {
         command.result = result;
+        command.cause = connection_.CauseOf(result);
         refused_.push_back(&command);
     }
     return true;
@@ -139,7 +158,9 @@ uint32_t XnvmeQueue::Poke(Command **completed, uint32_t max) {
     for (uint32_t i = 0; i < count; i++) {
         auto &command = *static_cast<Command *>(completions_[i].owner);
         completed[i] = &command;
-        if (completions_[i].failed) {
+        if (completions_[i].status != 0) {
+            connection_.SetResult(command, completions_[i].status);
+        } else if (completions_[i].failed) {
             connection_.Run(command); // once more, for a result that can be told apart
         } else {
             command.result = connection_.byte_offsets ? completions_[i].result : command.length;

@@ -12,6 +12,7 @@ namespace rawduck {
 //! An opened device of libxnvme, and how commands are put to it.
 struct XnvmeConnection {
     XnvmeConnection(const XnvmeModule &module, const XnvmeOpenOptions &options);
+    XnvmeConnection(const XnvmeModule &module, const XnvmeControllerOptions &options);
     ~XnvmeConnection();
     XnvmeConnection(const XnvmeConnection &) = delete;
     XnvmeConnection &operator=(const XnvmeConnection &) = delete;
@@ -19,11 +20,16 @@ struct XnvmeConnection {
     nvme_passthru_cmd64 MakeTransfer(const Command &command) const;
     //! Runs a transfer on the calling thread, and sets its result.
     void Run(Command &command) const;
+    //! Of an NVMe command: `status` is 0, a positive NVMe status or a negative errno.
+    void SetResult(Command &command, int status) const;
+    //! See Command::cause.
+    const char *CauseOf(int status) const;
 
     const XnvmeModule &module;
     XnvmeDeviceHandle *device = nullptr; //!< nullptr: it could not be opened
     int error = 0;                       //!< then a negative errno, see XnvmeModule::open
     const bool byte_offsets;
+    const bool drives_controller = false;    //!< through a backend of libxnvme, without the kernel
     uint32_t namespace_id = 0, lba_size = 0; //!< of NVMe commands
 };
 

@@ -78,11 +78,49 @@ TEST(Xnvme, UnknownInterfacesListTheKnown) {
 TEST(Xnvme, InterfacesThatCannotCarryAVolumeAreRefusedWithTheReason) {
     const std::pair<const char *, const char *> refusals[] = {{"xnvme:nil", "without carrying them out"},
                                                               {"xnvme:ramdisk", "forgets everything"},
-                                                              {"xnvme:spdk", "away from the kernel"}};
+                                                              {"xnvme:upcie", "not been tested enough"}};
     for (const auto &[engine, reason] : refusals) {
         const Error error = CatchError([e = engine] { RequireKnownEngine(e, "nvme_engine"); });
         EXPECT_EQ(error.Code(), ErrorCode::UNSUPPORTED);
         ExpectText(error.what(), reason);
+    }
+}
+
+TEST(Xnvme, DriversInThisProcessAreRefusedOnWhatTheKernelHas) {
+    for (const char *engine : {"xnvme:spdk"}) {
+        RequireKnownEngine(engine, "nvme_engine");
+        const Error error = OpenFails(engine);
+        EXPECT_EQ(error.Code(), ErrorCode::UNSUPPORTED);
+        ExpectText(error.what(), "rawduck vfio bind");
+        ExpectText(error.what(), "as in vfio:0000:01:00.0n1");
+    }
+}
+
+TEST(Xnvme, DriversInThisProcessSayWhatTheyLack) {
+    for (const char *engine : {"xnvme:spdk"}) {
+        DeviceOptions options;
+        options.engine = engine;
+        const Error error = CatchError([&] { OpenDevice(ResolveTarget("vfio:ffff:00:00.0n1"), options); });
+        const std::string message = error.what();
+        ExpectText(message, "vfio:ffff:00:00.0n1: ");
+        if (error.Code() == ErrorCode::NOT_FOUND) { // it is all there, but for the function
+            ExpectText(message, "there is no PCI function ffff:00:00.0");
+        } else {
+            EXPECT_EQ(error.Code(), ErrorCode::UNSUPPORTED) << message;
+            ExpectText(message, std::string("engine '") + engine + "' is not available: ");
+        }
+    }
+}
+
+TEST(Xnvme, AnyOtherEngineOnAFunctionIsTheDriverOfOurOwn) {
+    const auto message = [](const std::string &engine) {
+        DeviceOptions options;
+        options.engine = engine;
+        return std::string(
+            CatchError([&] { OpenDevice(ResolveTarget("vfio:ffff:00:00.0n1"), options); }).what());
+    };
+    for (const char *engine : {"auto", "io_uring", "xnvme:io_uring"}) {
+        EXPECT_EQ(message(engine), message("vfio"));
     }
 }
 

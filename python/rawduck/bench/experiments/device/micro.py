@@ -31,6 +31,8 @@ ENGINES = (
         for interface in ("io_uring_cmd", "nvme", "io_uring", "libaio", "posix", "thrpool", "emu", "psync")
     ),
 )
+#: Of a PCI function (vfio:...), where `auto` is rawduck's own driver.
+DRIVERS = ("auto", "xnvme:spdk")
 STRATEGIES = ("sync", "single", "pool", "thread")
 
 _NAME, _COMMITS_NAME = "bench-micro.duckdb", "bench-micro-commits.duckdb"
@@ -141,7 +143,8 @@ class Micro(Experiment):
     main_metric = TIME
 
     def cases(self) -> Iterator[Case]:
-        engines = [engine for engine in ENGINES if self._is_offered(engine)]
+        possible = DRIVERS if paths.is_function(self.bench.options.target) else ENGINES
+        engines = [engine for engine in possible if self._is_offered(engine)]
         yardsticks = self._yardsticks()
         for name, (title, query) in _QUERIES.items():
             yield Case(

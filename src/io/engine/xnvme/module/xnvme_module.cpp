@@ -1,17 +1,15 @@
 //! librawduck_xnvme.so: the only code that sees libxnvme. Built when pkg-config finds it (cmake/xnvme.cmake),
 //! loaded at run time by io/engine/xnvme/xnvme_library.cpp.
-#include "io/engine/xnvme/xnvme_module.hpp"
+#include "io/engine/xnvme/module/handles.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <libxnvme.h>
-#include <memory>
 #include <new>
 #include <string>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <vector>
 
 // xNVMe changed the layout of its options after 0.7.5 without changing its version or soname. Naming a
 // function which only the headers' own generation has makes the dynamic linker refuse the other one.
@@ -25,25 +23,6 @@
 
 namespace rawduck {
 
-struct XnvmeDeviceHandle {
-    xnvme_dev *device;
-    bool byte_offsets;
-};
-
-struct XnvmeQueueHandle {
-    //! One for each command in flight, because a context has room for a single pointer.
-    struct Slot {
-        XnvmeQueueHandle *queue;
-        void *owner;
-    };
-    xnvme_queue *queue;
-    bool byte_offsets;
-    std::vector<Slot> slots;
-    std::vector<Slot *> idle;
-    XnvmeCompletion *completions = nullptr; //!< where a running poke puts what it finds
-    uint32_t completed = 0;
-};
-
 namespace {
 
 constexpr uint8_t NVME_WRITE = 0x01, NVME_READ = 0x02;
@@ -52,9 +31,8 @@ static_assert(sizeof(xnvme_spec_cmd) == ENTRY_BYTES &&
                   offsetof(nvme_passthru_cmd64, timeout_ms) == ENTRY_BYTES,
               "a submission queue entry in both");
 
-//! Fills in the command, and clears what an earlier one has left in the
-//! context: xNVMe's interfaces set a completion's status only when a command
-//! fails, and its ioctl takes the completion's first bytes for a timeout.
+} // namespace
+
 void SetCommand(xnvme_cmd_ctx &context, const nvme_passthru_cmd64 &command, bool byte_offsets) {
     std::memcpy(static_cast<void *>(&context.cmd), &command, ENTRY_BYTES);
     std::memset(static_cast<void *>(&context.cpl), 0, sizeof context.cpl);
@@ -64,6 +42,12 @@ void SetCommand(xnvme_cmd_ctx &context, const nvme_passthru_cmd64 &command, bool
         context.cmd.common.opcode = XNVME_SPEC_FS_OPC_WRITE;
     }
 }
+
+int StatusOf(const xnvme_cmd_ctx &context) {
+    return context.cpl.status.sct << 8 | context.cpl.status.sc;
+}
+
+namespace {
 
 int Pass(xnvme_cmd_ctx &context, const nvme_passthru_cmd64 &command) {
     void *data = reinterpret_cast<void *>(command.addr); // the kernel's structure holds addresses as numbers
@@ -110,7 +94,7 @@ int OpenDevice(const XnvmeOpenOptions *wanted, XnvmeDeviceHandle **device) {
         xnvme_dev_close(opened);
         return named ? -EINVAL : -ENOTSUP;
     }
-    *device = new (std::nothrow) XnvmeDeviceHandle{opened, wanted->byte_offsets};
+    *device = new (std::nothrow) XnvmeDeviceHandle(opened, wanted->byte_offsets);
     if (!*device) {
         xnvme_dev_close(opened);
         return -ENOMEM;
@@ -119,17 +103,24 @@ int OpenDevice(const XnvmeOpenOptions *wanted, XnvmeDeviceHandle **device) {
 }
 
 void CloseDevice(XnvmeDeviceHandle *device) {
+    if (device->buffers) {
+        CloseController(device);
+        return;
+    }
     xnvme_dev_close(device->device);
     delete device;
 }
 
 int Run(XnvmeDeviceHandle *device, const nvme_passthru_cmd64 *command, int64_t *bytes) {
+    if (device->buffers) {
+        return RunIo(device, *command);
+    }
     xnvme_cmd_ctx context = xnvme_cmd_ctx_from_dev(device->device);
     SetCommand(context, *command, device->byte_offsets);
     errno = 0; // psync takes it for the error of a short transfer, which has none
     const int result = Pass(context, *command);
     *bytes = static_cast<int64_t>(context.cpl.result);
-    const int status = context.cpl.status.sct << 8 | context.cpl.status.sc;
+    const int status = StatusOf(context);
     const bool told_by_device = !device->byte_offsets && (result == 0 || result == -EIO);
     return told_by_device && status != 0 ? status : result;
 }
@@ -137,50 +128,114 @@ int Run(XnvmeDeviceHandle *device, const nvme_passthru_cmd64 *command, int64_t *
 void OnCompletion(xnvme_cmd_ctx *context, void *argument) {
     auto &slot = *static_cast<XnvmeQueueHandle::Slot *>(argument);
     XnvmeQueueHandle &queue = *slot.queue;
-    queue.completions[queue.completed++] = {slot.owner, static_cast<int64_t>(context->cpl.result),
-                                            xnvme_cmd_ctx_cpl_status(context) != 0};
+    if (!slot.in_flight) {
+        return; // given up
+    }
+    const bool failed = xnvme_cmd_ctx_cpl_status(context) != 0;
+    // Those to the kernel fill it with what may be an errno.
+    const int status = queue.device->buffers ? StatusOf(*context) : 0;
+    if (!failed) {
+        slot.bounce.CopyBack();
+    }
+    GiveBounce(queue, slot.bounce);
+    slot.in_flight = false;
+    queue.done.push_back({slot.owner, static_cast<int64_t>(context->cpl.result), failed, status});
     queue.idle.push_back(&slot); // within the capacity
     xnvme_queue_put_cmd_ctx(queue.queue, context);
 }
 
+//! `queue` keeps its memory when this returns false.
+bool TakeOwnBuffer(XnvmeQueueHandle &queue) {
+    if (!queue.device->buffers) {
+        return true;
+    }
+    queue.own_buffer = queue.device->buffers->Take(false);
+    return queue.own_buffer != nullptr;
+}
+
+void GiveOwnBuffer(XnvmeQueueHandle &queue) {
+    if (queue.own_buffer) {
+        queue.device->buffers->Give(queue.own_buffer, false);
+    }
+}
+
+//! The library's lock is for controllers only: nothing else shares state there.
+std::unique_lock<std::mutex> LockLibrary(const XnvmeDeviceHandle &device) {
+    return device.buffers ? std::unique_lock<std::mutex>(LibraryMutex()) : std::unique_lock<std::mutex>();
+}
+
+int InitQueue(XnvmeQueueHandle &queue, uint32_t capacity) {
+    if (!TakeOwnBuffer(queue)) {
+        return -ENOMEM;
+    }
+    int result = 0;
+    {
+        const auto lock = LockLibrary(*queue.device);
+        result = xnvme_queue_init(queue.device->device, static_cast<uint16_t>(capacity), 0, &queue.queue);
+    }
+    if (result != 0) {
+        GiveOwnBuffer(queue);
+    }
+    return result > 0 ? -EIO : result;
+}
+
 int CreateQueue(XnvmeDeviceHandle *device, uint32_t capacity, XnvmeQueueHandle **created) {
+    if (device->lost) {
+        return -ENODEV;
+    }
     try {
         auto queue = std::make_unique<XnvmeQueueHandle>();
-        queue->byte_offsets = device->byte_offsets;
+        queue->device = device;
         queue->slots.resize(capacity);
         queue->idle.reserve(capacity);
+        queue->done.reserve(capacity);
         for (auto &slot : queue->slots) {
             slot.queue = queue.get();
             queue->idle.push_back(&slot);
         }
-        const int result =
-            xnvme_queue_init(device->device, static_cast<uint16_t>(capacity), 0, &queue->queue);
-        if (result != 0) {
-            return result < 0 ? result : -EIO;
+        const int result = InitQueue(*queue, capacity);
+        if (result == 0) {
+            *created = queue.release();
         }
-        *created = queue.release();
-        return 0;
+        return result;
     } catch (const std::bad_alloc &) {
         return -ENOMEM;
     }
 }
 
 void DestroyQueue(XnvmeQueueHandle *queue) {
-    xnvme_queue_term(queue->queue); // it frees the queue whatever it returns, and nothing is in flight
+    if (queue->device->lost) {
+        return; // its commands may still end, some time
+    }
+    {
+        const auto lock = LockLibrary(*queue->device);
+        xnvme_queue_term(queue->queue); // it frees the queue whatever it returns, and nothing is in flight
+    }
+    GiveOwnBuffer(*queue);
     delete queue;
 }
 
 int Submit(XnvmeQueueHandle *queue, const nvme_passthru_cmd64 *command, void *owner) {
+    if (queue->device->lost) {
+        return -ENODEV;
+    }
     xnvme_cmd_ctx *context = queue->idle.empty() ? nullptr : xnvme_queue_get_cmd_ctx(queue->queue);
     if (!context) {
         return -EAGAIN;
     }
     XnvmeQueueHandle::Slot *slot = queue->idle.back();
-    slot->owner = owner;
-    SetCommand(*context, *command, queue->byte_offsets);
-    xnvme_cmd_ctx_set_cb(context, OnCompletion, slot);
-    const int result = Pass(*context, *command);
+    nvme_passthru_cmd64 sent = *command;
+    int result = TakeBounce(*queue, slot->bounce, sent);
+    if (result == 0) {
+        slot->owner = owner;
+        slot->in_flight = true;
+        SetCommand(*context, sent, queue->device->byte_offsets);
+        xnvme_cmd_ctx_set_cb(context, OnCompletion, slot);
+        result = Pass(*context, sent);
+    }
     if (result != 0) {
+        slot->in_flight = false;
+        GiveBounce(*queue, slot->bounce);
         xnvme_queue_put_cmd_ctx(queue->queue, context);
         return result == -EBUSY ? -EAGAIN : result < 0 ? result : -EIO;
     }
@@ -188,13 +243,24 @@ int Submit(XnvmeQueueHandle *queue, const nvme_passthru_cmd64 *command, void *ow
     return 0;
 }
 
+//! What a poke may say without the controller being lost.
+bool IsPassing(int result) {
+    return result >= 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY || result == -ENOMEM;
+}
+
 int Poke(XnvmeQueueHandle *queue, XnvmeCompletion *completions, uint32_t max) {
-    queue->completions = completions;
-    queue->completed = 0;
-    const int result = max == 0 ? 0 : xnvme_queue_poke(queue->queue, max); // 0 would mean all
-    queue->completions = nullptr;
+    int result = 0;
+    if (queue->done.empty() && max > 0) { // 0 would mean all
+        result = xnvme_queue_poke(queue->queue, max);
+    }
+    if (queue->done.empty() && queue->device->buffers && (!IsPassing(result) || queue->device->lost)) {
+        GiveUp(*queue);
+    }
     // What was found before an error counts; the error comes again.
-    return queue->completed > 0 || result >= 0 ? static_cast<int>(queue->completed) : result;
+    const auto count = std::min<size_t>(max, queue->done.size());
+    std::copy_n(queue->done.begin(), count, completions);
+    queue->done.erase(queue->done.begin(), queue->done.begin() + static_cast<std::ptrdiff_t>(count));
+    return count > 0 || result >= 0 ? static_cast<int>(count) : result;
 }
 
 //! The library's own version, and what it is beyond it.
@@ -212,7 +278,9 @@ const char *LibraryName() {
 
 extern "C" __attribute__((visibility("default"))) const rawduck::XnvmeModule *rawduck_xnvme_module() {
     using namespace rawduck;
-    static const XnvmeModule module = {XNVME_MODULE_VERSION, LibraryName(), OpenDevice, CloseDevice, Run,
-                                       CreateQueue,          DestroyQueue,  Submit,     Poke};
+    static const XnvmeModule module = {
+        XNVME_MODULE_VERSION, LibraryName(), OpenDevice, HasBackend, OpenController,
+        SetTransferBytes,     CloseDevice,   Run,        RunAdmin,   CreateQueue,
+        DestroyQueue,         Submit,        Poke};
     return &module;
 }
