@@ -451,7 +451,7 @@ bool File::Deallocate(uint64_t offset, uint64_t length) {
         AlignDown(std::min(offset + length, tail_.Empty() ? Size() : tail_start_), ALLOCATION_UNIT_BYTES);
     std::vector<DeviceRange> ranges;
     if (begin < end) {
-        for (const Segment &segment : Segments(nullptr, end - begin, begin)) {
+        for (const Segment &segment : Places(end - begin, begin)) {
             if (IsTemp()) {
                 context_.spill.Forget(segment.device_offset, segment.length);
             }
