@@ -16,15 +16,22 @@ using Strings = std::vector<std::string>;
 class UnreadableTest : public DamagedVolumeTest {
   protected:
     //! A log of several records, the last of which vouches for
-    //! `length` bytes of x.wal that lie at the returned place.
-    uint64_t CommitData(uint64_t length) {
+    //! `length` bytes of x.wal that lie at the returned place. Then the writer leaves, or is killed.
+    uint64_t CommitData(uint64_t length, bool leaves = false) {
         Commit("first", 3);
         auto volume = Mount();
         volume->Open("f", WriteMode())->Append("y", 1); // begins the epoch
         auto file = volume->Open("x.wal", WriteMode(FileKind::WAL));
         file->Append(data.substr(0, length).data(), length);
         file->Sync();
-        return file->Info().extents.front().device_offset;
+        const uint64_t offset = file->Info().extents.front().device_offset;
+        const std::string killed = ReadBytes(0, CAPACITY);
+        file.reset();
+        volume.reset();
+        if (!leaves) {
+            WriteBytes(0, killed);
+        }
+        return offset;
     }
 
     static std::string LbaName(uint64_t offset) { return "LBA " + std::to_string(offset / LBA) + " to"; }
@@ -58,6 +65,14 @@ TEST_F(UnreadableTest, DataOfTheLastRecord) {
         EXPECT_EQ(Content("x.wal"), whole);
         Mount()->Remove("x.wal");
     }
+}
+
+//! It was whole then, so what is damaged since is that data, and not whether it was committed.
+TEST_F(UnreadableTest, DataOfTheLastRecordOfAWriterThatLeft) {
+    MakeUnreadable(CommitData(8 * LBA, true));
+    EXPECT_TRUE(Complaints().empty());
+    EXPECT_TRUE(TakesWrites());
+    EXPECT_EQ(FailureOf([&] { Content("x.wal"); }), ErrorCode::IO);
 }
 
 TEST_F(UnreadableTest, DataOfAnEarlierRecord) {
