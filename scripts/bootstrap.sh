@@ -40,11 +40,11 @@ needs_of_test() {
     local compiler
     compiler=$(cxx)
     need libgtest-dev links gtest/gtest.h "$compiler" -lgtest -lgtest_main -pthread
+    need "$(sanitizer_package "$compiler")" links sanitizer/asan_interface.h "$compiler" -fsanitize=address,undefined
+    need "$(sanitizer_package "$compiler")" links sanitizer/tsan_interface.h "$compiler" -fsanitize=thread
     need clang links filesystem clang++ -pthread
-    ! program clang++ >/dev/null || {
-        need "$(sanitizer_package)" links '' clang++ -fsanitize=fuzzer,address,undefined
-        need "$(sanitizer_package)" links sanitizer/tsan_interface.h clang++ -fsanitize=thread
-    }
+    ! program clang++ >/dev/null ||
+        need "$(sanitizer_package clang++)" links '' clang++ -fsanitize=fuzzer,address,undefined
     need_libpython "$python"
     need e2fsprogs program mkfs.ext4
     need mount program losetup mount umount

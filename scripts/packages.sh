@@ -60,10 +60,14 @@ cxx() {
     echo c++
 }
 
-# The Debian package that has clang's sanitizers.
+# The Debian package that has a compiler's sanitizers.
 sanitizer_package() {
     local major
-    major=$(clang++ -dumpversion) && echo "libclang-rt-${major%%.*}-dev"
+    major=$("$1" -dumpversion 2>/dev/null) || major=
+    case $("$1" --version 2>/dev/null) in
+    *clang*) echo "libclang-rt-${major%%.*}-dev" ;;
+    *) [ -n "$major" ] && echo "libgcc-${major%%.*}-dev" || echo g++ ;;
+    esac
 }
 
 # need_libpython [PYTHON]: DuckDB's Python module, when a program other than Python has it inside, needs the library of

@@ -229,12 +229,12 @@ TEST_F(ReadAheadTest, WithoutThreadsItIsReadAheadAllTheSame) {
 }
 
 TEST_F(ReadAheadTest, AForkedChildIsRefusedAsEverAndCanCloseTheFile) {
+    std::atomic<bool> begun{false}, forked{false}; // which the thread looks at until the file is closed
     const SimulatedVolume simulated(4096);
     auto volume = simulated.Mount();
     const std::string content = RandomBytes(random, 8 * MIB);
     Put(*volume->Open("f", WriteMode()), content);
     auto file = volume->Open("f", OpenMode());
-    std::atomic<bool> begun{false}, forked{false};
     simulated.hook->Set([&, reader = std::this_thread::get_id()](const Command &) {
         begun = begun || std::this_thread::get_id() != reader;
         while (begun && !forked) {
