@@ -16,10 +16,6 @@ add_executable(rawduck_unit_tests ${RAWDUCK_UNIT_SOURCES} ${RAWDUCK_CEPH_BYTES_S
 rawduck_compile_by_folder(rawduck_unit_tests ${RAWDUCK_UNIT_SOURCES} ${RAWDUCK_CEPH_BYTES_SOURCES})
 target_include_directories(rawduck_unit_tests PRIVATE test/unit test ${CMAKE_SOURCE_DIR})
 target_link_libraries(rawduck_unit_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)
-if(RAWDUCK_SANITIZE)
-  # Tests are compiled once and run once; what takes their time is the core.
-  target_compile_options(rawduck_unit_tests PRIVATE -O0)
-endif()
 # In place of NVIDIA's driver, for tests of how it is called; those of Python load it from here, too.
 add_library(cuda_checker MODULE test/cuda_checker/cuda_checker.cpp test/cuda_checker/memory.cpp
             test/cuda_checker/streams.cpp src/gpu/kernels/host_kernels.cpp)
