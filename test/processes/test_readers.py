@@ -228,7 +228,7 @@ def test_others_are_told_what_the_writer_knows(volume):
 
 
 def test_top_shows_what_the_writer_does(volume):
-    program = [str(Path(sys.executable).with_name("rawduck")), "top", volume, "--interval", "0.2", "-n", "2"]
+    program = [str(Path(sys.executable).with_name("rawduck")), "top", volume, "--interval", "2", "-n", "2"]
     with workers(1) as (writer,):
         attach(writer, volume)
         top = subprocess.Popen([*program, "--json"], stdout=subprocess.PIPE, text=True)
