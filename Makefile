@@ -57,10 +57,10 @@ $(INSTALLED): $(SOURCES) requirements.txt requirements-gpu.txt
 .PHONY: test
 test: build ## Style, unit tests under sanitizers, a minute of fuzzing, SQL tests, kills and power cuts, emulated NVMe, Ceph
 	@scripts/bootstrap.sh test
-	@$(PYTHON) scripts/run_tests.py all
+	@$(PYTHON) scripts/run_tests.py usual
 
 .PHONY: test-all
-test-all: build ## The same, unit tests without sanitizers, types of one name, every combination on emulated NVMe
+test-all: build ## The same with its long tests, unit tests without sanitizers, types of one name, every combination on emulated NVMe
 	@scripts/bootstrap.sh test
 	@NVME_EVERYTHING=1 $(PYTHON) scripts/run_tests.py all unit odr
 

@@ -1,7 +1,8 @@
 """Runs the test stages and sums them up in one closing line.
 
-    run_tests.py all                 every stage but the long ones
-    run_tests.py all unit odr        these, too
+    run_tests.py usual               every stage but the long ones, without their long tests
+    run_tests.py all                 with these
+    run_tests.py all unit odr        and some of the long stages
     run_tests.py unit sql            some of them
     run_tests.py sql -- -k wal       what follows -- goes to pytest
 
@@ -35,8 +36,8 @@ CEPH_TESTS = "rawduck_ceph_tests"
 SKIPPED = 77  # exit status of a script that lacks something
 # Whether a stage of which nothing can be run, because its tools cannot be installed, is a failure.
 EVERY_STAGE = os.environ.get("RAWDUCK_EVERY_STAGE", "") not in ("", "0")
-# Left out of "all": the sanitizers' stages run the same unit tests, an emulator runs them slowly, and nothing
-# that odr links is run.
+# Left out of "usual" and "all": the sanitizers' stages run the same unit tests, an emulator runs them slowly,
+# and nothing that odr links is run.
 LONG_STAGES = ("unit", "odr", "aarch64")
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
 #: What went wrong, said again at the end: of a long output often only that is kept.
@@ -318,7 +319,45 @@ def with_stand_ins(folder: str, arguments: list[str]) -> Counts:
     return pytest(folder, arguments)
 
 
-def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
+#: Unit tests that `usual` leaves out under ASan: `all` and the stage asan run them.
+LONG_UNDER_ASAN = (
+    "BackupHistoryTest.TheCopyHasWhatTheOriginalHad",
+    "FreeSpaceTest.GivesWhatIsFreeAndOnlyOnce",
+    "LimitStepsTest.MemoryThatRunsOutAnywhereOnAFileEndsNoProcess",
+    "LimitStepsTest.MemoryThatRunsOutOnceFailsOneOperation",
+    "PowerCutTest.EveryPairOfCuts",
+    "StripePowerCutTest.ASecondCutWhileHeadersAreRenewed",
+)
+#: And under TSan: what takes long and has one thread.
+LONG_UNDER_TSAN = (
+    "*/DefragmenterTest.*",
+    "*/EmptyVolumeTest.*",
+    "*/LimitsTest.*",
+    "*/SendReceiveTest.*",
+    "CatalogTreeTest.*",
+    "CudaDeviceTest.*",
+    "DamagedPagesTest.*",
+    "DamagedSharedPagesTest.*",
+    "ExtentTreeTest.*",
+    "FormatCutTest.*",
+    "FreeSpaceTest.*",
+    "JournalCutTest.*",
+    "PosixLock.AChildOfAForkMayClose",
+    "ReferenceTreeTest.*",
+    "SnapshotTest.*",
+    "SpaceTreeTest.*",
+    "StripeTest.*",
+    "SuperblockStatesTest.*",
+    "TreeTest.*",
+    "UncompressedStrings.*",
+    "UnreadableTest.*",
+)
+
+
+def stages(arguments: list[str], usual: bool = False) -> dict[str, Callable[[], Counts]]:
+    """`usual`: without the tests that take long."""
+    if usual:
+        arguments = ["-m", "not long", *arguments]
     # ThreadSanitizer's shadow memory collides with a highly randomised address space, and the long tests that
     # have one thread are nothing for it. Those that have many get half a minute.
     tsan = {
@@ -336,16 +375,17 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
                 "SnapshotTest.FilesOfManyExtents",
                 "LimitStepsTest.*",
                 "RemovedFileTest.OverwritingOneDoesNotFillTheVolume",
+                *(LONG_UNDER_TSAN if usual else ()),
             )
         ),
-        "model_seconds": 30,
+        "model_seconds": 10 if usual else 30,
     }
     return {
         "style": lambda: pytest("test/style", arguments),
         # Each process has disks of its own, that it stops. Most of the time is waiting.
         "processes": lambda: pytest("test/processes", ["--numprocesses=3", "--dist=worksteal", *arguments]),
         "unit": lambda: unit_tests(HOST_UNIT),
-        "asan": lambda: unit_tests(ASAN),
+        "asan": lambda: unit_tests(ASAN, leave_out=":".join(LONG_UNDER_ASAN) if usual else ""),
         "tsan": lambda: unit_tests(TSAN, **tsan),
         # DuckDB comes from the Python package of the environment that runs this.
         "ceph-unit": lambda: unit_tests(HOST, target=CEPH_TESTS),
@@ -362,12 +402,12 @@ def stages(arguments: list[str]) -> dict[str, Callable[[], Counts]]:
 
 def main() -> int:
     names, _, arguments = " ".join(sys.argv[1:]).partition("--")
-    known = stages(arguments.split())
-    usual = [name for name in known if name not in LONG_STAGES]
-    wanted = [name for word in names.split() for name in (usual if word == "all" else [word])]
+    known = stages(arguments.split(), usual="usual" in names.split())
+    most = [name for name in known if name not in LONG_STAGES]
+    wanted = [name for word in names.split() for name in (most if word in ("usual", "all") else [word])]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
-        print(f"run_tests.py: stages are: all, {', '.join(known)}", file=sys.stderr)
+        print(f"run_tests.py: stages are: usual, all, {', '.join(known)}", file=sys.stderr)
         return 2
     REPORTS.mkdir(parents=True, exist_ok=True)
     results = {}

@@ -38,6 +38,7 @@ def assert_nothing_runs(folder: Path) -> None:
     assert left == []
 
 
+@pytest.mark.long
 def test_on_a_cluster_of_its_own(cluster, tmp_path):
     result = run_cli(*QUICK, "--work-dir", str(tmp_path))
     assert result.returncode == 0, result.stdout + result.stderr
@@ -66,6 +67,7 @@ def test_on_a_cluster_of_its_own(cluster, tmp_path):
     assert list(tmp_path.glob("ceph-*")) == []
 
 
+@pytest.mark.long
 def test_a_scale_model(cluster, tmp_path):
     if reason := ModelSite.why_not(3):
         pytest.skip(reason)

@@ -194,7 +194,7 @@ cat >/tmp/plan.json <<END
          ["/dev/$(generic "$fdp")", "nvme_ioctl", "database=2,wal=1,temporary=0,metadata=2"],
          ["/dev/$fdp", "auto", "auto"]],
  "fdp_settings": ["/dev/$(generic "$fdp")", "/dev/$fdp", "/dev/$(generic "$small")"],
- "bench": ["/dev/$fdp", "/dev/$cacheless", "$out/bench", 0.01],
+ "bench": ["/dev/$fdp", "/dev/$cacheless", "$out/bench", 0.01, $everything],
  "refusals": [["/dev/$(generic "$(node odd 1)")", "protection information"],
               ["/dev/$(node odd 1)", "protection information"],
               ["/dev/$(generic "$(node odd 2)")", "zoned"],

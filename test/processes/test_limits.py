@@ -155,6 +155,7 @@ def test_volume_full(tmp_path):
     look_afterwards(target, workload)
 
 
+@pytest.mark.long
 def test_metadata_full(tmp_path):
     """By names of the greatest length, while a database on the same volume is written to."""
     target = make_volume(tmp_path / "x.rawduck", 64 * MIB)

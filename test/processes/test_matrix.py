@@ -102,13 +102,18 @@ STOCK_STATES = (
 STOCK_WAYS = tuple(OF_A_FILE)
 
 
-def volume_pairs() -> list[tuple[State, str]]:
+def volume_pairs() -> list:
+    """`make test` tries every state with one way, and every way with one state."""
     held = [(state, way) for state in VOLUME_STATES for way in ALL_WAYS]
     # With nobody there, the disk of a partition may be formatted, and the other way round.
     held = [(state, way) for state, way in held if way not in PARTITIONS or state != VOLUME_STATES[0]]
     # A file or device with a loop device over it is not formatted.
     held = [(state, way) for state, way in held if not (state.empties and way in OTHER_LOOPS[:2])]
-    return held
+    usual = (VOLUME_STATES[1], ALL_WAYS[0])
+    return [
+        pytest.param(state, way, marks=() if state is usual[0] or way == usual[1] else (pytest.mark.long,))
+        for state, way in held
+    ]
 
 
 @dataclass

@@ -164,7 +164,13 @@ TEST_F(RingBuffersTest, MoreMemoryThanARingKnowsWorksToo) {
     for (uint32_t part = 0; part < RingBuffers::SLOTS + 8; part++) {
         EXPECT_TRUE(Transfer(*queue, Opcode::READ, memory.Data() + part * PART, MANY));
     }
-    EXPECT_EQ(RingBuffers::Count().bytes, before + RingBuffers::SLOTS * PART);
+    const RingBuffers::Counts now = RingBuffers::Count();
+    if (now.obstacle.empty()) {
+        EXPECT_EQ(now.bytes, before + RingBuffers::SLOTS * PART);
+    } else {
+        // A busy machine may refuse to lock memory, and then no more is registered.
+        EXPECT_LT(now.bytes, before + RingBuffers::SLOTS * PART) << now.obstacle;
+    }
 }
 
 TEST_F(RingBuffersTest, ManyThreadsReadWhileMemoryComesAndGoes) {
