@@ -69,6 +69,7 @@ def write_file(path: Path, version: str, storage_version: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("version", "storage_version"), FILES)
 def test_files_of_older_versions(tmp_path, version, storage_version):
     path = tmp_path / "older.db"

@@ -105,6 +105,7 @@ class History:
             )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["file", "memory"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_histories(tmp_path, seed, place):
