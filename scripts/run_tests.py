@@ -138,13 +138,14 @@ def unit_tests(
     leave_out: str = "",
     target: str = UNIT_TESTS,
     model_seconds: int = 3,
+    one_seed_in: int = 1,
 ) -> Counts:
     """Builds the unit tests and runs them, one share per core at the same time."""
     if build.make() != 0:
         return not_made(build)
     shards = os.cpu_count() or 1
     with ThreadPoolExecutor(shards) as pool:
-        environment = {"RAWDUCK_MODEL_SECONDS": str(model_seconds)}
+        environment = {"RAWDUCK_MODEL_SECONDS": str(model_seconds), "RAWDUCK_ONE_SEED_IN": str(one_seed_in)}
         run_one = functools.partial(run_shard, build.folder, target, shards, wrapper, leave_out, environment)
         return sum(pool.map(run_one, range(shards)), Counts())
 
@@ -319,16 +320,7 @@ def with_stand_ins(folder: str, arguments: list[str]) -> Counts:
     return pytest(folder, arguments)
 
 
-#: Unit tests that `usual` leaves out under ASan: `all` and the stage asan run them.
-LONG_UNDER_ASAN = (
-    "BackupHistoryTest.TheCopyHasWhatTheOriginalHad",
-    "FreeSpaceTest.GivesWhatIsFreeAndOnlyOnce",
-    "LimitStepsTest.MemoryThatRunsOutAnywhereOnAFileEndsNoProcess",
-    "LimitStepsTest.MemoryThatRunsOutOnceFailsOneOperation",
-    "PowerCutTest.EveryPairOfCuts",
-    "StripePowerCutTest.ASecondCutWhileHeadersAreRenewed",
-)
-#: And under TSan: what takes long and has one thread.
+#: Unit tests that `usual` leaves out under TSan: what takes long and has one thread.
 LONG_UNDER_TSAN = (
     "*/DefragmenterTest.*",
     "*/EmptyVolumeTest.*",
@@ -385,7 +377,7 @@ def stages(arguments: list[str], usual: bool = False) -> dict[str, Callable[[], 
         # Each process has disks of its own, that it stops. Most of the time is waiting.
         "processes": lambda: pytest("test/processes", ["--numprocesses=3", "--dist=worksteal", *arguments]),
         "unit": lambda: unit_tests(HOST_UNIT),
-        "asan": lambda: unit_tests(ASAN, leave_out=":".join(LONG_UNDER_ASAN) if usual else ""),
+        "asan": lambda: unit_tests(ASAN, one_seed_in=3 if usual else 1),
         "tsan": lambda: unit_tests(TSAN, **tsan),
         # DuckDB comes from the Python package of the environment that runs this.
         "ceph-unit": lambda: unit_tests(HOST, target=CEPH_TESTS),

@@ -3,6 +3,7 @@
 
 #include "common/error.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <gtest/gtest.h>
@@ -33,6 +34,12 @@ class TemporaryFile {
     char directory_[4096];
     std::string path_;
 };
+
+//! RAWDUCK_ONE_SEED_IN: a long test tries one of that many seeds or steps. 1 where it is not set.
+inline uint64_t OneSeedIn() {
+    const char *setting = std::getenv("RAWDUCK_ONE_SEED_IN");
+    return setting ? std::max(1, atoi(setting)) : 1;
+}
 
 //! The Error which `action` must throw.
 inline Error CatchError(const std::function<void()> &action) {

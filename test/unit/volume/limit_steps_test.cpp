@@ -182,7 +182,7 @@ TEST(LimitStepsTest, MemoryThatRunsOutOnceFailsOneOperation) {
         // What allocates is nearly the same for both sizes: each has every other step.
         int64_t step = lba_size == 512 ? 0 : 1;
         while (StepsOfADatabase(lba_size).Run(step) && !::testing::Test::HasFailure()) {
-            step += 2;
+            step += 2 * OneSeedIn();
         }
         EXPECT_GT(step, 100);
         EXPECT_FALSE(::testing::Test::HasFailure()) << "LBA size " << lba_size << ", step " << step;
@@ -268,7 +268,7 @@ TEST(LimitStepsTest, MemoryThatRunsOutAnywhereOnAFileEndsNoProcess) {
     options.size_bytes = 16 * MIB;
     options.force = true;
     bool reached = true;
-    for (int64_t step = 0; reached; step++) {
+    for (int64_t step = 0; reached; step += OneSeedIn()) {
         ASSERT_LT(step, 2000);
         Volume::Format(target.Path(), options);
         const OutOfMemoryAfter limit(step);

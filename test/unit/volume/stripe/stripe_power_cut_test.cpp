@@ -1,5 +1,6 @@
 //! Power cuts of volumes on several devices: all go at one moment, and each loses what it has not flushed.
 
+#include "support/test_support.hpp"
 #include "volume/stripe/stripe_fixture.hpp"
 
 #include <algorithm>
@@ -157,7 +158,7 @@ TEST(StripePowerCutTest, ASecondCutWhileHeadersAreRenewed) {
         MountMedia(media, place)->Open("a", WriteMode());
         return std::make_pair(begin, SimulatedMedium::Moment());
     };
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < 20; seed += OneSeedIn()) {
         const Media media = FormatMembers({MemberOptions(), MemberOptions()});
         const auto [begin, end] = begin_writing(media, "/once");
         for (uint64_t moment = begin; moment <= end; moment++) {
