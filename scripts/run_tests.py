@@ -164,7 +164,9 @@ def run_shard(
     options = ["--gtest_brief=1", f"--gtest_output=xml:{report}", f"--gtest_filter=-{leave_out}"]
     share = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
     command = [*wrapper, str(BUILD / name / target), *options]
-    status = run(command, env={**environment, **os.environ, **share, "UBSAN_OPTIONS": "print_stacktrace=1"})
+    # Children of a fork start threads, also where memory of earlier tests is still being given back by one.
+    sanitizers = {"UBSAN_OPTIONS": "print_stacktrace=1", "TSAN_OPTIONS": "die_after_fork=0"}
+    status = run(command, env={**environment, **os.environ, **share, **sanitizers})
     return at_least_one_failure(read_gtest(report), status)
 
 
@@ -190,11 +192,11 @@ def reason_of_gtest(test: ElementTree.Element) -> str:
     return " ".join(lines[1:]) or "disabled"
 
 
-def pytest(folder: str, arguments: list[str]) -> Counts:
+def pytest(folder: str, arguments: list[str], **options) -> Counts:
     report = REPORTS / f"{Path(folder).name}.xml"
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", folder, f"--junitxml={report}", "-rfEs", *arguments]
-    status = run(command)
+    status = run(command, **options)
     if not report.exists():
         return at_least_one_failure(Counts(), status or 1)
     suite = ElementTree.parse(report).getroot().find("testsuite")
@@ -302,7 +304,7 @@ def nvme() -> Counts:
     return at_least_one_failure(Counts(*map(int, found.groups())) if found else Counts(failed=1), status)
 
 
-def ceph(arguments: list[str]) -> Counts:
+def ceph(arguments: list[str], differential_seconds: int) -> Counts:
     """Against a real cluster. Installs Ceph's packages, builds the extension again where it lacks Ceph."""
     status = run(["scripts/bootstrap_ceph.sh"])
     if status != 0:
@@ -310,7 +312,8 @@ def ceph(arguments: list[str]) -> Counts:
     rawduck = str(Path(sys.executable).with_name("rawduck"))
     if run([rawduck, "extension-path", "--ceph"]) != 0 and run(["scripts/build.sh"]) != 0:
         return Counts(failed=1)
-    return pytest("test/ceph", arguments)
+    environment = {"RAWDUCK_DIFFERENTIAL_SECONDS": str(differential_seconds), **os.environ}
+    return pytest("test/ceph", arguments, env=environment)
 
 
 def with_stand_ins(folder: str, arguments: list[str]) -> Counts:
@@ -388,7 +391,7 @@ def stages(arguments: list[str], usual: bool = False) -> dict[str, Callable[[], 
         "crash": lambda: pytest("test/crash", ["--numprocesses=auto", "--dist=worksteal", *arguments]),
         "bench": lambda: with_stand_ins("test/bench", arguments),
         "nvme": nvme,
-        "ceph": lambda: ceph(arguments),
+        "ceph": lambda: ceph(arguments, differential_seconds=20 if usual else 100),
     }
 
 

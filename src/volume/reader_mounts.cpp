@@ -11,6 +11,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <random>
 #include <system_error>
 #include <thread>
 #include <tuple>
@@ -24,6 +25,8 @@ constexpr std::chrono::milliseconds WRITER_TIME{2000}, WRITER_INTERVAL{5};
 //! Who has the shared lock may be about to write, and waits until it can be made exclusive. So for this time a reader lets go
 //! of the volume and asks again, before it settles for keeping writers out.
 constexpr std::chrono::milliseconds UNSETTLED_TIME{300};
+//! In which a reader lets writers that wait and other readers go first. It does not count for the times above.
+constexpr std::chrono::milliseconds TURN_TIME{3000};
 
 //! DuckDB 2.0.0 opens its main database twice, outside any query: first without a lock, to look what it is, and then it uses the headers that it
 //! has read there. Both have to be of one instant, so what was looked at stays until it is opened with a lock; for so long at
@@ -145,9 +148,38 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
                 std::make_shared<Kept>(std::move(answer->connection), std::move(lock), target.identity)};
 }
 
+//! When a reader that has nobody to ask may begin: after writers that wait, and one reader after the other. Two that begin at
+//! once have the shared lock both, so neither gets the exclusive one.
+class ReaderTurn {
+  public:
+    explicit ReaderTurn(uint64_t number) : random_(number) {}
+
+    //! Null where others go first, after a pause.
+    std::unique_ptr<ReaderLock> TryBegin(const Target &target, const ReaderLock &lock) {
+        const bool waits_no_more = waited_ >= TURN_TIME;
+        if (waits_no_more || (!lock.WriterWaits() && !lock.OthersBegin())) {
+            auto begins = std::make_unique<ReaderLock>(target, ReaderBytes::BEGINNING);
+            if (waits_no_more || !begins->OthersBegin()) {
+                return begins;
+            }
+        } // else two have looked at the same moment, and do not wait for as long both
+        const auto before = Clock::now();
+        std::this_thread::sleep_for(WRITER_INTERVAL * std::uniform_int_distribution<>(1, 5)(random_));
+        waited_ += Clock::now() - before;
+        return nullptr;
+    }
+    //! Since `begin`, without the time in which others went first.
+    Clock::duration TimeSince(Clock::time_point begin) const { return Clock::now() - begin - waited_; }
+
+  private:
+    std::minstd_rand random_;
+    Clock::duration waited_{};
+};
+
 View FindView(const Target &target, const std::string &file, const MountOptions &options) {
     auto lock = std::make_unique<ReaderLock>(target);
     const auto begin = Clock::now();
+    ReaderTurn turn(lock->Number());
     std::string why_not =
         "Nobody answered a reader who asked it to keep what it reads. Asking needs rawduck of the same "
         "version there, in the same network namespace";
@@ -158,24 +190,28 @@ View FindView(const Target &target, const std::string &file, const MountOptions 
         if (std::optional<View> view = ViewOfWriter(target, lock, file, options.interrupted, why_not)) {
             return std::move(*view);
         }
-        if (lock->WriterWaits() && Clock::now() < begin + WRITER_TIME) {
-            std::this_thread::sleep_for(WRITER_INTERVAL); // and can be asked when it has begun
-            continue;
+        std::unique_ptr<ReaderLock> begins = turn.TryBegin(target, *lock);
+        if (!begins) {
+            if (options.interrupted && options.interrupted()) {
+                throw Error(ErrorCode::INTERRUPTED,
+                            target.name + ": interrupted while others had the volume open for a moment");
+            }
+            continue; // who went first can perhaps be asked
         }
         try {
-            const ReaderLock begins(target, ReaderBytes::BEGINNING);
             MountOptions own = options;
             own.waits_for_readers = false; // a writer that has just begun can be asked
             return ViewOfMounted(target, PinVolume(target.name, own), lock, file,
-                                 Clock::now() >= begin + UNSETTLED_TIME);
+                                 turn.TimeSince(begin) >= UNSETTLED_TIME);
         } catch (const Error &error) {
             if (error.Code() != ErrorCode::LOCKED) {
                 throw;
             }
-            if (Clock::now() >= begin + WRITER_TIME) {
+            if (turn.TimeSince(begin) >= WRITER_TIME) {
                 throw Error(ErrorCode::LOCKED, std::string(error.what()) + ". " + why_not);
             }
         }
+        begins.reset();
         std::this_thread::sleep_for(WRITER_INTERVAL);
     }
 }

@@ -122,6 +122,7 @@ signal.raise_signal(signal.SIGHUP)
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == code
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_everything_quickly(tmp_path, monkeypatch):
     monkeypatch.setenv("RAWDUCK_GPU", "emulated")

@@ -66,7 +66,7 @@ def test_without_a_gpu(tmp_path, monkeypatch):
 
 
 # The checkers end a process that calls the driver or cuFile wrongly.
-@pytest.mark.parametrize("served_by", ["direct", "compat"])
+@pytest.mark.parametrize("served_by", [pytest.param("direct", marks=pytest.mark.long), "compat"])
 def test_how_cufile_serves_reads(tmp_path, stand_ins, monkeypatch, served_by):
     monkeypatch.setenv("RAWDUCK_TEST_CUFILE_IS", served_by)
     report, rows = bench(tmp_path, *(["--cases", "bytes"] if served_by == "compat" else []))

@@ -86,6 +86,7 @@ def test_a_scale_model(cluster, tmp_path):
     assert_nothing_runs(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_what_ends_it_takes_its_cluster_down(cluster, tmp_path, number, code):
     """The signal is sent to the command only, during a query."""

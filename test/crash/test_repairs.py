@@ -66,6 +66,7 @@ def test_every_kind_of_damage_and_repairs_come_up():
     raise AssertionError(f"never came up: {missing}")
 
 
+@pytest.mark.long
 def test_the_seed_decides():
     """Two runs of some are the same. On a busy machine DuckDB now and then makes one write more or less."""
     counts = []

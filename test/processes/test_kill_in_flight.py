@@ -137,8 +137,19 @@ def place(stack: ExitStack, where: str, folder: Path) -> tuple[str, str]:
     return str(mount_point / "x.target"), device
 
 
-@pytest.mark.parametrize("engine", ["io_uring", "posix"])
-@pytest.mark.parametrize("name", PLACES, ids=lambda name: name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        pytest.param(
+            name,
+            engine,
+            marks=[pytest.mark.long] * (engine == "posix" and where != "file"),
+            id=f"{name.replace(' ', '-')}-{engine}",
+        )
+        for engine in ("io_uring", "posix")
+        for name, (_, where) in PLACES.items()
+    ],
+)
 def test_the_next_process_starts_at_once(name, engine, tmp_path):
     scheme, where = PLACES[name]
     oracle = Oracle(random.Random(SEED))

@@ -18,8 +18,14 @@ import pytest
 import rawduck
 from rawduck.volumes import format_volume
 
-KINDS = tuple(f"{kind}-{lba}" for kind in ("memory", "file", "loop") for lba in (512, 4096))
-DURABLE_KINDS = tuple(kind for kind in KINDS if not kind.startswith("memory"))
+#: With one size of LBAs for each place; the others are long tests.
+_USUAL_KINDS = ("memory-4096", "file-512", "loop-4096")
+KINDS = tuple(
+    pytest.param(f"{place}-{lba}", marks=[pytest.mark.long] * (f"{place}-{lba}" not in _USUAL_KINDS))
+    for place in ("memory", "file", "loop")
+    for lba in (512, 4096)
+)
+DURABLE_KINDS = tuple(kind for kind in KINDS if not kind.values[0].startswith("memory"))
 
 CHILD_SECONDS = 60
 #: The progress bar would be printed among the answers.

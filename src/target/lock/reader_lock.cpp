@@ -19,8 +19,8 @@ namespace rawduck {
 
 namespace {
 
-//! A reader has the volume for some milliseconds; where many come one after the other, there are gaps.
-constexpr std::chrono::milliseconds BEGINNING_TIME{3000}, BEGINNING_PAUSE{300}, BEGINNING_INTERVAL{3};
+//! A reader has the volume for some milliseconds, on a busy drive for some hundred; no other begins meanwhile.
+constexpr std::chrono::milliseconds BEGINNING_TIME{5000}, BEGINNING_PAUSE{300}, BEGINNING_INTERVAL{3};
 
 constexpr int NUMBERS_TRIED = 16;
 

@@ -55,6 +55,8 @@ class ReaderLock {
     uint64_t Number() const { return number_; }
     //! Whether a writer waits for readers to let go of the volume.
     bool WriterWaits() const { return bytes_.IsLocked(ReaderBytes::WAITING); }
+    //! Whether a reader has the volume to make a snapshot. Of this lock's own number, whether another has.
+    bool OthersBegin() const { return bytes_.IsLocked(ReaderBytes::BEGINNING); }
     int Descriptor() const { return bytes_.Descriptor(); }
 
   private:
