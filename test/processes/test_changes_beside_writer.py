@@ -218,9 +218,17 @@ def test_names_that_cannot_be_are_refused_before_anybody_is_asked(volume, statem
 def stopped(worker: Worker) -> Iterator[None]:
     os.kill(worker.pid, signal.SIGSTOP)
     try:
+        while not _all_threads_stand_still(worker.pid):
+            time.sleep(0.001)
         yield
     finally:
         os.kill(worker.pid, signal.SIGCONT)
+
+
+def _all_threads_stand_still(pid: int) -> bool:
+    """On a busy machine a thread goes on for a moment after the signal."""
+    stats = [stat.read_text() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 _REQUESTS = [

@@ -79,6 +79,9 @@ bool Covers(const std::vector<Extent> &extents, uint64_t unit) {
 } // namespace
 
 std::vector<Extent> FindOverwritten(const VolumeFiles &files, const std::vector<Item> &lost) {
+    if (lost.empty()) {
+        return {};
+    }
     Overwritten overwritten(files, lost);
     for (const Item &item : lost) {
         overwritten.Add(item);

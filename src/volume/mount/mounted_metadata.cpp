@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace rawduck {
@@ -16,10 +17,10 @@ void Complain(std::string &damage, const std::string &problem) {
 }
 
 //! What is not free belongs to another file already. Whether it should is known: all references were counted.
-void ShareTaken(MountedMetadata &mounted, const Extent &extent) {
-    uint64_t at = extent.start;
-    const uint64_t end = extent.start + extent.units;
-    for (const auto &part : mounted.allocator.FreeParts(static_cast<AllocationUnit>(at), extent.units)) {
+void ShareTaken(MountedMetadata &mounted, uint64_t start, uint64_t units) {
+    uint64_t at = start;
+    const uint64_t end = start + units;
+    for (const auto &part : mounted.allocator.FreeParts(static_cast<AllocationUnit>(start), units)) {
         mounted.shared.Add(at, Index(part.start) - at);
         mounted.allocator.Claim(part.start, part.units);
         at = Index(part.start) + part.units;
@@ -27,20 +28,62 @@ void ShareTaken(MountedMetadata &mounted, const Extent &extent) {
     mounted.shared.Add(at, end - at);
 }
 
-void ClaimSpace(MountedMetadata &mounted) {
-    const bool may_share = (mounted.found.metadata.image.superblock.incompat & INCOMPAT_SHARED) != 0;
-    for (const auto &[id, entry] : mounted.found.files.entries) {
+struct FileExtent {
+    uint64_t start, units;
+    const CatalogEntry *entry;
+};
+
+//! In the order of the device.
+std::vector<FileExtent> ExtentsOf(const VolumeFiles &files) {
+    size_t count = 0;
+    for (const auto &[id, entry] : files.entries) {
+        count += entry.extents.size();
+    }
+    std::vector<FileExtent> extents;
+    extents.reserve(count);
+    for (const auto &[id, entry] : files.entries) {
         for (const Extent &extent : entry.extents) {
-            if (mounted.allocator.Claim(static_cast<AllocationUnit>(extent.start), extent.units)) {
-                continue;
-            }
-            if (may_share) {
-                ShareTaken(mounted, extent);
-            } else {
-                Complain(mounted.damage, "file \"" + entry.name + "\" shares space with another");
-            }
+            extents.push_back({extent.start, extent.units, &entry});
         }
     }
+    // Most files have their extents in order, of which a merge makes use.
+    std::stable_sort(extents.begin(), extents.end(),
+                     [](const FileExtent &a, const FileExtent &b) { return a.start < b.start; });
+    return extents;
+}
+
+//! What nothing before it overlaps, into `used`. Returns the rest.
+std::vector<FileExtent> TakeDisjoint(const VolumeFiles &files, const SpaceMap::Area &area,
+                                     std::vector<Allocator::Result> &used) {
+    const std::vector<FileExtent> extents = ExtentsOf(files);
+    std::vector<FileExtent> rest;
+    used.reserve(extents.size());
+    uint64_t end = area.start;
+    for (const FileExtent &extent : extents) {
+        const bool fits = extent.start >= end && extent.start < area.end && extent.units > 0 &&
+                          extent.units <= area.end - extent.start;
+        if (fits) {
+            used.push_back({static_cast<AllocationUnit>(extent.start), extent.units});
+            end = extent.start + extent.units;
+        } else {
+            rest.push_back(extent);
+        }
+    }
+    return rest;
+}
+
+void ShareRest(MountedMetadata &mounted, const std::vector<FileExtent> &rest) {
+    const bool may_share = (mounted.found.metadata.image.superblock.incompat & INCOMPAT_SHARED) != 0;
+    for (const FileExtent &extent : rest) {
+        if (may_share) {
+            ShareTaken(mounted, extent.start, extent.units);
+        } else {
+            Complain(mounted.damage, "file \"" + extent.entry->name + "\" shares space with another");
+        }
+    }
+}
+
+void ClaimZones(MountedMetadata &mounted) {
     for (const uint64_t zone : mounted.found.metadata.trees->pages.Zones()) {
         if (!mounted.allocator.Claim(static_cast<AllocationUnit>(zone), ZONE_UNITS)) {
             Complain(mounted.damage, "files have space in the zone of metadata pages at allocation unit " +
@@ -51,13 +94,15 @@ void ClaimSpace(MountedMetadata &mounted) {
 
 MountedMetadata Claimed(LoadedVolume found) {
     const TreeSuperblock &sb = found.metadata.image.superblock;
-    MountedMetadata mounted{{},
-                            Allocator(AllocationUnit{sb.data_start}, AllocationUnit{sb.data_end}),
-                            ZoneCandidates(sb.data_end),
-                            {},
-                            found.metadata.image.damage};
-    mounted.found = std::move(found);
-    ClaimSpace(mounted);
+    std::vector<Allocator::Result> used;
+    const std::vector<FileExtent> rest = TakeDisjoint(found.files, DataArea(sb), used);
+    Allocator allocator(AllocationUnit{sb.data_start}, AllocationUnit{sb.data_end}, used);
+    std::string damage = found.metadata.image.damage;
+    ZoneCandidates candidates(sb.data_end);
+    MountedMetadata mounted{
+        std::move(found), std::move(allocator), std::move(candidates), {}, std::move(damage)};
+    ShareRest(mounted, rest);
+    ClaimZones(mounted);
     return mounted;
 }
 

@@ -16,8 +16,14 @@ namespace rawduck {
 //! operations are logarithmic in the number of free extents.
 class Allocator {
   public:
+    struct Result {
+        AllocationUnit start{0};
+        uint64_t units = 0;
+    };
     //! Everything in [begin, end) is free at first.
     Allocator(AllocationUnit begin, AllocationUnit end);
+    //! Of [begin, end) what is `used`, in order, not empty and without overlaps, is not free.
+    Allocator(AllocationUnit begin, AllocationUnit end, const std::vector<Result> &used);
 
     //! Takes [start, start + units) out of the free space. False when any of it is not free.
     bool Claim(AllocationUnit start, uint64_t units);
@@ -25,10 +31,6 @@ class Allocator {
     //! One extent of between 1 and `wanted` units; `units` 0 when no more than `keep_free` units are free.
     //! Tries, in order: to continue at `hint`, the lowest (or with `from_the_end`, the highest) free extent
     //! that is large enough, the largest there is.
-    struct Result {
-        AllocationUnit start{0};
-        uint64_t units = 0;
-    };
     Result Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end, uint64_t keep_free);
 
     //! The highest multiple of `units` from which on so many are free and `may_take` agrees; 0 when there is none.

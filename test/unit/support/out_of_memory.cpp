@@ -59,6 +59,17 @@ void *operator new(std::size_t size, std::align_val_t alignment) {
 void *operator new[](std::size_t size, std::align_val_t alignment) {
     return rawduck::Allocate(size, static_cast<std::size_t>(alignment));
 }
+// std::stable_sort asks so for memory that it can do without.
+void *operator new(std::size_t size, const std::nothrow_t &) noexcept {
+    try {
+        return rawduck::Allocate(size, 1);
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
+void operator delete(void *memory, const std::nothrow_t &) noexcept {
+    std::free(memory);
+}
 void operator delete(void *memory) noexcept {
     std::free(memory);
 }

@@ -148,6 +148,32 @@ TEST(AllocatorTest, NeverHandsOutAUnitTwiceAndGetsEverythingBack) {
     EXPECT_EQ(allocator.LargestFree(), END - BEGIN) << "free extents are merged";
 }
 
+TEST(AllocatorTest, MadeOfWhatIsUsedIsAsIfThatWasClaimed) {
+    std::mt19937_64 random(5);
+    for (int round = 0; round < 200; round++) {
+        std::vector<Allocator::Result> used;
+        Allocator claimed(AllocationUnit{10}, AllocationUnit{300});
+        for (uint64_t at = 10 + random() % 3; at < 300; at += random() % 4) {
+            const uint64_t units = std::min<uint64_t>(1 + random() % 20, 300 - at);
+            used.push_back({AllocationUnit{at}, units});
+            ASSERT_TRUE(claimed.Claim(AllocationUnit{at}, units));
+            at += units;
+        }
+        Allocator made(AllocationUnit{10}, AllocationUnit{300}, used);
+        ASSERT_EQ(made.FreeUnits(), claimed.FreeUnits());
+        ASSERT_EQ(made.LargestFree(), claimed.LargestFree());
+        while (claimed.FreeUnits() > 0) {
+            const uint64_t wanted = 1 + random() % 10;
+            const bool from_the_end = random() % 2 == 0;
+            const auto expected = claimed.Allocate(wanted, AllocationUnit{0}, from_the_end, 0);
+            const auto found = made.Allocate(wanted, AllocationUnit{0}, from_the_end, 0);
+            ASSERT_EQ(Index(found.start), Index(expected.start));
+            ASSERT_EQ(found.units, expected.units);
+        }
+        EXPECT_EQ(made.FreeUnits(), 0U);
+    }
+}
+
 TEST(AllocatorTest, KeptUnitsStayFreeAndHintContinues) {
     Allocator allocator(AllocationUnit{0}, AllocationUnit{100});
     const Allocator::Result first = allocator.Allocate(40, AllocationUnit{0}, false, 10);
