@@ -20,6 +20,7 @@ TEXT = "md5(n || ':' || i)"
 STATE = f"""SELECT (SELECT count(*) FROM {{0}}.log), (SELECT max(n) FROM {{0}}.log),
     (SELECT count(*) FROM {{0}}.t WHERE s = {TEXT}), (SELECT min(n) FROM {{0}}.t),
     (SELECT max(n) FROM {{0}}.t)"""
+ATTACH_LATEST = "ATTACH 'nvme://{}/x.duckdb@latest' AS latest (READ_ONLY)"
 ROWS_OF = f"SELECT n, i, {TEXT} AS s FROM (SELECT {{0}} AS n, range AS i FROM range({ROWS}))"
 
 
@@ -28,7 +29,7 @@ def attach(worker: Worker, volume: str) -> None:
 
 
 def attach_latest(worker: Worker, volume: str) -> None:
-    worker.run(f"ATTACH 'nvme://{volume}/x.duckdb@latest' AS latest (READ_ONLY)")
+    worker.run(ATTACH_LATEST.format(volume))
 
 
 def transaction(n: int) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import rawduck
 from live_volume import (
+    ATTACH_LATEST,
     LEAVING_SECONDS,
     attach,
     attach_latest,
@@ -128,7 +129,7 @@ def test_a_writer_begins_while_readers_come_and_go(volume):
             part
             for _ in range(30)
             for part in (
-                f"ATTACH 'nvme://{volume}/x.duckdb@latest' AS latest (READ_ONLY)",
+                ATTACH_LATEST.format(volume),
                 "DETACH latest",
             )
         ]
@@ -143,6 +144,23 @@ def test_a_writer_begins_while_readers_come_and_go(volume):
         for reader in readers:
             answer = reader.receive()
             assert answer.ok, answer.error
+
+
+def test_readers_that_begin_at_once_keep_no_writer_out(volume):
+    """Each is alone with the volume for a moment, so none of them has to keep the volume locked."""
+    with workers(7) as (writer, *readers):
+        for n in range(1, 4):
+            for reader in readers:
+                reader.send("run", statements=[ATTACH_LATEST.format(volume)])
+            for reader in readers:
+                answer = reader.receive()
+                assert answer.ok, answer.error
+            attach(writer, volume)
+            commit(writer, n)
+            assert {state(reader) for reader in readers} == {n - 1}
+            writer.run("DETACH x")
+            for reader in readers:
+                reader.run("DETACH latest")
 
 
 def test_what_a_killed_reader_had_is_free_again(volume):
@@ -312,7 +330,7 @@ def _kill_while_it_works(writer: Worker, begin, volume: str, acknowledged: int, 
     reader = begin()
     n = acknowledged + 1
     writer.send("run", statements=[transaction(n)])
-    reader.send("run", statements=[f"ATTACH 'nvme://{volume}/x.duckdb@latest' AS latest (READ_ONLY)"])
+    reader.send("run", statements=[ATTACH_LATEST.format(volume)])
     time.sleep(choose.random() * 0.02)
     writer.kill()
     with suppress(Crashed):
