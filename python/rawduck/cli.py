@@ -68,7 +68,7 @@ def options(
     """What may stand before a command."""
 
 
-@app.command("extension-path", epilog="Example: LOAD the printed path in DuckDB started with -unsigned.")
+@app.command("extension-path", epilog="Example: LOAD the printed path in Python's DuckDB with allow_unsigned_extensions.")
 def extension_path(
     ceph: Annotated[bool, typer.Option("--ceph", help="The extension for rados:// paths.")] = False,
 ) -> None:
@@ -85,6 +85,14 @@ def version(json: Json = False) -> None:
         _print_version(True)
 
 
+def _is_interrupt(left: SystemExit) -> bool:
+    """Whether typer has been interrupted, and leaves without a word, as its versions since 0.29 do."""
+    reason: BaseException | None = left
+    while reason and not isinstance(reason, KeyboardInterrupt):
+        reason = reason.__cause__ or reason.__context__
+    return reason is not None and left.code == EXIT_INTERRUPTED
+
+
 def main() -> None:
     """Runs the command line; what goes wrong becomes one line and an exit code."""
     try:
@@ -92,6 +100,10 @@ def main() -> None:
     except KeyboardInterrupt:
         render.print_error("interrupted")
         sys.exit(EXIT_INTERRUPTED)
+    except SystemExit as left:
+        if _is_interrupt(left):
+            render.print_error("interrupted")
+        raise
     except (duckdb.Error, rawduck.RawduckError, OSError) as error:
         render.print_error(_one_line(str(error)))
         sys.exit(EXIT_FAILED)

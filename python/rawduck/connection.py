@@ -124,11 +124,8 @@ def connect(
     try:
         connection = duckdb.connect(path, read_only, config)
     except duckdb.IOException as error:
-        if paths.holds_volume(path):
-            name = paths.volume_path(path, "<name>")
-            raise duckdb.IOException(
-                f"{error} It is a rawduck volume: {name} names a database on it"
-            ) from None
+        if meant := paths.meant_on_volume(path):
+            raise duckdb.IOException(f"{error} {meant}") from None
         if meant := paths.with_both_slashes(path):
             raise duckdb.IOException(f"{path}: a scheme is followed by two slashes: write {meant}") from None
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import PurePosixPath
 
 VOLUME_SCHEME = "nvme://"
 DIRECT_SCHEME = "direct://"
@@ -60,6 +61,28 @@ def holds_volume(path: str) -> bool:
             return file.read(8) == b"RAWDUCK\0"
     except (OSError, ValueError):
         return False
+
+
+def meant_on_volume(path: str) -> str | None:
+    """What to say of an ordinary path that is, or leads into, the file or device of a volume."""
+    absolute = PurePosixPath(os.path.abspath(path))
+    for target in (absolute, *absolute.parents):
+        if holds_volume(str(target)):
+            file = str(absolute.relative_to(target)) if target != absolute else "<name>"
+            return f"{target} is a rawduck volume: write {volume_path(str(target), file)}"
+    return None
+
+
+def split_volume_path(path: str) -> tuple[str, str] | None:
+    """Target and file of nvme://<target>/<file>, where the target is there."""
+    rest = path.removeprefix(VOLUME_SCHEME)
+    if rest.startswith((MEMORY_PREFIX, VFIO_PREFIX)):
+        target, _, file = rest.partition("/")
+        return target, file
+    for target in PurePosixPath(rest).parents:
+        if holds_volume(str(target)):
+            return str(target), str(PurePosixPath(rest).relative_to(target))
+    return None
 
 
 def volume_path(target: str, file: str) -> str:

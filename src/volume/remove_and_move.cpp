@@ -183,6 +183,14 @@ class Renaming {
 } // namespace
 
 std::vector<std::string> Volume::RemoveWithLogs(const std::string &name) {
+    if (!name.empty() && DirectoryExists(name)) {
+        if (!RemoveDirectory(name, false)) {
+            throw Error(ErrorCode::INVALID, state_->target.name + ": \"" + name +
+                                                "\" is a directory that is not empty; remove what is in it "
+                                                "first (`rawduck rm --recursive` does)");
+        }
+        return {name};
+    }
     if (!FileExists(name)) {
         state_->ThrowNoFile(name); // without asking for the exclusive lock
     }
@@ -214,6 +222,10 @@ std::vector<std::string> Volume::RemoveWithLogs(const std::string &name) {
 
 void Volume::Rename(const std::string &from, const std::string &to, bool replaces) {
     CheckFileName(state_->target.name, to);
+    if (!from.empty() && DirectoryExists(from)) {
+        throw Error(ErrorCode::INVALID, state_->target.name + ": \"" + from +
+                                            "\" is a directory, and only files are moved: name those in it");
+    }
     if (!FileExists(from)) {
         state_->ThrowNoFile(from); // without asking for the exclusive lock
     }

@@ -110,11 +110,11 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
     state_->WithRoom([&] {
         std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
         file = state_->Find(name);
-        if (file && mode.must_create) {
-            throw Error(ErrorCode::EXISTS, state_->target.name + ": \"" + name + "\" exists already");
-        }
         if (file && file->Kind() == FileKind::DIRECTORY) {
             throw Error(ErrorCode::INVALID, state_->target.name + ": \"" + name + "\" is a directory");
+        }
+        if (file && mode.must_create) {
+            throw Error(ErrorCode::EXISTS, state_->target.name + ": \"" + name + "\" exists already");
         }
         if (file && file->IsTemp() && mode.write && mode.kind != FileKind::TEMP) {
             throw Error(ErrorCode::EXISTS, state_->target.name + ": \"" + name +

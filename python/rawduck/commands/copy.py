@@ -94,7 +94,11 @@ def copy_file(
 
 
 def _absolute(path: str) -> str:
-    return path if paths.has_scheme(path) else os.path.abspath(path) + ("/" if path.endswith("/") else "")
+    if paths.has_scheme(path):
+        return path
+    if (meant := paths.meant_on_volume(path)) and not paths.holds_volume(path):
+        raise rawduck.RawduckError(f"{path}: {meant}")
+    return os.path.abspath(path) + ("/" if path.endswith("/") else "")
 
 
 def _is_folder(path: str) -> bool:

@@ -70,9 +70,12 @@ def remove(
             show_default=False,
         ),
     ],
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Of a directory: with all that is in it.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Remove files from a volume, databases with their logs, and snapshots by name.
+    """Remove files from a volume, databases with their logs, snapshots by name, and empty directories.
 
     Space that nothing else has is free at once.
     """
@@ -80,13 +83,30 @@ def remove(
     removed: list[render.Row] = []
     with rawduck.connect() as connection:
         try:
-            for name in matching(connection, path):
+            names = matching(connection, path)
+            if recursive:
+                names = [part for name in names for part in (*_below(connection, name), name)]
+            for name in names:
                 # A log goes with its database, which may come first.
                 if name not in {row["removed"] for row in removed}:
                     removed += _remove_one(connection, name, by_name=name in path)
         finally:  # what was done before something failed
             if json:
                 render.print_json(removed)
+
+
+def _below(connection: duckdb.DuckDBPyConnection, path: str) -> list[str]:
+    """What a directory holds, directories behind what is in them."""
+    split = paths.split_volume_path(path)
+    if not split:
+        return []
+    target, directory = split
+    query = "SELECT file, kind = 'directory' FROM nvme_files(?) WHERE starts_with(file, ?) ORDER BY file"
+    below = connection.execute(query, [target, directory.rstrip("/") + "/"]).fetchall()
+    # A log behind its database.
+    files = [file for file, is_directory in below if not is_directory]
+    directories = [file for file, is_directory in reversed(below) if is_directory]
+    return [f"{paths.VOLUME_SCHEME}{target}/{file}" for file in (*files, *directories)]
 
 
 def _remove_one(connection: duckdb.DuckDBPyConnection, path: str, by_name: bool) -> list[render.Row]:

@@ -465,9 +465,9 @@ void TargetLock::ProbeClaim(const Node &node) const {
 }
 
 void TargetLock::ThrowLocked(const std::string &holder, const std::string &advice) const {
-    throw Error(ErrorCode::LOCKED, name_ + ": cannot lock it for " +
-                                       (wanted_ == Mode::SHARED ? "reading" : "writing") + ": " + holder +
-                                       "; " + advice);
+    // Who wants to write begins with a shared lock.
+    throw Error(ErrorCode::LOCKED, name_ + ": cannot lock it" + (wanted_ == Mode::SHARED ? "" : " for writing") +
+                                       ": " + holder + "; " + advice);
 }
 
 } // namespace rawduck

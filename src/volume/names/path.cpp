@@ -71,7 +71,11 @@ bool ReadLink(const std::string &path, std::string &link) {
 [[noreturn]] void ThrowRelative(const std::string &path, const std::string &rest) {
     char folder[PATH_MAX];
     const bool known = !rest.empty() && getcwd(folder, sizeof(folder));
-    const std::string absolute = known ? std::string(folder) + "/" + rest : "/dev/nvme0n1/x.duckdb";
+    // A slash was left out, or the path was meant to begin in the working directory.
+    const bool is_absolute = access(("/" + rest.substr(0, rest.find('/'))).c_str(), F_OK) == 0;
+    const std::string absolute = !known        ? "/dev/nvme0n1/x.duckdb"
+                                 : is_absolute ? "/" + rest
+                                               : std::string(folder) + "/" + rest;
     throw Error(ErrorCode::INVALID, path + ": a volume is named by an absolute path, as in " + VOLUME_SCHEME +
                                         absolute + ", or by memory:<name>");
 }

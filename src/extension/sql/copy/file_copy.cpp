@@ -269,7 +269,14 @@ void FileCopy::OpenDestination() {
     const bool is_on_volume = IsVolumePath(destination_path_);
     const bool is_ours = is_on_volume || IsDirectPath(destination_path_);
     temporary_path_ = UnfinishedPath(destination_path_, is_on_volume);
-    destination_ = files_.OpenFile(temporary_path_, is_ours ? flags | FileLockType::WRITE_LOCK : flags);
+    try {
+        destination_ = files_.OpenFile(temporary_path_, is_ours ? flags | FileLockType::WRITE_LOCK : flags);
+    } catch (const duckdb::IOException &error) {
+        // The user knows the destination's name.
+        const std::string what = duckdb::ErrorData(error).RawMessage();
+        throw duckdb::IOException(
+            duckdb::StringUtil::Replace(what, temporary_path_, destination_path_));
+    }
     if (!is_ours && IsLocalFile(files_, temporary_path_)) {
         // DuckDB's own locks keep out no database of this process.
         Translated([&] {

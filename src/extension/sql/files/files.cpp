@@ -82,7 +82,7 @@ void RegisterFileFunctions(duckdb::ExtensionLoader &loader) {
          "SELECT name, size FROM nvme_files('/dev/nvme0n1')",
          TargetSignature(),
          {{"name", LogicalType::VARCHAR, "Without the target"},
-          {"kind", LogicalType::VARCHAR, "database, wal, temp or other"},
+          {"kind", LogicalType::VARCHAR, "database, wal, temp, other or directory"},
           {"size", LogicalType::UBIGINT, "Bytes of the file"},
           {"allocated", LogicalType::UBIGINT, "Bytes that it takes on the target"},
           {"modified", LogicalType::TIMESTAMP, "When it was written last, in UTC"},
