@@ -68,7 +68,10 @@ def options(
     """What may stand before a command."""
 
 
-@app.command("extension-path", epilog="Example: LOAD the printed path in Python's DuckDB with allow_unsigned_extensions.")
+@app.command(
+    "extension-path",
+    epilog="Example: LOAD the printed path in Python's DuckDB with allow_unsigned_extensions.",
+)
 def extension_path(
     ceph: Annotated[bool, typer.Option("--ceph", help="The extension for rados:// paths.")] = False,
 ) -> None:

@@ -11,7 +11,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
-#include <random>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <tuple>
@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds WRITER_TIME{2000}, WRITER_INTERVAL{5};
 //! Who has the shared lock may be about to write, and waits until it can be made exclusive. So for this time a reader lets go
 //! of the volume and asks again, before it settles for keeping writers out.
 constexpr std::chrono::milliseconds UNSETTLED_TIME{300};
-//! In which a reader lets writers that wait and other readers go first. It does not count for the times above.
+//! A reader waits so long for the one that is to begin before it, and for writers that wait. It does not count for the times above.
 constexpr std::chrono::milliseconds TURN_TIME{3000};
 
 //! DuckDB 2.0.0 opens its main database twice, outside any query: first without a lock, to look what it is, and then it uses the headers that it
@@ -148,38 +148,53 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
                 std::make_shared<Kept>(std::move(answer->connection), std::move(lock), target.identity)};
 }
 
-//! When a reader that has nobody to ask may begin: after writers that wait, and one reader after the other. Two that begin at
-//! once have the shared lock both, so neither gets the exclusive one.
+//! When a reader that has nobody to ask may begin: one after the other, in the order in which they came, and after writers that
+//! wait. Two with the shared lock would both wait for the exclusive one.
 class ReaderTurn {
   public:
-    explicit ReaderTurn(uint64_t number) : random_(number) {}
+    explicit ReaderTurn(const Target &target) : target_(target) { ToTheEnd(); }
+
+    //! Behind all that wait.
+    void ToTheEnd() {
+        const auto now =
+            std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch());
+        place_.reset();
+        place_ = std::make_unique<ReaderLock>(
+            target_, ReaderBytes::QUEUE + static_cast<uint64_t>(now.count()) % ReaderBytes::QUEUE_BYTES);
+    }
 
     //! Null where others go first, after a pause.
-    std::unique_ptr<ReaderLock> TryBegin(const Target &target, const ReaderLock &lock) {
-        const bool waits_no_more = waited_ >= TURN_TIME;
-        if (waits_no_more || (!lock.WriterWaits() && !lock.OthersBegin())) {
-            auto begins = std::make_unique<ReaderLock>(target, ReaderBytes::BEGINNING);
-            if (waits_no_more || !begins->OthersBegin()) {
-                return begins;
+    std::unique_ptr<ReaderLock> TryBegin() {
+        const auto now = Clock::now();
+        const std::optional<uint64_t> first = place_->Bytes().LowestLocked(passed_, place_->Number());
+        if (first && first != first_) {
+            first_ = first;
+            first_since_ = now;
+        }
+        if (first && now >= first_since_ + TURN_TIME) {
+            passed_ = *first + 1; // it does not get on: it is stopped, perhaps
+        } else if (!first) {
+            writers_since_ = place_->WriterWaits() ? std::min(writers_since_, now) : Clock::time_point::max();
+            if (now < writers_since_ || now - writers_since_ >= TURN_TIME) {
+                return std::make_unique<ReaderLock>(target_, ReaderBytes::BEGINNING);
             }
-        } // else two have looked at the same moment, and do not wait for as long both
-        const auto before = Clock::now();
-        std::this_thread::sleep_for(WRITER_INTERVAL * std::uniform_int_distribution<>(1, 5)(random_));
-        waited_ += Clock::now() - before;
+        }
+        std::this_thread::sleep_for(WRITER_INTERVAL);
         return nullptr;
     }
-    //! Since `begin`, without the time in which others went first.
-    Clock::duration TimeSince(Clock::time_point begin) const { return Clock::now() - begin - waited_; }
 
   private:
-    std::minstd_rand random_;
-    Clock::duration waited_{};
+    const Target &target_;
+    std::unique_ptr<ReaderLock> place_;
+    uint64_t passed_ = ReaderBytes::QUEUE; //!< who is before it is not waited for any more
+    std::optional<uint64_t> first_;
+    Clock::time_point first_since_, writers_since_ = Clock::time_point::max();
 };
 
 View FindView(const Target &target, const std::string &file, const MountOptions &options) {
     auto lock = std::make_unique<ReaderLock>(target);
-    const auto begin = Clock::now();
-    ReaderTurn turn(lock->Number());
+    ReaderTurn turn(target);
+    std::optional<Clock::time_point> refused; // since when somebody else has the volume
     std::string why_not =
         "Nobody answered a reader who asked it to keep what it reads. Asking needs rawduck of the same "
         "version there, in the same network namespace";
@@ -190,7 +205,7 @@ View FindView(const Target &target, const std::string &file, const MountOptions 
         if (std::optional<View> view = ViewOfWriter(target, lock, file, options.interrupted, why_not)) {
             return std::move(*view);
         }
-        std::unique_ptr<ReaderLock> begins = turn.TryBegin(target, *lock);
+        std::unique_ptr<ReaderLock> begins = turn.TryBegin();
         if (!begins) {
             if (options.interrupted && options.interrupted()) {
                 throw Error(ErrorCode::INTERRUPTED,
@@ -202,16 +217,18 @@ View FindView(const Target &target, const std::string &file, const MountOptions 
             MountOptions own = options;
             own.waits_for_readers = false; // a writer that has just begun can be asked
             return ViewOfMounted(target, PinVolume(target.name, own), lock, file,
-                                 turn.TimeSince(begin) >= UNSETTLED_TIME);
+                                 refused && Clock::now() >= *refused + UNSETTLED_TIME);
         } catch (const Error &error) {
             if (error.Code() != ErrorCode::LOCKED) {
                 throw;
             }
-            if (turn.TimeSince(begin) >= WRITER_TIME) {
+            refused = refused ? refused : Clock::now();
+            if (Clock::now() >= *refused + WRITER_TIME) {
                 throw Error(ErrorCode::LOCKED, std::string(error.what()) + ". " + why_not);
             }
         }
         begins.reset();
+        turn.ToTheEnd();
         std::this_thread::sleep_for(WRITER_INTERVAL);
     }
 }

@@ -146,6 +146,19 @@ def test_a_writer_begins_while_readers_come_and_go(volume):
             assert answer.ok, answer.error
 
 
+@pytest.mark.parametrize(
+    "look", ["SELECT size FROM read_blob('{}')", "FROM glob('{}')", "COPY (SELECT 1) TO '{}'"]
+)
+def test_what_a_query_has_looked_at_is_not_what_the_next_one_sees(volume, look):
+    with workers(2) as (writer, reader):
+        attach(writer, volume)
+        commit(writer, 1)
+        reader.ask("run", statements=[look.format(f"nvme://{volume}/x.duckdb@latest")])
+        commit(writer, 2)
+        attach_latest(reader, volume)
+        assert state(reader) == 2
+
+
 def test_readers_that_begin_at_once_keep_no_writer_out(volume):
     """Each is alone with the volume for a moment, so none of them has to keep the volume locked."""
     with workers(7) as (writer, *readers):

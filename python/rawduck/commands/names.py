@@ -85,7 +85,7 @@ def remove(
         try:
             names = matching(connection, path)
             if recursive:
-                names = [part for name in names for part in (*_below(connection, name), name)]
+                names = [part for name in names for part in _all_of(connection, name)]
             for name in names:
                 # A log goes with its database, which may come first.
                 if name not in {row["removed"] for row in removed}:
@@ -95,18 +95,20 @@ def remove(
                 render.print_json(removed)
 
 
-def _below(connection: duckdb.DuckDBPyConnection, path: str) -> list[str]:
-    """What a directory holds, directories behind what is in them."""
+def _all_of(connection: duckdb.DuckDBPyConnection, path: str) -> list[str]:
+    """A directory and what it holds, directories behind what is in them; else what is named."""
     split = paths.split_volume_path(path)
     if not split:
-        return []
+        return [path]
     target, directory = split
-    query = "SELECT file, kind = 'directory' FROM nvme_files(?) WHERE starts_with(file, ?) ORDER BY file"
-    below = connection.execute(query, [target, directory.rstrip("/") + "/"]).fetchall()
+    query = """SELECT name, kind = 'directory' FROM nvme_files(?)
+        WHERE starts_with(name, ? || '/') OR (name = ? AND kind = 'directory') ORDER BY name"""
+    name = directory.rstrip("/")
+    found = connection.execute(query, [target, name, name]).fetchall()
     # A log behind its database.
-    files = [file for file, is_directory in below if not is_directory]
-    directories = [file for file, is_directory in reversed(below) if is_directory]
-    return [f"{paths.VOLUME_SCHEME}{target}/{file}" for file in (*files, *directories)]
+    files = [file for file, is_directory in found if not is_directory]
+    directories = [file for file, is_directory in reversed(found) if is_directory]
+    return [f"{paths.VOLUME_SCHEME}{target}/{file}" for file in (*files, *directories)] or [path]
 
 
 def _remove_one(connection: duckdb.DuckDBPyConnection, path: str, by_name: bool) -> list[render.Row]:

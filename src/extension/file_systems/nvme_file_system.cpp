@@ -78,12 +78,14 @@ class InstantsOfQuery final : public duckdb::ClientContextState {
 
 //! A path and the volume that it leads to, which stays mounted meanwhile.
 struct Location {
-    //! One instance of DuckDB opens a database, and then its log: both have to be of one instant.
+    //! One instance of DuckDB opens a database, and then its log: both have to be of one instant. What a query has looked at is
+    //! kept for that query, and for no other: see InstantsOfQuery.
     Location(const std::string &path, NvmeFileSystem::Opener opener, Wanted wanted = Wanted::FILE,
              PinUse use = PinUse::LOOK)
         : path(SplitVolumePath(Allowed(path, opener, wanted))),
           volume(PinFor(this->path.target, this->path.file, FileOpener::TryGetDatabase(opener).get(),
-                        MountOptionsOf(opener), use)) {
+                        MountOptionsOf(opener),
+                        FileOpener::TryGetClientContext(opener) ? PinUse::OPEN : use)) {
         InstantsOfQuery::Keep(this->path, volume, opener);
     }
 
@@ -166,8 +168,7 @@ std::string NvmeFileSystem::CanonicalizePath(const std::string &path, Opener) {
 duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::string &path, FileOpenFlags flags,
                                                                 Opener opener) {
     auto file = Translated([&] {
-        const bool locks =
-            flags.Lock() != duckdb::FileLockType::NO_LOCK || FileOpener::TryGetClientContext(opener);
+        const bool locks = flags.Lock() != duckdb::FileLockType::NO_LOCK;
         Location location(path, opener, Wanted::FILE, locks ? PinUse::OPEN : PinUse::LOOK);
         const OpenMode mode = OpenModeOf(flags, location.path.file);
         if (!location.path.file.empty()) {

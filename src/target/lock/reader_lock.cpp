@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <fcntl.h>
-#include <optional>
 #include <random>
 #include <sys/stat.h>
 #include <thread>
@@ -71,6 +70,24 @@ bool ReaderBytes::IsLocked(uint64_t number) const {
 
 bool ReaderBytes::AnyLocked() const {
     return IsLocked(0, COUNT + 1);
+}
+
+std::optional<uint64_t> ReaderBytes::LowestLocked(uint64_t begin, uint64_t end) const {
+    std::optional<uint64_t> lowest;
+    while (begin < end) {
+        struct flock lock = {};
+        lock.l_type = F_WRLCK;
+        lock.l_whence = SEEK_SET;
+        lock.l_start = static_cast<off_t>(READERS_BEGIN + begin);
+        lock.l_len = static_cast<off_t>(end - begin);
+        if (fcntl(nodes_.front().Get(), F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK ||
+            lock.l_start < static_cast<off_t>(READERS_BEGIN + begin)) {
+            break;
+        }
+        end = static_cast<uint64_t>(lock.l_start) - READERS_BEGIN;
+        lowest = end;
+    }
+    return lowest;
 }
 
 // Two that choose the same number at the same moment would both have it; one in 2^48 does.

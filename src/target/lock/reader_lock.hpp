@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 namespace rawduck {
@@ -32,6 +33,12 @@ class ReaderBytes {
     static constexpr uint64_t BEGINNING = COUNT;
     //! Locked by writers who wait for those: no reader begins meanwhile.
     static constexpr uint64_t WAITING = COUNT + 1;
+    //! From here on readers wait for each other: who has the lowest byte begins. Not a bound on how many: their bytes are times.
+    static constexpr uint64_t QUEUE = COUNT + 2;
+    static constexpr uint64_t QUEUE_BYTES = uint64_t(1) << 50;
+
+    //! The lowest of [begin, end) that somebody has; nothing, too, where that cannot be found out.
+    std::optional<uint64_t> LowestLocked(uint64_t begin, uint64_t end) const;
 
   private:
     friend class ReaderLock;
@@ -55,8 +62,7 @@ class ReaderLock {
     uint64_t Number() const { return number_; }
     //! Whether a writer waits for readers to let go of the volume.
     bool WriterWaits() const { return bytes_.IsLocked(ReaderBytes::WAITING); }
-    //! Whether a reader has the volume to make a snapshot. Of this lock's own number, whether another has.
-    bool OthersBegin() const { return bytes_.IsLocked(ReaderBytes::BEGINNING); }
+    const ReaderBytes &Bytes() const { return bytes_; }
     int Descriptor() const { return bytes_.Descriptor(); }
 
   private:

@@ -466,8 +466,9 @@ void TargetLock::ProbeClaim(const Node &node) const {
 
 void TargetLock::ThrowLocked(const std::string &holder, const std::string &advice) const {
     // Who wants to write begins with a shared lock.
-    throw Error(ErrorCode::LOCKED, name_ + ": cannot lock it" + (wanted_ == Mode::SHARED ? "" : " for writing") +
-                                       ": " + holder + "; " + advice);
+    throw Error(ErrorCode::LOCKED, name_ + ": cannot lock it" +
+                                       (wanted_ == Mode::SHARED ? "" : " for writing") + ": " + holder +
+                                       "; " + advice);
 }
 
 } // namespace rawduck

@@ -245,3 +245,41 @@ def test_top_tells_of_the_interval_only():
     assert again["bytes_by_class_per_s"]["wal"] == 10
     idle = rates(now, now, 1.0)
     assert (idle["latency_p50_us"], idle["latency_p99_us"]) == (0.0, 0.0)
+
+
+def test_directories_are_removed(file_target):
+    volume = f"nvme://{file_target.name}"
+    with rawduck.connect() as con:
+        con.execute(f"COPY (SELECT i, i % 3 AS p FROM range(9) t(i)) TO '{volume}/a/b' (PARTITION_BY p)")
+        con.execute(f"ATTACH '{volume}/a/x.duckdb' AS x; CREATE TABLE x.t (i int); DETACH x")
+    full = run_cli("rm", f"{volume}/a")
+    assert full.returncode == 2
+    assert "not empty" in full.stderr
+    assert "--recursive" in full.stderr
+    moved = run_cli("mv", f"{volume}/a", f"{volume}/c")
+    assert "only files are moved" in moved.stderr
+    removed = run_cli("rm", "-r", "--json", f"{volume}/a")
+    assert removed.returncode == 0, removed.stderr
+    assert f"{volume}/a/b" in [row["removed"] for row in json.loads(removed.stdout)]
+    assert json.loads(run_cli("ls", "--json", file_target.name).stdout) == []
+    with rawduck.connect(f"{volume}/a") as con:
+        con.execute("CREATE TABLE t (i int)")
+
+
+def test_a_path_into_a_volume_says_how_it_is_written(file_target, tmp_path):
+    meant = f"write nvme://{file_target.name}/x.duckdb"
+    with pytest.raises(duckdb.IOException, match=re.escape(meant)):
+        rawduck.connect(f"{file_target.name}/x.duckdb")
+    (tmp_path / "plain").write_text("plain")
+    into = run_cli("cp", str(tmp_path / "plain"), f"{file_target.name}/x.duckdb")
+    assert meant in into.stderr
+    nowhere = run_cli("cp", str(tmp_path / "plain"), str(tmp_path / "no" / "there"))
+    assert str(tmp_path / "no" / "there") in nowhere.stderr
+    assert "nvme_copy-" not in nowhere.stderr
+
+
+def test_python_runs_it_as_a_module():
+    result = subprocess.run(
+        [sys.executable, "-m", "rawduck", "--version"], capture_output=True, text=True, check=True
+    )
+    assert "rawduck" in result.stdout

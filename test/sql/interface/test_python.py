@@ -58,7 +58,7 @@ def test_failed_connect_leaves_nothing_open(file_target):
 
 
 def test_a_path_that_names_the_volume_itself(file_target):
-    with pytest.raises(duckdb.IOException, match=f"rawduck volume: nvme://{file_target.name}/<name> names"):
+    with pytest.raises(duckdb.IOException, match=f"rawduck volume: write nvme://{file_target.name}/<name>"):
         rawduck.connect(file_target.name)
 
 

@@ -268,3 +268,25 @@ def test_a_database_of_zeros_is_no_crash(file_target, con):
         place = Place(file_target, "x.duckdb", offset)
         Image(file_target).write(place.device_offset, value)
         assert contents(file_target, "error") != []
+
+
+def test_what_was_received_in_part_is_not_damaged(file_target, con, new_target, tmp_path):
+    con.execute(f"ATTACH '{file_target.path('d.duckdb')}' AS d")
+    con.execute("CREATE TABLE d.t AS SELECT hash(range) FROM range(700000)")
+    con.execute("DETACH d")
+    con.execute(f"CALL nvme_snapshot('{file_target.path('d.duckdb')}', 'm')")
+    stream = tmp_path / "stream"
+    con.execute(f"CALL nvme_send('{file_target.path('d.duckdb@m')}', '{stream}')")
+    whole = stream.read_bytes()
+    stream.write_bytes(whole[: len(whole) // 2])
+    other = new_target("file-4096")
+    received = f"CALL nvme_receive('{stream}', '{other.path('d.duckdb')}')"
+    with pytest.raises(duckdb.Error, match=r"cut off|ends"):
+        con.execute(received)
+    assert [name for name, detail in contents(other, "ok") if "not whole yet" in detail] == [
+        "d.duckdb.receiving"
+    ]
+    assert contents(other, "error") == []
+    stream.write_bytes(whole)
+    con.execute(received)
+    assert contents(other, "error") == []

@@ -13,6 +13,8 @@
 
 #include "duckdb/main/client_data.hpp"
 
+#include <set>
+
 namespace rawduck {
 
 namespace {
@@ -47,6 +49,10 @@ class VolumeContents {
             // Such as: removed meanwhile, or in the memory of a process that writes to it.
             Add(Severity::WARNING, database, std::string("not read: ") + error.what());
         }
+    }
+    void AddUnfinished(const std::string &name) {
+        Add(Severity::OK, name,
+            "not whole yet, so not checked: a receive was cut off, and can be gone on with");
     }
     std::vector<CheckFinding> Take() { return std::move(findings_); }
 
@@ -128,10 +134,20 @@ class VolumeContents {
 
 std::vector<CheckFinding> CheckVolumeContents(duckdb::ClientContext &context, const std::string &target) {
     VolumeContents contents(context, target);
-    for (const auto &row : RowsOfVolume(context, target, "nvme_files")) {
+    const auto files = RowsOfVolume(context, target, "nvme_files");
+    std::set<std::string> names;
+    for (const auto &row : files) {
+        names.insert(row[0].ToString());
+    }
+    for (const auto &row : files) {
         const std::string name = row[0].ToString();
         const bool is_of_reader = ReaderOf(SplitSnapshotName(name).snapshot).has_value();
-        if (row[1].ToString() == FileKindName(FileKind::DATABASE) && !is_of_reader) {
+        if (row[1].ToString() != FileKindName(FileKind::DATABASE) || is_of_reader) {
+            continue;
+        }
+        if (names.count(OriginOfReceiving(name)) > 0) {
+            contents.AddUnfinished(name);
+        } else {
             contents.Check(name);
         }
     }

@@ -274,8 +274,7 @@ void FileCopy::OpenDestination() {
     } catch (const duckdb::IOException &error) {
         // The user knows the destination's name.
         const std::string what = duckdb::ErrorData(error).RawMessage();
-        throw duckdb::IOException(
-            duckdb::StringUtil::Replace(what, temporary_path_, destination_path_));
+        throw duckdb::IOException(duckdb::StringUtil::Replace(what, temporary_path_, destination_path_));
     }
     if (!is_ours && IsLocalFile(files_, temporary_path_)) {
         // DuckDB's own locks keep out no database of this process.
