@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds WRITER_TIME{2000}, WRITER_INTERVAL{5};
 //! of the volume and asks again, before it settles for keeping writers out.
 constexpr std::chrono::milliseconds UNSETTLED_TIME{300};
 //! A reader waits so long for the one that is to begin before it, and for writers that wait. It does not count for the times above.
-constexpr std::chrono::milliseconds TURN_TIME{3000};
+constexpr std::chrono::milliseconds TURN_TIME{5000};
 
 //! DuckDB 2.0.0 opens its main database twice, outside any query: first without a lock, to look what it is, and then it uses the headers that it
 //! has read there. Both have to be of one instant, so what was looked at stays until it is opened with a lock; for so long at
@@ -124,10 +124,16 @@ View ViewOfMounted(const Target &target, const VolumePin &volume, std::unique_pt
     }
 }
 
-//! `why_not`: what was wrong with the writer, if nothing is found beside one.
+//! What was wrong with the writer, if nothing is found beside one.
+struct Answers {
+    std::string why_not =
+        "Nobody answered a reader who asked it to keep what it reads. Asking needs rawduck of the "
+        "same version there, in the same network namespace";
+    bool writer_ended = false; //!< meanwhile, the last one that was asked
+};
+
 std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLock> &lock,
-                                 const std::string &file, const Interrupted &interrupted,
-                                 std::string &why_not) {
+                                 const std::string &file, const Interrupted &interrupted, Answers &answers) {
     std::optional<WriterAnswer> answer;
     try {
         answer = AskWriter(target, lock->Descriptor(), {WriterRequest::Kind::READ, lock->Number(), file, ""},
@@ -136,7 +142,9 @@ std::optional<View> ViewOfWriter(const Target &target, std::unique_ptr<ReaderLoc
         if (error.Code() != ErrorCode::LOCKED) {
             throw;
         }
-        why_not = error.what();
+        const auto *unanswered = dynamic_cast<const Unanswered *>(&error);
+        answers.writer_ended = unanswered && unanswered->reason == Unanswered::Reason::ENDED;
+        answers.why_not = error.what();
         // Of this number it may have made a snapshot before it ended, and that name is taken.
         lock = std::make_unique<ReaderLock>(target);
     }
@@ -194,15 +202,14 @@ class ReaderTurn {
 View FindView(const Target &target, const std::string &file, const MountOptions &options) {
     auto lock = std::make_unique<ReaderLock>(target);
     ReaderTurn turn(target);
-    std::optional<Clock::time_point> refused; // since when somebody else has the volume
-    std::string why_not =
-        "Nobody answered a reader who asked it to keep what it reads. Asking needs rawduck of the same "
-        "version there, in the same network namespace";
+    std::optional<Clock::time_point> first_refused, refused; // since when somebody has the volume for long
+    Answers answers;
     for (;;) {
         if (const VolumePin mounted = MountedVolume(target.identity)) {
             return ViewOfMounted(target, mounted, lock, file, true);
         }
-        if (std::optional<View> view = ViewOfWriter(target, lock, file, options.interrupted, why_not)) {
+        answers.writer_ended = false;
+        if (std::optional<View> view = ViewOfWriter(target, lock, file, options.interrupted, answers)) {
             return std::move(*view);
         }
         std::unique_ptr<ReaderLock> begins = turn.TryBegin();
@@ -222,9 +229,14 @@ View FindView(const Target &target, const std::string &file, const MountOptions 
             if (error.Code() != ErrorCode::LOCKED) {
                 throw;
             }
-            refused = refused ? refused : Clock::now();
-            if (Clock::now() >= *refused + WRITER_TIME) {
-                throw Error(ErrorCode::LOCKED, std::string(error.what()) + ". " + why_not);
+            // Who is only about to write has it exclusively soon, and can be asked then.
+            const auto now = Clock::now();
+            first_refused = first_refused ? first_refused : now;
+            const bool writers_come_and_go =
+                (lock->WriterMayCome() || answers.writer_ended) && now < *first_refused + TURN_TIME;
+            refused = refused && !writers_come_and_go ? refused : now;
+            if (now >= *refused + WRITER_TIME) {
+                throw Error(ErrorCode::LOCKED, std::string(error.what()) + ". " + answers.why_not);
             }
         }
         begins.reset();

@@ -55,6 +55,9 @@ DeviceOptions DeviceOptionsOf(const MountOptions &options) {
 std::shared_ptr<Volume> Volume::Mount(const Target &target, const MountOptions &options,
                                       std::shared_ptr<IoStats> stats) {
     const auto begin = std::chrono::steady_clock::now();
+    // What a reader does for a moment tells nobody to wait.
+    const std::unique_ptr<ReaderLock> mounting =
+        options.waits_for_readers ? TryReaderLock(target, ReaderBytes::MOUNTING) : nullptr;
     std::unique_ptr<TargetLock> lock;
     const auto take = [&] { lock = std::make_unique<TargetLock>(target, TargetLock::Mode::SHARED); };
     options.waits_for_readers ? WaitForBeginningReaders(target, take) : take();

@@ -141,6 +141,15 @@ void ReaderLock::Release() noexcept {
     }
 }
 
+std::unique_ptr<ReaderLock> TryReaderLock(const Target &target, uint64_t number) noexcept {
+    try {
+        return HasNode(target.kind) ? std::make_unique<ReaderLock>(target, number) : nullptr;
+    } catch (
+        const std::exception &) { // the node of readers cannot be opened, or somebody has locked all of it
+        return nullptr;
+    }
+}
+
 // Who has just ended may have been what stood in the way, so there is an attempt more when no reader is left. Between two
 // attempts of the same reader its mark is not there.
 void WaitForBeginningReaders(const Target &target, const std::function<void()> &attempt) {
@@ -159,13 +168,14 @@ void WaitForBeginningReaders(const Target &target, const std::function<void()> &
         }
         try {
             const ReaderBytes readers(target);
-            const auto now = Clock::now();
-            seen = readers.IsLocked(ReaderBytes::BEGINNING) ? now : seen;
             looks_without = readers.AnyLocked() ? 0 : looks_without + 1;
-            last = looks_without == 2 || now >= seen + BEGINNING_PAUSE;
-            if (!waits && !last) {
+            if (!waits) {
                 waits.emplace(target, ReaderBytes::WAITING);
+                seen = Clock::now(); // an attempt may have waited for longer than the pause
+            } else if (readers.IsLocked(ReaderBytes::BEGINNING)) {
+                seen = Clock::now();
             }
+            last = looks_without == 2 || Clock::now() >= seen + BEGINNING_PAUSE;
         } catch (const Error &) { // the node of readers cannot be opened, or somebody has locked all of it
             last = true;          // the error of the attempt says more
         }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -33,8 +34,10 @@ class ReaderBytes {
     static constexpr uint64_t BEGINNING = COUNT;
     //! Locked by writers who wait for those: no reader begins meanwhile.
     static constexpr uint64_t WAITING = COUNT + 1;
+    //! Locked by those who mount the volume, with a shared lock: they may be about to write.
+    static constexpr uint64_t MOUNTING = COUNT + 2;
     //! From here on readers wait for each other: who has the lowest byte begins. Not a bound on how many: their bytes are times.
-    static constexpr uint64_t QUEUE = COUNT + 2;
+    static constexpr uint64_t QUEUE = COUNT + 3;
     static constexpr uint64_t QUEUE_BYTES = uint64_t(1) << 50;
 
     //! The lowest of [begin, end) that somebody has; nothing, too, where that cannot be found out.
@@ -42,6 +45,7 @@ class ReaderBytes {
 
   private:
     friend class ReaderLock;
+    static_assert(MOUNTING == WAITING + 1, "one look at both");
     void Add(const Target &part);
     bool IsLocked(uint64_t first, uint64_t count) const;
 
@@ -62,6 +66,8 @@ class ReaderLock {
     uint64_t Number() const { return number_; }
     //! Whether a writer waits for readers to let go of the volume.
     bool WriterWaits() const { return bytes_.IsLocked(ReaderBytes::WAITING); }
+    //! The same, or somebody who may become one mounts the volume.
+    bool WriterMayCome() const { return bytes_.IsLocked(ReaderBytes::WAITING, 2); }
     const ReaderBytes &Bytes() const { return bytes_; }
     int Descriptor() const { return bytes_.Descriptor(); }
 
@@ -73,6 +79,9 @@ class ReaderLock {
     uint64_t number_ = 0;
     const uint64_t fork_generation_;
 };
+
+//! This byte, where it can be locked: it tells readers something that they can do without.
+std::unique_ptr<ReaderLock> TryReaderLock(const Target &target, uint64_t number) noexcept;
 
 //! Runs `attempt`, which takes a lock on the target, again for a while when it throws LOCKED because readers are beginning.
 void WaitForBeginningReaders(const Target &target, const std::function<void()> &attempt);
