@@ -89,7 +89,7 @@ def version(json: Json = False) -> None:
 
 
 def _is_interrupt(left: SystemExit) -> bool:
-    """Whether typer has been interrupted, and leaves without a word, as its versions since 0.29 do."""
+    """Whether typer has been interrupted, and leaves without a word, as 0.29 does."""
     reason: BaseException | None = left
     while reason and not isinstance(reason, KeyboardInterrupt):
         reason = reason.__cause__ or reason.__context__

@@ -283,3 +283,21 @@ def test_python_runs_it_as_a_module():
         [sys.executable, "-m", "rawduck", "--version"], capture_output=True, text=True, check=True
     )
     assert "rawduck" in result.stdout
+
+
+def test_an_interrupt_is_said_wherever_it_comes():
+    program = """
+import sys
+from rawduck import cli
+
+@cli.app.command("waits")
+def waits() -> None:
+    raise KeyboardInterrupt
+
+sys.argv = ["rawduck", "waits"]
+cli.main()
+"""
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 130
+    assert result.stderr == "rawduck: interrupted\n"
