@@ -23,7 +23,7 @@ from workers import Worker, workers
 RAWDUCK = Path(rawduck.__file__).parents[4] / "bin" / "rawduck"
 #: A request: magic, kind, number, bytes that follow.
 _SNAPSHOT_KIND = 3
-CTRL_C_SECONDS = 2
+CTRL_C_SECONDS = 4
 STOPPED_SECONDS = 6
 
 
