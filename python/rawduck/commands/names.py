@@ -105,6 +105,11 @@ def _all_of(connection: duckdb.DuckDBPyConnection, path: str) -> list[str]:
         WHERE starts_with(name, ? || '/') OR (name = ? AND kind = 'directory') ORDER BY name"""
     name = directory.rstrip("/")
     found = connection.execute(query, [target, name, name]).fetchall()
+    if snapshots := [file for file, _ in found if "@" in PurePosixPath(file).name]:
+        raise rawduck.RawduckError(
+            f"{path}: holds {snapshots[0]}, perhaps a snapshot; remove that by its name first. "
+            "Nothing was removed"
+        )
     # A log behind its database.
     files = [file for file, is_directory in found if not is_directory]
     directories = [file for file, is_directory in reversed(found) if is_directory]

@@ -71,13 +71,12 @@ bool ReadLink(const std::string &path, std::string &link) {
 [[noreturn]] void ThrowRelative(const std::string &path, const std::string &rest) {
     char folder[PATH_MAX];
     const bool known = !rest.empty() && getcwd(folder, sizeof(folder));
-    // A slash was left out, or the path was meant to begin in the working directory.
-    const bool is_absolute = access(("/" + rest.substr(0, rest.find('/'))).c_str(), F_OK) == 0;
-    const std::string absolute = !known        ? "/dev/nvme0n1/x.duckdb"
-                                 : is_absolute ? "/" + rest
-                                               : std::string(folder) + "/" + rest;
+    const std::string absolute = known ? std::string(folder) + "/" + rest : "/dev/nvme0n1/x.duckdb";
+    // Which of the two is there is not looked up: who may read no files would learn what files there are.
+    const std::string from_root =
+        known ? std::string(", or from the root ") + VOLUME_SCHEME + "/" + rest : "";
     throw Error(ErrorCode::INVALID, path + ": a volume is named by an absolute path, as in " + VOLUME_SCHEME +
-                                        absolute + ", or by memory:<name>");
+                                        absolute + from_root + ", or by memory:<name>");
 }
 
 //! What of a path is meant to be the volume's file, of which the component `first` is missing, maybe as a folder: the

@@ -14,7 +14,7 @@ Allocator::Allocator(AllocationUnit begin, AllocationUnit end)
     }
 }
 
-// One by one, claiming what is used would take five times as long.
+// One by one, claiming what is used would take several times as long.
 Allocator::Allocator(AllocationUnit begin, AllocationUnit end, const std::vector<Result> &used)
     : begin_(Index(begin)), end_(Index(end)), total_units_(end_ - begin_) {
     std::vector<std::pair<uint64_t, uint64_t>> free; // (units, start)

@@ -258,6 +258,10 @@ def test_directories_are_removed(file_target):
     assert "--recursive" in full.stderr
     moved = run_cli("mv", f"{volume}/a", f"{volume}/c")
     assert "only files are moved" in moved.stderr
+    with rawduck.connect() as con:
+        con.execute(f"CALL nvme_snapshot('{volume}/a/x.duckdb', 'm')")
+    assert "Nothing was removed" in run_cli("rm", "-r", f"{volume}/a").stderr
+    assert run_cli("rm", f"{volume}/a/x.duckdb@m").returncode == 0
     removed = run_cli("rm", "-r", "--json", f"{volume}/a")
     assert removed.returncode == 0, removed.stderr
     assert f"{volume}/a/b" in [row["removed"] for row in json.loads(removed.stdout)]

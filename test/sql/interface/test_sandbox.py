@@ -408,3 +408,13 @@ def test_what_is_forbidden_tells_nothing(secrets, con, tmp_path, statement):
             con.execute(statement.format(p=path, a=tmp_path / "open" / "a"))
         answers.add(str(refused.value).replace(str(path), "it"))
     assert len(answers) == 1
+
+
+def test_a_relative_path_tells_nothing_of_what_is_there(con):
+    con.execute("SET enable_external_access = false")
+    said = set()
+    for folder in ("etc", "not"):
+        with pytest.raises(duckdb.Error, match="absolute path") as raised:
+            con.execute(f"FROM read_csv('nvme://{folder}/x.rd/a.csv')")
+        said.add(str(raised.value).replace(folder, "").partition("LINE")[0])
+    assert len(said) == 1
