@@ -34,8 +34,8 @@ FROM duckdb_functions() WHERE function_name LIKE 'nvme%';
 ```
 
 A target is the path of a block device, of an NVMe namespace (`/dev/nvme0n1` or `/dev/ng0n1`) or of a
-regular file, or `memory:<name>`. A file on it is `nvme://<target>/<file>`; see [devices and
-engines](devices.md).
+regular file, or `memory:<name>`, also with `nvme://` before it. A file on it is
+`nvme://<target>/<file>`; see [devices and engines](devices.md).
 
 """
 

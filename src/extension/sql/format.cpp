@@ -40,8 +40,8 @@ std::vector<std::string> StripedOver(duckdb::ClientContext &context, const std::
         if (other.IsNull() || other.ToString().empty()) {
             throw duckdb::InvalidInputException("stripe_with names a target that is NULL or empty");
         }
-        sandbox.RequireVolume(other.ToString());
-        names.push_back(other.ToString());
+        names.push_back(TargetOf(other.ToString()));
+        sandbox.RequireVolume(names.back());
     }
     return names;
 }

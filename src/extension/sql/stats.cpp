@@ -1,6 +1,7 @@
 //! nvme_stats() and nvme_reset_stats(): what was asked of the devices and how long it took.
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/sql/functions.hpp"
+#include "extension/sql/target_argument.hpp"
 #include "extension/sql/volume_rows.hpp"
 #include "volume/names/path.hpp"
 
@@ -80,8 +81,9 @@ void AddStats(const std::string &target, const IoStats &stats, Rows &rows) {
 }
 
 Rows StatsRows(duckdb::ClientContext &context, const Arguments &arguments) {
-    const std::string target = arguments.NamedText("target", "");
-    if (!target.empty()) {
+    const std::string named = arguments.NamedText("target", "");
+    if (!named.empty()) {
+        const std::string target = TargetOf(named);
         Sandbox(context).RequireVolume(target);
         return RowsOfVolume(context, target, "nvme_stats");
     }

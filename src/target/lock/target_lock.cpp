@@ -423,8 +423,9 @@ void TargetLock::LockDescriptor(int fd, Mode mode, ByteRange range, TryFunction 
                 HolderClause(holder),
                 holder.process == 0 && holder.everyone_seen
                     ? "try again; if that lasts, look into the kernel log (dmesg): the device may hang"
-                : wanted_ == Mode::SHARED ? "close it there first"
-                                          : "close it there, or attach it READ_ONLY in every process");
+                : wanted_ == Mode::SHARED
+                    ? "close it there first"
+                    : "close it there; what is only read can be attached READ_ONLY in every process");
         }
     }
 }

@@ -335,3 +335,16 @@ def test_what_is_for_tests_is_not_what_users_load(monkeypatch):
     assert run_python(code) == "0"
     monkeypatch.setenv("RAWDUCK_TEST_FUNCTIONS", "0")
     assert run_python(code) == "0"
+
+
+def test_a_target_is_named_with_its_scheme_too(con, file_target):
+    con.execute(f"ATTACH '{file_target.path('x.duckdb')}' AS x")
+    con.execute("DETACH x")
+    named = "nvme://" + file_target.name
+    for call in ("nvme_info(?)", "nvme_files(?)", "nvme_check(?)", "nvme_stats(target := ?)"):
+        assert con.execute(f"FROM {call}", [named]).fetchall(), call
+    assert one(con, "SELECT target FROM nvme_info(?)", named) == file_target.name
+    with pytest.raises(duckdb.Error, match='"nvme://" names no target'):
+        con.execute("FROM nvme_info('nvme://')")
+    with pytest.raises(duckdb.Error, match="A volume is named without the files on it"):
+        con.execute("FROM nvme_info(?)", [named + "/x.duckdb"])

@@ -75,6 +75,7 @@ ENTRIES = [
     Entry(NVME, "EXPORT DATABASE 'nvme://{area}/volume/exported'"),
     Entry(NVME, "CALL nvme_copy('nvme://{area}/volume/data.csv', 'nvme://{area}/volume/copy.csv')"),
     Entry(NVME, "FROM nvme_info('{area}/volume')"),
+    Entry(NVME, "FROM nvme_info('nvme://{area}/volume')"),
     Entry(NVME, "FROM nvme_files('{area}/volume')"),
     Entry(NVME, "FROM nvme_check('{area}/volume')"),
     Entry(NVME, "FROM nvme_check('{area}/volume', repair := true)"),
