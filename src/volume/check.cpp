@@ -216,7 +216,7 @@ std::vector<std::string> Repair(const Target &target) {
     DeviceOptions options;
     options.lock = &lock;
     BlockIo io(OpenDevice(target, options), BlockIoOptions(), target.name, std::make_shared<IoStats>());
-    LoadedVolume volume = LoadVolume(io, CACHE_BYTES);
+    LoadedVolume volume = LoadVolume(io, CACHE_BYTES, CheckAfterLog::ALL);
     const JournalImage &image = volume.metadata.image;
     if ((image.superblock.ro_compat & ~KNOWN_RO_COMPAT) != 0) {
         throw Error(ErrorCode::UNSUPPORTED, target.name + ": the volume uses features that this rawduck can "
@@ -255,7 +255,7 @@ std::unique_ptr<BlockIo> OpenToCheck(const Target &target, TargetLock *lock) {
 std::vector<CheckFinding> Examine(BlockIo &io, const Interrupted &interrupted) {
     std::vector<CheckFinding> findings;
     try {
-        const LoadedVolume volume = LoadVolume(io, CACHE_BYTES);
+        const LoadedVolume volume = LoadVolume(io, CACHE_BYTES, CheckAfterLog::ALL);
         ReportMembers(io.Members(), findings);
         ReportSuperblocks(volume.metadata.image, findings);
         ReportSize(io, volume.metadata.image.superblock, findings);

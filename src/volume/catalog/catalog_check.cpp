@@ -3,65 +3,153 @@
 #include "volume/tree/number_key.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace rawduck {
 
+namespace {
+
+//! All names, to be found by the file that has them.
+class NamesById {
+  public:
+    void Add(std::string_view name, uint64_t id) {
+        places_.push_back({id, bytes_.size(), name.size()});
+        bytes_ += name;
+    }
+    void Sort() {
+        std::sort(places_.begin(), places_.end(), [](const Place &a, const Place &b) { return a.id < b.id; });
+    }
+    //! After Sort.
+    bool Has(uint64_t id, std::string_view name) const {
+        auto place = std::lower_bound(places_.begin(), places_.end(), id,
+                                      [](const Place &at, uint64_t wanted) { return at.id < wanted; });
+        for (; place != places_.end() && place->id == id; ++place) {
+            if (std::string_view(bytes_).substr(place->begin, place->length) == name) {
+                return true;
+            }
+        }
+        return false;
+    }
+    size_t Count() const { return places_.size(); }
+
+  private:
+    struct Place {
+        uint64_t id;
+        size_t begin, length; //!< of the name, among the bytes
+    };
+    std::string bytes_;
+    std::vector<Place> places_;
+};
+
+void Add(std::vector<std::string> &problems, std::vector<std::string> more) {
+    problems.insert(problems.end(), std::make_move_iterator(more.begin()),
+                    std::make_move_iterator(more.end()));
+}
+
+} // namespace
+
 //! All references, counted anew.
 struct CatalogTree::Recount {
-    explicit Recount(const std::function<void(const PagePointer &)> &visit_page_p)
-        : visit_page(visit_page_p) {}
+    Recount(const std::function<void(const PagePointer &)> &visit_page_p, const VisitFile &visit_file_p)
+        : visit_page(visit_page_p), visit_file(visit_file_p) {}
+
+    //! Of what was seen to be in use.
+    SpaceMap &MapOf(uint64_t group, const SpaceMap::Area &area) {
+        if (!last_map || last_group != group) { // most extents lie near the one before
+            last_map = &used.try_emplace(group, group, area).first->second;
+            last_group = group;
+        }
+        return *last_map;
+    }
 
     const std::function<void(const PagePointer &)> &visit_page;
+    const VisitFile &visit_file;
+    NamesById names;
     std::set<uint64_t> pages;          //!< of the trees of files
     std::map<uint64_t, SpaceMap> used; //!< by group
-    UnitCounts shared;                 //!< how many refer to it, where it is more than one
+    SpaceMap *last_map = nullptr;
+    uint64_t last_group = 0;
+    UnitCounts shared; //!< how many refer to it, where it is more than one
     std::vector<std::string> problems;
 };
 
-std::vector<std::string>
-CatalogTree::FindProblems(const std::function<void(const PagePointer &)> &visit_page) const {
-    Recount recount(visit_page);
+std::vector<std::string> CatalogTree::FindProblems(const std::function<void(const PagePointer &)> &visit_page,
+                                                   const VisitFile &visit_file) const {
+    Recount recount(visit_page, visit_file);
     std::vector<std::string> &problems = recount.problems;
-    for (const Tree *tree : {&names_, &files_, &tails_}) {
-        for (std::string &problem : tree->FindProblems(visit_page)) {
-            problems.push_back(std::move(problem));
-        }
-    }
-    for (std::string &problem : space_.FindProblems(visit_page)) {
-        problems.push_back(std::move(problem));
-    }
-    for (std::string &problem : references_.FindProblems(visit_page)) {
-        problems.push_back(std::move(problem));
-    }
-    if (!problems.empty()) {
-        return problems; // what cannot be read cannot be compared
-    }
-    uint64_t files = 0;
-    files_.Scan("", [&](std::string_view key, std::string_view bytes) {
-        if (key.size() != NumberKey::BYTES) {
-            problems.emplace_back("the tree of files holds something else");
-            return false;
-        }
-        FindFileProblems(NumberKey::NumberOf(key), bytes, recount);
-        files++;
+    const Tree::LookBelow always = [&](const PagePointer &page) {
+        visit_page(page);
         return true;
-    });
-    FindNameProblems(files, problems);
-    const uint64_t groups = area_.Groups();
-    for (uint64_t group = 0; group < groups; group++) {
-        const auto counted = recount.used.try_emplace(group, group, area_).first;
-        if (space_.Map(group).Bytes() != counted->second.Bytes()) {
-            problems.push_back("what is in use in space group " + std::to_string(group) +
-                               " is not what files have there");
-        }
-        recount.used.erase(counted);
+    };
+    Add(problems, names_.FindProblems(always, [&](std::string_view name, std::string_view value) {
+        recount.names.Add(name, IdIn(value));
+        return true;
+    }));
+    recount.names.Sort();
+    Add(problems, tails_.FindProblems(visit_page));
+    Add(problems, space_.FindProblems(visit_page));
+    Add(problems, references_.FindProblems(visit_page));
+    if (!problems.empty()) { // what cannot be read cannot be compared
+        Add(problems, files_.FindProblems(visit_page));
+        return problems;
     }
+    size_t files = 0;
+    std::vector<std::string> unreadable =
+        files_.FindProblems(always, [&](std::string_view key, std::string_view bytes) {
+            if (key.size() != NumberKey::BYTES) {
+                problems.emplace_back("the tree of files holds something else");
+                return true;
+            }
+            FindFileProblems(NumberKey::NumberOf(key), bytes, recount);
+            files++;
+            return true;
+        });
+    if (!unreadable.empty()) {
+        return unreadable;
+    }
+    // Each file is found under its name; so if there are as many names as files, there is no other name.
+    if (recount.names.Count() != files) {
+        problems.push_back(std::to_string(recount.names.Count()) + " names belong to " +
+                           std::to_string(files) + " files");
+    }
+    CompareSpace(recount);
     CompareReferences(recount);
     return problems;
 }
 
+void CatalogTree::CompareSpace(Recount &recount) const {
+    const uint64_t groups = area_.Groups();
+    for (uint64_t group = 0; group < groups; group++) {
+        const SpaceMap map = space_.Map(group);
+        const auto counted = recount.used.find(group);
+        if (counted == recount.used.end() ? !map.Empty() : !(map == counted->second)) {
+            recount.problems.push_back("what is in use in space group " + std::to_string(group) +
+                                       " is not what files have there");
+        }
+    }
+}
+
+std::vector<std::string> CatalogTree::FindProblemsIn(uint64_t file_id, FileEntry &entry,
+                                                     const Tree::LookBelow &visit_page,
+                                                     const std::function<void(const Extent &)> &visit_extent,
+                                                     CatalogEntry &file) const {
+    FileLists::Contents contents;
+    std::vector<std::string> problems =
+        FileLists(store_, entry).FindProblems(visit_page, visit_extent, contents);
+    if (!problems.empty()) {
+        return problems;
+    }
+    if (entry.tail_bytes != entry.size % lba_size_) {
+        problems.push_back("file \"" + entry.name + "\": its last bytes do not match its size");
+    }
+    file = entry.WithoutContents();
+    file.tail = Tail(file_id, entry); // throws when it is not whole
+    file.extents = std::move(contents.extents);
+    file.holes = std::move(contents.holes);
+    return problems;
+}
+
 void CatalogTree::FindFileProblems(uint64_t file_id, std::string_view bytes, Recount &recount) const {
-    std::vector<std::string> &problems = recount.problems;
     try {
         FileEntry entry = FileEntry::Decode(file_id, bytes);
         const Tree::LookBelow visit_page = [&](const PagePointer &page) {
@@ -73,24 +161,33 @@ void CatalogTree::FindFileProblems(uint64_t file_id, std::string_view bytes, Rec
             recount.shared.Set(page.unit, TREE_PAGE_UNITS, std::max<uint64_t>(counted, 1) + 1);
             return false;
         };
-        const std::vector<std::string> found =
-            FileLists(store_, entry).FindProblems(visit_page, [&](const Extent &extent) {
-                CountExtent(entry.name, extent, recount);
-            });
-        problems.insert(problems.end(), found.begin(), found.end());
-        if (!found.empty()) {
-            return;
+        CatalogEntry file;
+        std::vector<std::string> found = FindProblemsIn(
+            file_id, entry, visit_page,
+            [&](const Extent &extent) { CountExtent(entry.name, extent, recount); }, file);
+        if (!recount.names.Has(file_id, entry.name)) {
+            found.push_back("file \"" + entry.name + "\" cannot be found under its name");
         }
-        if (IdOf(entry.name).value_or(0) != file_id) {
-            problems.push_back("file \"" + entry.name + "\" cannot be found under its name");
+        if (found.empty() && recount.visit_file) {
+            recount.visit_file(file_id, std::move(file));
         }
-        if (entry.tail_bytes != entry.size % lba_size_) {
-            problems.push_back("file \"" + entry.name + "\": its last bytes do not match its size");
-        }
-        Tail(file_id, entry); // throws when it is not whole
+        Add(recount.problems, std::move(found));
     } catch (const Error &error) {
-        problems.emplace_back(error.what());
+        recount.problems.emplace_back(error.what());
     }
+}
+
+std::vector<std::string> CatalogTree::FindProblemsOf(uint64_t file_id, CatalogEntry &file) const {
+    std::optional<FileEntry> entry = Find(file_id);
+    if (!entry) {
+        return {"file " + std::to_string(file_id) + " has a name and nothing else"};
+    }
+    std::vector<std::string> problems = FindProblemsIn(
+        file_id, *entry, [](const PagePointer &) { return true; }, [](const Extent &) {}, file);
+    if (IdOf(entry->name).value_or(0) != file_id) {
+        problems.push_back("file \"" + entry->name + "\" cannot be found under its name");
+    }
+    return problems;
 }
 
 void CatalogTree::CountExtent(const std::string &name, const Extent &extent, Recount &recount) const {
@@ -101,7 +198,7 @@ void CatalogTree::CountExtent(const std::string &name, const Extent &extent, Rec
     const uint64_t end = extent.start + extent.units;
     for (uint64_t at = extent.start; at < end;) {
         const uint64_t group = GroupOf(at), piece_end = std::min(end, (group + 1) * GROUP_UNITS);
-        SpaceMap &map = recount.used.try_emplace(group, group, area_).first->second;
+        SpaceMap &map = recount.MapOf(group, area_);
         const auto first = static_cast<uint32_t>(at % GROUP_UNITS);
         const auto units = static_cast<uint32_t>(piece_end - at);
         if (!map.AllFree(first, units)) {
@@ -162,18 +259,6 @@ void CatalogTree::CompareReferences(Recount &recount) const {
             at += said.units;
         }
     });
-}
-
-// Each file is found under its name; so if there are as many names as files, there is no other name.
-void CatalogTree::FindNameProblems(uint64_t files, std::vector<std::string> &problems) const {
-    uint64_t names = 0;
-    ScanNames("", [&](std::string_view, uint64_t) {
-        names++;
-        return true;
-    });
-    if (names != files) {
-        problems.push_back(std::to_string(names) + " names belong to " + std::to_string(files) + " files");
-    }
 }
 
 } // namespace rawduck

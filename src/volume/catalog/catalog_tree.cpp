@@ -19,12 +19,6 @@ uint64_t TailPieces(uint64_t bytes) {
     return DivideUp(bytes, TAIL_PIECE_BYTES);
 }
 
-uint64_t IdIn(std::string_view value) {
-    uint64_t file_id = 0;
-    memcpy(&file_id, value.data(), std::min(value.size(), sizeof file_id));
-    return file_id;
-}
-
 bool IsName(const std::string &name) {
     return !name.empty() && name.size() <= ENTRY_NAME_BYTES_MAX;
 }
@@ -358,6 +352,12 @@ void CatalogTree::PutTail(uint64_t file_id, std::string_view tail, uint32_t old_
     }
 }
 
+uint64_t CatalogTree::IdIn(std::string_view value) {
+    uint64_t file_id = 0;
+    memcpy(&file_id, value.data(), std::min(value.size(), sizeof file_id));
+    return file_id;
+}
+
 std::optional<uint64_t> CatalogTree::IdOf(std::string_view name) const {
     const auto value = names_.Find(name);
     return value ? std::optional<uint64_t>(IdIn(*value)) : std::nullopt;
@@ -404,13 +404,7 @@ CatalogEntry CatalogTree::Load(uint64_t file_id) const {
         throw Error(ErrorCode::CORRUPT, "file " + std::to_string(file_id) +
                                             " has a name and nothing else; `rawduck check` tells more");
     }
-    CatalogEntry entry;
-    entry.name = found->name;
-    entry.kind = found->kind;
-    entry.snapshot = found->snapshot;
-    entry.size = found->size;
-    entry.created_us = found->created_us;
-    entry.modified_us = found->modified_us;
+    CatalogEntry entry = found->WithoutContents();
     entry.tail = Tail(file_id, *found);
     entry.extents = Extents(*found, 0, found->units);
     entry.holes = Holes(*found);

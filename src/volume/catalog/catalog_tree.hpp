@@ -67,8 +67,13 @@ class CatalogTree {
 
     //! Everything that is wrong: with the trees and their pages, files without names and names without files,
     //! sizes without extents, space that is in use and belongs to none, and references that are not as many as the tree
-    //! of references says. Calls `visit_page` for each page, once for those that files share.
-    std::vector<std::string> FindProblems(const std::function<void(const PagePointer &)> &visit_page) const;
+    //! of references says. Calls `visit_page` for each page, once for those that files share, and `visit_file`, if there
+    //! is one, with each file that is sound in itself, in the order of their ids.
+    using VisitFile = std::function<void(uint64_t file_id, CatalogEntry file)>;
+    std::vector<std::string> FindProblems(const std::function<void(const PagePointer &)> &visit_page,
+                                          const VisitFile &visit_file = nullptr) const;
+    //! What is wrong with a file in itself, and with its name. `file`: all of it, where that is nothing.
+    std::vector<std::string> FindProblemsOf(uint64_t file_id, CatalogEntry &file) const;
 
   private:
     using Steps = std::vector<std::function<void()>>;
@@ -100,10 +105,15 @@ class CatalogTree {
     FileLists ListsOf(FileEntry &entry) const { return FileLists(store_, entry, &references_); }
     // catalog_check.cpp
     struct Recount;
+    static uint64_t IdIn(std::string_view value);
+    std::vector<std::string> FindProblemsIn(uint64_t file_id, FileEntry &entry,
+                                            const Tree::LookBelow &visit_page,
+                                            const std::function<void(const Extent &)> &visit_extent,
+                                            CatalogEntry &file) const;
     void FindFileProblems(uint64_t file_id, std::string_view bytes, Recount &recount) const;
     void CountExtent(const std::string &name, const Extent &extent, Recount &recount) const;
     void CountPiece(const std::string &name, uint64_t start, uint64_t units, Recount &recount) const;
-    void FindNameProblems(uint64_t files, std::vector<std::string> &problems) const;
+    void CompareSpace(Recount &recount) const;
     void CompareReferences(Recount &recount) const;
 
     PageStore &store_;

@@ -84,6 +84,17 @@ bool TryDecode(std::string_view bytes, FileEntry &entry) {
 
 } // namespace
 
+CatalogEntry FileEntry::WithoutContents() const {
+    CatalogEntry file;
+    file.name = name;
+    file.kind = kind;
+    file.snapshot = snapshot;
+    file.size = size;
+    file.created_us = created_us;
+    file.modified_us = modified_us;
+    return file;
+}
+
 std::string FileEntry::Encode() const {
     RAWDUCK_INVARIANT(extents.size() <= ENTRY_EXTENTS_MAX && holes.size() <= ENTRY_HOLES_MAX,
                       "long lists lie in trees");

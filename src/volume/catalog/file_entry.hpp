@@ -1,6 +1,7 @@
 //! A file as the tree of files holds it.
 #pragma once
 
+#include "volume/catalog/catalog_entry.hpp"
 #include "volume/format/file_kind.hpp"
 #include "volume/format/record.hpp"
 #include "volume/tree/tree.hpp"
@@ -29,6 +30,8 @@ struct FileEntry {
     std::vector<Extent> extents; //!< in file order, from its start without a gap
     std::vector<Hole> holes;     //!< sorted and disjoint
 
+    //! The file but for its tail, extents and holes.
+    CatalogEntry WithoutContents() const;
     std::string Encode() const;
     //! Throws Error CORRUPT for what Encode has not made. `file_id`: for the message.
     static FileEntry Decode(uint64_t file_id, std::string_view bytes);

@@ -205,9 +205,11 @@ void FileLists::CopyHolePage(std::string_view key, uint16_t depth) {
 }
 
 std::vector<std::string> FileLists::FindProblems(const Tree::LookBelow &visit_page,
-                                                 const std::function<void(const Extent &)> &visit) const {
+                                                 const std::function<void(const Extent &)> &visit,
+                                                 Contents &contents) const {
+    std::vector<Extent> in_tree;
     std::vector<std::string> problems =
-        ExtentTree(store_, entry_.extents_root).FindProblems(visit_page, visit);
+        ExtentTree(store_, entry_.extents_root).FindProblems(visit_page, visit, in_tree);
     for (const Extent &extent : entry_.extents) {
         visit(extent);
     }
@@ -219,14 +221,15 @@ std::vector<std::string> FileLists::FindProblems(const Tree::LookBelow &visit_pa
     if (!problems.empty()) {
         return problems; // what cannot be read cannot be compared
     }
-    const uint64_t units =
-        entry_.extents.empty() ? ExtentTree(store_, entry_.extents_root).Units() : UnitsOf(entry_.extents);
+    contents.extents = entry_.extents.empty() ? std::move(in_tree) : entry_.extents;
+    const uint64_t units = UnitsOf(contents.extents);
     if (units != entry_.units || entry_.size > units * ALLOCATION_UNIT_BYTES ||
         units != AlignUp(entry_.size, ALLOCATION_UNIT_BYTES) / ALLOCATION_UNIT_BYTES) {
         problems.push_back("file \"" + entry_.name + "\": its extents do not match its size");
     }
-    std::vector<Hole> holes = entry_.holes;
-    if ((holes.empty() && !ReadHoles(holes_tree, holes)) || !AreHolesSound(holes, entry_.size)) {
+    contents.holes = entry_.holes;
+    if ((contents.holes.empty() && !ReadHoles(holes_tree, contents.holes)) ||
+        !AreHolesSound(contents.holes, entry_.size)) {
         problems.push_back("file \"" + entry_.name + "\": its list of holes makes no sense");
     }
     return problems;

@@ -37,10 +37,16 @@ class FileLists {
     void CopyExtentPage(std::string_view key, uint16_t depth);
     void CopyHolePage(std::string_view key, uint16_t depth);
 
+    //! All of both, in order.
+    struct Contents {
+        std::vector<Extent> extents;
+        std::vector<Hole> holes;
+    };
     //! As that of Tree, for the trees of the file; also gaps, and lists that contradict its size. `visit` as for
-    //! ExtentTree.
+    //! ExtentTree. `contents`: of a file without problems.
     std::vector<std::string> FindProblems(const Tree::LookBelow &visit_page,
-                                          const std::function<void(const Extent &)> &visit) const;
+                                          const std::function<void(const Extent &)> &visit,
+                                          Contents &contents) const;
 
   private:
     template <class CHANGE> void ChangeExtents(const CHANGE &change);

@@ -95,6 +95,16 @@ uint32_t SpaceMap::FreeRunAt(uint32_t first, uint32_t limit) const {
     return std::min(limit, Next(first, true) - first);
 }
 
+uint32_t SpaceMap::FreeRunAtEnd() const {
+    uint32_t run = 0;
+    for (size_t word = WORDS; word-- > 0; run += 64) {
+        if (words_[word] != 0) {
+            return run + static_cast<uint32_t>(__builtin_clzll(words_[word]));
+        }
+    }
+    return run;
+}
+
 uint32_t SpaceMap::FindRun(uint32_t units, bool from_the_end) const {
     uint32_t found = GROUP_UNITS;
     for (uint32_t at = Next(0, false); at < GROUP_UNITS;) {

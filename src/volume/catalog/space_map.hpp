@@ -50,6 +50,8 @@ class SpaceMap {
     bool AllUsed(uint32_t first, uint32_t units) const { return !Any(first, units, false); }
     //! How many units from `first` on are free, and at most `limit`.
     uint32_t FreeRunAt(uint32_t first, uint32_t limit) const;
+    //! How many units are free at the end of the group.
+    uint32_t FreeRunAtEnd() const;
     //! Where a free run of so many units begins: the lowest, or with `from_the_end` the last units of the highest;
     //! GROUP_UNITS when there is none.
     uint32_t FindRun(uint32_t units, bool from_the_end) const;
@@ -59,6 +61,8 @@ class SpaceMap {
     GroupSummary Summary() const;
     //! Of a group of which nothing is in use.
     static GroupSummary EmptySummary(uint64_t group, const Area &area);
+    //! Of two maps of the same group and area.
+    bool operator==(const SpaceMap &other) const { return words_ == other.words_; }
     //! No unit of the area is in use, or every one.
     bool Empty() const;
     bool Full() const;

@@ -5,24 +5,38 @@
 #include "volume/damage/salvage_files.hpp"
 #include "volume/journal/read_journal.hpp"
 
+#include <set>
+
 namespace rawduck {
 
 namespace {
 
-VolumeFiles FilesOf(const MetadataTrees &trees) {
-    VolumeFiles files;
-    trees.catalog.ScanNames("", [&](std::string_view, uint64_t id) {
-        files.entries[id] = trees.catalog.Load(id);
-        return true;
-    });
-    return files;
+std::set<uint64_t> ChangedFiles(const std::vector<std::vector<Item>> &records) {
+    std::set<uint64_t> ids;
+    for (const std::vector<Item> &items : records) {
+        for (const Item &item : items) {
+            ids.insert({item.file_id, item.replaced_id});
+        }
+    }
+    return ids;
 }
 
-//! Everything that is wrong with the trees once the log is applied: with records that are right one by one.
-std::vector<std::string> ProblemsAfterLog(const LoadedMetadata &metadata) {
-    const bool changed = metadata.image.log.front().records > 0 || metadata.image.log.size() > 1;
-    return changed ? metadata.trees->catalog.FindProblems([](const PagePointer &) {})
-                   : std::vector<std::string>();
+//! The files of the checkpoint become those after the log. Returns what is wrong with them then, though each record was
+//! right.
+std::vector<std::string> TakeChanges(const CatalogTree &catalog, const std::set<uint64_t> &changed,
+                                     VolumeFiles &files) {
+    std::vector<std::string> all;
+    for (const uint64_t id : changed) {
+        if (!catalog.Find(id)) {
+            files.entries.erase(id);
+            continue;
+        }
+        CatalogEntry file;
+        const std::vector<std::string> problems = catalog.FindProblemsOf(id, file);
+        files.entries[id] = problems.empty() ? std::move(file) : catalog.Load(id);
+        all.insert(all.end(), problems.begin(), problems.end());
+    }
+    return all;
 }
 
 std::string WarningOf(const JournalImage &image) {
@@ -39,14 +53,25 @@ std::string WarningOf(const JournalImage &image) {
 
 } // namespace
 
-LoadedVolume LoadVolume(BlockIo &io, uint64_t cache_bytes) {
+LoadedVolume LoadVolume(BlockIo &io, uint64_t cache_bytes, CheckAfterLog check_after_log) {
     LoadedVolume volume;
-    volume.metadata = LoadMetadata(io, ReadJournal(io), cache_bytes, CheckPages::ALL);
+    const JournalImage found = ReadJournal(io);
+    VolumeFiles files;
+    const auto keep = [&](uint64_t id, CatalogEntry file) {
+        files.entries.emplace_hint(files.entries.end(), id, std::move(file));
+    };
+    volume.metadata = LoadMetadata(io, found, cache_bytes, CheckPages::ALL, keep);
     if (volume.metadata.problems.empty()) {
+        const CatalogTree &catalog = volume.metadata.trees->catalog;
         std::shared_lock<std::shared_mutex> guard(volume.metadata.trees->store.Mutex());
-        volume.files = FilesOf(*volume.metadata.trees);
-        if (volume.metadata.image.damage.empty()) {
-            volume.metadata.problems = ProblemsAfterLog(volume.metadata);
+        const std::set<uint64_t> changed = ChangedFiles(found.records);
+        volume.files = std::move(files);
+        volume.metadata.problems = TakeChanges(catalog, changed, volume.files);
+        if (check_after_log == CheckAfterLog::ALL && !changed.empty()) {
+            volume.metadata.problems = catalog.FindProblems([](const PagePointer &) {});
+        }
+        if (!volume.metadata.image.damage.empty()) {
+            volume.metadata.problems.clear(); // they follow from the damage
         }
     } else {
         volume.files = SalvageFiles(io, volume.metadata.image);

@@ -18,7 +18,11 @@ struct LoadedVolume {
     std::string warning;
 };
 
+//! What is checked once the log is applied to a checkpoint, of which everything was: what the log says of files that it
+//! names may be wrong in sum. ALL looks also for what only an error of this code could have caused.
+enum class CheckAfterLog { CHANGED_FILES, ALL };
+
 //! Throws Error as ReadJournal. A page that cannot be read or is damaged makes no error of this: see VolumeFiles.
-LoadedVolume LoadVolume(BlockIo &io, uint64_t cache_bytes);
+LoadedVolume LoadVolume(BlockIo &io, uint64_t cache_bytes, CheckAfterLog check_after_log);
 
 } // namespace rawduck

@@ -96,9 +96,10 @@ class Salvage {
         try {
             FileEntry entry = *tree_.Find(id);
             lost = {entry.name, entry.kind, entry.size, ""};
+            FileLists::Contents contents;
             const std::vector<std::string> problems =
                 FileLists(store_, entry)
-                    .FindProblems([](const PagePointer &) { return true; }, [](const Extent &) {});
+                    .FindProblems([](const PagePointer &) { return true; }, [](const Extent &) {}, contents);
             lost.why = problems.empty() ? "" : problems.front();
             if (problems.empty()) {
                 lost.why = Add(id, tree_.Load(id));

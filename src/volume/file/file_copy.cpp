@@ -62,8 +62,7 @@ bool File::IsMovable(const Extent &place) const {
     }
     std::shared_lock<std::shared_mutex> guard(map_mutex_);
     const std::vector<Extent> pieces = map_.Slice(place.file_unit, place.file_unit + place.units);
-    return std::none_of(pieces.begin(), pieces.end(),
-                        [&](const Extent &piece) { return context_.space.AnyShared(piece); });
+    return !context_.space.AnyShared(pieces);
 }
 
 } // namespace rawduck

@@ -37,8 +37,7 @@ File::File(const FileContext &context, uint64_t id, std::string name, FileKind k
       modified_us_(created_us_), published_(entry != nullptr || kind == FileKind::DIRECTORY) {
     if (entry) {
         TakeOver(*entry);
-        sharing_ = std::any_of(entry->extents.begin(), entry->extents.end(),
-                               [&](const Extent &extent) { return context_.space.AnyShared(extent); });
+        sharing_ = context_.space.AnyShared(entry->extents);
         metadata_.BeginFound(SizeOfEntry());
     } else if (!IsTemp()) {
         any_tail_fits_ = kind_ == FileKind::WAL;

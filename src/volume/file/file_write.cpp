@@ -251,7 +251,7 @@ std::vector<Extent> File::AllocateOutOfPlace(uint64_t first_unit, uint64_t units
         for (uint64_t done = 0; done < units;) {
             growth.Take(MoreExtents(2), MetadataUse::REPLACE); // one becomes three
             fresh.emplace_back(Extent{first_unit + done, 0, 0});
-            const Allocator::Result found = context_.space.Allocate(units - done, hint, false, use);
+            const Space::Piece found = context_.space.Allocate(units - done, hint, false, use);
             if (found.units == 0) {
                 throw Error(ErrorCode::NO_SPACE,
                             context_.io.TargetName() + ": the volume is full: no space to replace " +
@@ -317,7 +317,7 @@ void File::EnsureUnits(uint64_t units, Growth &growth) {
             const uint64_t most = std::min(std::max(map_.Units(), GROWTH_UNITS_MIN), GROWTH_UNITS_MAX);
             const uint64_t fair = context_.space.FreeUnits() / GROWTH_FREE_SHARE;
             const uint64_t wanted = std::max(missing, std::min(most, fair));
-            const Allocator::Result found = context_.space.Allocate(wanted, map_.End(), IsTemp(), use);
+            const Space::Piece found = context_.space.Allocate(wanted, map_.End(), IsTemp(), use);
             if (found.units == 0) {
                 throw Error(ErrorCode::NO_SPACE,
                             context_.io.TargetName() + ": the volume is full: cannot grow \"" + Name() +

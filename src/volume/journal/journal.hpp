@@ -61,8 +61,8 @@ class Journal {
     //! By the thread that appends; again, it does nothing. Throws as Append.
     void Begin();
 
-    //! Makes a record durable and applies it to the trees. By one thread at a time. Space that it frees has been
-    //! loaded (FreeSpace::Load) before, and is free afterwards. Throws Error; then nothing more can be appended. Or
+    //! Makes a record durable and applies it to the trees. By one thread at a time. Space that it frees may be used
+    //! afterwards. Throws Error; then nothing more can be appended. Or
     //! std::bad_alloc: then the same record is to be appended again. Returns whether a record was written, whose
     //! DATA_CHECKSUM items a mount will examine unless another follows.
     bool Append(const JournalRecord &record);

@@ -76,14 +76,15 @@ LoadedMetadata LoadMetadata(BlockIo &io, uint64_t cache_bytes, CheckPages check)
     return LoadMetadata(io, ReadJournal(io), cache_bytes, check);
 }
 
-LoadedMetadata LoadMetadata(BlockIo &io, const JournalImage &image, uint64_t cache_bytes, CheckPages check) {
+LoadedMetadata LoadMetadata(BlockIo &io, const JournalImage &image, uint64_t cache_bytes, CheckPages check,
+                            const CatalogTree::VisitFile &visit_file) {
     LoadedMetadata loaded;
     loaded.image = image;
     const TreeSuperblock &superblock = loaded.image.superblock;
     loaded.trees = std::make_unique<MetadataTrees>(io, superblock, NumberInMount(NextMount(loaded.image), 1),
                                                    cache_bytes);
     if (check == CheckPages::ALL) {
-        loaded.problems = loaded.trees->FindProblems();
+        loaded.problems = loaded.trees->FindProblems(visit_file);
         if (!loaded.problems.empty()) {
             return loaded; // the log is not applied to what contradicts itself
         }

@@ -23,8 +23,10 @@ enum class CheckPages { NO, ALL };
 //! Throws Error: as ReadJournal, and CORRUPT or IO for pages that cannot be read; with CheckPages::ALL these are
 //! problems. `cache_bytes`: of pages in memory.
 LoadedMetadata LoadMetadata(BlockIo &io, uint64_t cache_bytes, CheckPages check = CheckPages::NO);
-//! The same, with superblocks and log that were read already.
-LoadedMetadata LoadMetadata(BlockIo &io, const JournalImage &image, uint64_t cache_bytes, CheckPages check);
+//! The same, with superblocks and log that were read already. `visit_file`: what all pages are checked for is given the
+//! files of the checkpoint, as by CatalogTree::FindProblems, before the log is applied.
+LoadedMetadata LoadMetadata(BlockIo &io, const JournalImage &image, uint64_t cache_bytes, CheckPages check,
+                            const CatalogTree::VisitFile &visit_file = nullptr);
 
 //! The number that the mount of this image has, once it writes. Nobody has used it: both superblocks count a mount
 //! before it writes anything else.

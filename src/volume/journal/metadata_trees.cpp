@@ -83,20 +83,21 @@ MetadataTrees::MetadataTrees(BlockIo &io, const TreeSuperblock &superblock, uint
     }
 }
 
-std::vector<std::string> MetadataTrees::FindProblems() const {
+std::vector<std::string> MetadataTrees::FindProblems(const CatalogTree::VisitFile &visit_file) const {
     if (!map_problem.empty()) {
         return {map_problem};
     }
     std::set<uint64_t> used(map_units.begin(), map_units.end());
     std::vector<std::string> page_problems;
-    std::vector<std::string> problems = catalog.FindProblems([&](const PagePointer &page) {
+    const auto visit_page = [&](const PagePointer &page) {
         const std::string name = "metadata page at allocation unit " + std::to_string(page.unit);
         if (!used.insert(page.unit).second) {
             page_problems.push_back(name + " is referred to twice");
         } else if (!pages.InUse(page.unit)) {
             page_problems.push_back(name + " is not in the map of pages");
         }
-    });
+    };
+    std::vector<std::string> problems = catalog.FindProblems(visit_page, visit_file);
     problems.insert(problems.end(), page_problems.begin(), page_problems.end());
     if (problems.empty() && used.size() != pages.UsedPages()) {
         problems.push_back("of " + std::to_string(pages.UsedPages()) + " metadata pages in use only " +
@@ -112,18 +113,10 @@ std::vector<std::string> MetadataTrees::FindProblems() const {
 }
 
 FreeSpace FindFreeSpace(MetadataTrees &trees, const SpaceMap::Area &area) {
-    std::vector<GroupSummary> summaries;
-    std::vector<uint64_t> zones;
-    {
-        std::shared_lock<std::shared_mutex> guard(trees.store.Mutex());
-        summaries = trees.catalog.Space().Summaries();
-        zones = trees.pages.Zones();
-    }
-    FreeSpace space(area, summaries, [&trees](uint64_t group) {
-        std::shared_lock<std::shared_mutex> guard(trees.store.Mutex());
-        return trees.catalog.Space().Map(group);
-    });
-    for (const uint64_t zone : zones) {
+    std::shared_lock<std::shared_mutex> guard(trees.store.Mutex());
+    const SpaceTree &in_use = trees.catalog.Space();
+    FreeSpace space(area, in_use.Summaries(), [&](uint64_t group) { return in_use.Map(group); });
+    for (const uint64_t zone : trees.pages.Zones()) {
         if (!space.Claim(zone, ZONE_UNITS)) {
             throw Error(ErrorCode::CORRUPT,
                         "files have space in the zone of metadata pages at allocation unit " +

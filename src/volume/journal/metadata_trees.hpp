@@ -37,7 +37,8 @@ class MetadataTrees {
 
     //! Everything that is wrong: with the map, as CatalogTree::FindProblems, and pages that are in use by nothing, or by two, or in
     //! space that files have. The mutex of the store is held, shared; nothing was changed since the last checkpoint.
-    std::vector<std::string> FindProblems() const;
+    //! `visit_file`: as for CatalogTree.
+    std::vector<std::string> FindProblems(const CatalogTree::VisitFile &visit_file = nullptr) const;
 
     ZoneStock zones;
     PageSpace pages;
@@ -48,8 +49,8 @@ class MetadataTrees {
     std::string map_problem;
 };
 
-//! The free space of a mount: what neither files have nor pages lie in. It takes the mutex of the store, shared, as
-//! each function of it does that may read a group. Throws as FreeSpace.
+//! The free space of a mount: what neither files have nor pages lie in. Takes the mutex of the store, shared. Throws
+//! Error, as a page that is read.
 FreeSpace FindFreeSpace(MetadataTrees &trees, const SpaceMap::Area &area);
 
 } // namespace rawduck

@@ -9,7 +9,7 @@ namespace rawduck {
 
 struct MountedMetadata {
     LoadedVolume found;
-    Allocator allocator; //!< free space
+    FreeSpace free;
     ZoneCandidates candidates;
     UnitCounts shared; //!< as for Space
     //! Why the volume takes no writes; empty on a healthy one.

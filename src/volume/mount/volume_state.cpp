@@ -39,7 +39,7 @@ VolumeState::VolumeState(const Target &target_p, std::unique_ptr<TargetLock> loc
     : reader(std::move(reader_p)), target(target_p), lock(std::move(lock_p)), io(std::move(io_p)),
       superblock(mounted.found.metadata.image.superblock), trees(std::move(mounted.found.metadata.trees)),
       warning(mounted.found.warning), overwritten(std::move(mounted.found.overwritten)),
-      space(std::move(mounted.allocator), std::move(mounted.candidates), std::move(mounted.shared)),
+      space(std::move(mounted.free), std::move(mounted.candidates), std::move(mounted.shared)),
       room(space, trees->zones, DataArea(superblock), trees->pages.Zones().size(), target.name),
       log(*io, mounted.found.metadata.image, *trees, room,
           [this](const std::vector<Extent> &extents) { space.DiscardLogged(extents); }),

@@ -14,31 +14,6 @@ Allocator::Allocator(AllocationUnit begin, AllocationUnit end)
     }
 }
 
-// One by one, claiming what is used would take several times as long.
-Allocator::Allocator(AllocationUnit begin, AllocationUnit end, const std::vector<Result> &used)
-    : begin_(Index(begin)), end_(Index(end)), total_units_(end_ - begin_) {
-    std::vector<std::pair<uint64_t, uint64_t>> free; // (units, start)
-    uint64_t at = begin_;
-    const auto free_until = [&](uint64_t next) {
-        RAWDUCK_INVARIANT(next >= at && next <= end_, "what is used is in order, and in the data area");
-        if (next > at) {
-            free.emplace_back(next - at, at);
-            by_start_.emplace_hint(by_start_.end(), at, next - at);
-            free_units_ += next - at;
-        }
-    };
-    for (const Result &extent : used) {
-        free_until(Index(extent.start));
-        at = Index(extent.start) + extent.units;
-    }
-    free_until(end_);
-    std::stable_sort(free.begin(), free.end(),
-                     [](const auto &a, const auto &b) { return a.first < b.first; });
-    for (const auto &extent : free) {
-        by_units_.emplace_hint(by_units_.end(), extent);
-    }
-}
-
 void Allocator::Insert(uint64_t start, uint64_t units) {
     RAWDUCK_INVARIANT(units > 0 && start >= begin_ && start + units <= end_,
                       "free space lies in the data area");
@@ -142,21 +117,6 @@ Allocator::Result Allocator::Allocate(uint64_t wanted, AllocationUnit hint, bool
     return Take(entry, entry->first, wanted);
 }
 
-AllocationUnit Allocator::FindAligned(uint64_t units, const std::function<bool(uint64_t)> &may_take) const {
-    uint64_t found = 0;
-    for (auto entry = by_units_.lower_bound({units, 0}); entry != by_units_.end(); ++entry) {
-        const uint64_t begin = std::max(AlignUp(entry->second, units), found + 1);
-        for (uint64_t end = AlignDown(entry->second + entry->first, units); end >= begin + units;
-             end -= units) {
-            if (may_take(end - units)) {
-                found = end - units;
-                break;
-            }
-        }
-    }
-    return AllocationUnit{found};
-}
-
 bool Allocator::Free(AllocationUnit start, uint64_t units) {
     const uint64_t first = Index(start);
     const uint64_t last = first + units;
@@ -186,41 +146,6 @@ bool Allocator::Free(AllocationUnit start, uint64_t units) {
         Insert(first, units);
     }
     return true;
-}
-
-void Allocator::Grow(AllocationUnit end) {
-    const uint64_t old_end = end_, units = Index(end) - old_end;
-    RAWDUCK_INVARIANT(Index(end) >= old_end, "the data area only grows");
-    if (units == 0) {
-        return;
-    }
-    end_ += units;
-    total_units_ += units;
-    try {
-        const bool freed = Free(static_cast<AllocationUnit>(old_end), units);
-        RAWDUCK_INVARIANT(freed, "nobody has what lay behind the data area");
-    } catch (...) {
-        end_ = old_end;
-        total_units_ -= units;
-        throw;
-    }
-}
-
-std::vector<Allocator::Result> Allocator::FreeParts(AllocationUnit start, uint64_t units) const {
-    const uint64_t first = Index(start), last = first + units;
-    std::vector<Result> parts;
-    auto entry = by_start_.upper_bound(first);
-    if (entry != by_start_.begin()) {
-        --entry;
-    }
-    for (; entry != by_start_.end() && entry->first < last; ++entry) {
-        const uint64_t begin = std::max(first, entry->first);
-        const uint64_t end = std::min(last, entry->first + entry->second);
-        if (begin < end) {
-            parts.push_back({static_cast<AllocationUnit>(begin), end - begin});
-        }
-    }
-    return parts;
 }
 
 uint64_t Allocator::LargestFree() const {

@@ -1,19 +1,16 @@
-//! Which units of the data area are free. Kept in memory only: a mount builds it from what the files cover.
+//! Which units of a range are free, such as that of the memory for spilled blocks.
 #pragma once
 
 #include "volume/format/record.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <set>
 #include <utility>
-#include <vector>
 
 namespace rawduck {
 
-//! Not thread-safe; the volume's space mutex guards it. All
-//! operations are logarithmic in the number of free extents.
+//! Not thread-safe. All operations are logarithmic in the number of free extents.
 class Allocator {
   public:
     struct Result {
@@ -22,8 +19,6 @@ class Allocator {
     };
     //! Everything in [begin, end) is free at first.
     Allocator(AllocationUnit begin, AllocationUnit end);
-    //! Of [begin, end) what is `used`, in order, not empty and without overlaps, is not free.
-    Allocator(AllocationUnit begin, AllocationUnit end, const std::vector<Result> &used);
 
     //! Takes [start, start + units) out of the free space. False when any of it is not free.
     bool Claim(AllocationUnit start, uint64_t units);
@@ -33,19 +28,8 @@ class Allocator {
     //! that is large enough, the largest there is.
     Result Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end, uint64_t keep_free);
 
-    //! The highest multiple of `units` from which on so many are free and `may_take` agrees; 0 when there is none.
-    //! Linear in the number of free extents that are as long.
-    AllocationUnit FindAligned(uint64_t units, const std::function<bool(uint64_t start)> &may_take) const;
-
     //! Gives units back; they must have been allocated. False when any of them is free already.
     bool Free(AllocationUnit start, uint64_t units);
-
-    //! The space ends there from now on, not before its end until now, and what it gains is free. When it throws,
-    //! nothing has changed.
-    void Grow(AllocationUnit end);
-
-    //! The parts of [start, start + units) that are free, in order.
-    std::vector<Result> FreeParts(AllocationUnit start, uint64_t units) const;
 
     uint64_t FreeUnits() const { return free_units_; }
     uint64_t LargestFree() const;

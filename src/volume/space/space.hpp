@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/invariant.hpp"
-#include "volume/space/allocator.hpp"
+#include "volume/catalog/free_space.hpp"
 #include "volume/space/zone_candidates.hpp"
 #include "volume/tree/unit_counts.hpp"
 
@@ -24,22 +24,31 @@ enum class SpaceUse { CONTENT, REPLACEMENT, LOG, HEADER };
 class Space {
   public:
     //! `shared`: how many files have space besides the one that every file may think it is.
-    Space(Allocator allocator, ZoneCandidates candidates, UnitCounts shared = UnitCounts())
-        : total_units_(allocator.TotalUnits()), allocator_(std::move(allocator)),
-          candidates_(std::move(candidates)), shared_(std::move(shared)) {
+    Space(FreeSpace free, ZoneCandidates candidates, UnitCounts shared = UnitCounts())
+        : total_units_(free.TotalUnits()), free_(std::move(free)), candidates_(std::move(candidates)),
+          shared_(std::move(shared)) {
         pending_free_.reserve(PENDING_FREE_MAX);
     }
 
-    Allocator::Result Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end, SpaceUse use) {
+    struct Piece {
+        AllocationUnit start{0};
+        uint64_t units = 0;
+    };
+    //! As that of FreeSpace. While it finds fewer than `units_min`, which is at least 1, it waits for what is being
+    //! deallocated, which is free, too.
+    Piece Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end, SpaceUse use,
+                   uint64_t units_min = 1) {
         std::unique_lock<std::mutex> guard(mutex_);
         RecordPendingFree();
         for (;;) {
-            const Allocator::Result found =
-                allocator_.Allocate(wanted, hint, from_the_end, ReservedUnits(use));
-            if (found.units > 0 || claimed_units_ == 0) {
-                return found;
+            const Extent found = free_.Allocate(wanted, Index(hint), from_the_end, ReservedUnits(use));
+            if (found.units >= units_min || claimed_units_ == 0) {
+                return {static_cast<AllocationUnit>(found.start), found.units};
             }
-            given_back_.wait(guard); // what is being deallocated is free, too
+            if (found.units > 0) {
+                RecordFree(found);
+            }
+            given_back_.wait(guard);
         }
     }
     //! Frees space that was never written: where several files have it, only the last one. None of it may be free
@@ -72,6 +81,12 @@ class Space {
         std::lock_guard<std::mutex> guard(mutex_);
         return shared_.Any(extent.start, extent.units);
     }
+    bool AnyShared(const std::vector<Extent> &extents) const {
+        std::lock_guard<std::mutex> guard(mutex_);
+        return !shared_.Empty() && std::any_of(extents.begin(), extents.end(), [&](const Extent &extent) {
+            return shared_.Any(extent.start, extent.units);
+        });
+    }
     //! The parts of an extent that only one file has.
     std::vector<Extent> NotShared(const Extent &extent) const {
         std::lock_guard<std::mutex> guard(mutex_);
@@ -99,11 +114,10 @@ class Space {
         std::unique_lock<std::mutex> guard(mutex_);
         RecordPendingFree();
         for (;;) {
-            const bool enough = allocator_.FreeUnits() >= ZONE_UNITS + keep_free;
-            const AllocationUnit zone =
-                enough ? allocator_.FindAligned(ZONE_UNITS, candidates_.Filter()) : AllocationUnit{0};
-            if (Index(zone) != 0 && allocator_.Claim(zone, ZONE_UNITS)) {
-                return Index(zone);
+            const bool enough = free_.FreeUnits() >= ZONE_UNITS + keep_free;
+            const uint64_t zone = enough ? free_.AllocateAligned(ZONE_UNITS, candidates_.Filter()) : 0;
+            if (zone != 0) {
+                return zone;
             }
             if (!wait || claimed_units_ == 0) {
                 return 0;
@@ -146,13 +160,17 @@ class Space {
     std::vector<Extent> ClaimFree(const Extent &extent, uint64_t units_min) {
         std::lock_guard<std::mutex> guard(mutex_);
         std::vector<Extent> claimed;
-        const auto parts = allocator_.FreeParts(static_cast<AllocationUnit>(extent.start), extent.units);
+        const std::vector<Extent> parts = free_.FreeParts(extent.start, extent.units);
         claimed.reserve(parts.size()); // what is claimed must not get lost for want of memory
-        for (const auto &part : parts) {
-            if (part.units >= units_min && allocator_.Claim(part.start, part.units)) {
-                claimed.push_back(Extent{0, Index(part.start), part.units});
-                claimed_units_ += part.units;
+        try {
+            for (const Extent &part : parts) {
+                if (part.units >= units_min && free_.Claim(part.start, part.units)) {
+                    claimed.push_back(part);
+                    claimed_units_ += part.units;
+                }
             }
+        } catch (const std::bad_alloc &) {
+            // That is all, then.
         }
         return claimed;
     }
@@ -167,7 +185,7 @@ class Space {
     }
     uint64_t FreeUnits() const {
         std::lock_guard<std::mutex> guard(mutex_);
-        uint64_t units = allocator_.FreeUnits() + claimed_units_;
+        uint64_t units = free_.FreeUnits() + claimed_units_;
         for (const Extent &extent : pending_free_) {
             units += extent.units;
         }
@@ -175,7 +193,7 @@ class Space {
     }
     uint64_t LargestFree() const {
         std::lock_guard<std::mutex> guard(mutex_);
-        return allocator_.LargestFree();
+        return free_.LargestFree();
     }
     uint64_t TotalUnits() const { return total_units_; }
 
@@ -186,9 +204,9 @@ class Space {
         {
             std::lock_guard<std::mutex> guard(mutex_);
             candidates_.Grow(data_end);
-            const uint64_t before = allocator_.TotalUnits();
-            allocator_.Grow(static_cast<AllocationUnit>(data_end));
-            total_units_ = allocator_.TotalUnits();
+            const uint64_t before = free_.TotalUnits();
+            free_.Grow(data_end);
+            total_units_ = free_.TotalUnits();
             gained.units = total_units_ - before;
             gained.start = data_end - gained.units;
             given_back_.notify_all(); // whoever waits for space finds some
@@ -213,7 +231,7 @@ class Space {
                 if (piece.count > 0) {
                     shared_.Set(piece.start, piece.units, piece.count - 1);
                 } else {
-                    const bool freed = allocator_.Free(static_cast<AllocationUnit>(piece.start), piece.units);
+                    const bool freed = free_.Free(piece.start, piece.units);
                     RAWDUCK_INVARIANT(freed, "space is freed once, and lies in the data area");
                 }
                 extent.start += piece.units;
@@ -248,11 +266,11 @@ class Space {
     std::atomic<uint64_t> total_units_;
     mutable std::mutex mutex_; //!< guards what follows; no other lock is taken under it
     std::condition_variable given_back_;
-    Allocator allocator_;
+    FreeSpace free_;
     ZoneCandidates candidates_;
     UnitCounts shared_; //!< how many files have it beside the first
     uint64_t claimed_units_ = 0;
-    std::vector<Extent> pending_free_; //!< free, but for want of memory not yet in the allocator
+    std::vector<Extent> pending_free_; //!< free, but for want of memory not yet among the rest
     std::function<void(const std::vector<Extent> &)> on_discard_;
     std::function<void()> on_reclaim_;
 };

@@ -49,6 +49,43 @@ Extent From(const Extent &extent, uint64_t file_unit) {
     return Extent{file_unit, extent.start + into, extent.units - into};
 }
 
+//! The entries of a tree in order, up to one that is wrong.
+class Sequence {
+  public:
+    //! `all`: what the extents are added to.
+    explicit Sequence(std::vector<Extent> &all) : all_(all) {}
+
+    //! Returns whether all was right so far.
+    bool Add(std::string_view key, std::string_view value) {
+        if (!problem_.empty()) {
+            return false;
+        }
+        if (!IsExtent(key, value)) {
+            problem_ = "the tree of a file's extents holds something else";
+            return false;
+        }
+        const Extent extent = ExtentOf(key, value);
+        if (extent.file_unit != EndOf(last_) || extent.units == 0) {
+            problem_ = "file unit " + std::to_string(EndOf(last_)) + " is covered " +
+                       (extent.file_unit > EndOf(last_) ? "by nothing" : "twice");
+        } else if (last_.units > 0 && Continues(last_, extent)) {
+            problem_ =
+                "the extent at file unit " + std::to_string(extent.file_unit) + " continues the one before";
+        }
+        last_ = extent;
+        all_.push_back(extent);
+        return problem_.empty();
+    }
+    std::vector<std::string> Problems() const {
+        return problem_.empty() ? std::vector<std::string>() : std::vector<std::string>{problem_};
+    }
+
+  private:
+    std::vector<Extent> &all_;
+    Extent last_;
+    std::string problem_;
+};
+
 } // namespace
 
 void ExtentTree::Put(const Extent &extent) {
@@ -179,39 +216,38 @@ ExtentTree::FindProblems(const std::function<void(const PagePointer &)> &visit_p
         visit_page(page);
         return true;
     };
-    return FindProblems(always, [](const Extent &) {});
+    std::vector<Extent> all;
+    return FindProblems(always, [](const Extent &) {}, all);
 }
 
+// Once, unless there are pages that it is not to look below, which are read for their sequence all the same.
 std::vector<std::string> ExtentTree::FindProblems(const Tree::LookBelow &visit_page,
-                                                  const std::function<void(const Extent &)> &visit) const {
+                                                  const std::function<void(const Extent &)> &visit,
+                                                  std::vector<Extent> &all) const {
+    bool looked_everywhere = true;
+    const Tree::LookBelow look = [&](const PagePointer &page) {
+        const bool looks_below = visit_page(page);
+        looked_everywhere = looked_everywhere && looks_below;
+        return looks_below;
+    };
+    Sequence sequence(all);
     std::vector<std::string> problems =
-        tree_.FindProblems(visit_page, [&](std::string_view key, std::string_view value) {
+        tree_.FindProblems(look, [&](std::string_view key, std::string_view value) {
             if (IsExtent(key, value)) {
                 visit(ExtentOf(key, value));
             }
-            return true;
+            return sequence.Add(key, value);
         });
     if (!problems.empty()) {
         return problems; // what cannot be read cannot be scanned
     }
-    Extent last;
-    tree_.Scan("", [&](std::string_view key, std::string_view value) {
-        if (!IsExtent(key, value)) {
-            problems.emplace_back("the tree of a file's extents holds something else");
-            return false;
-        }
-        const Extent extent = ExtentOf(key, value);
-        if (extent.file_unit != EndOf(last) || extent.units == 0) {
-            problems.push_back("file unit " + std::to_string(EndOf(last)) + " is covered " +
-                               (extent.file_unit > EndOf(last) ? "by nothing" : "twice"));
-        } else if (last.units > 0 && Continues(last, extent)) {
-            problems.push_back("the extent at file unit " + std::to_string(extent.file_unit) +
-                               " continues the one before");
-        }
-        last = extent;
-        return problems.empty();
-    });
-    return problems;
+    if (looked_everywhere) {
+        return sequence.Problems();
+    }
+    all.clear();
+    Sequence again(all);
+    tree_.Scan("", [&](std::string_view key, std::string_view value) { return again.Add(key, value); });
+    return again.Problems();
 }
 
 } // namespace rawduck

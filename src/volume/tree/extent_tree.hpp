@@ -44,9 +44,10 @@ class ExtentTree {
     //! As that of Tree; also gaps, overlaps, and extents that continue each other.
     std::vector<std::string> FindProblems(const std::function<void(const PagePointer &)> &visit_page) const;
     //! The same; where `visit_page` returns false it does not look below the page. Calls `visit` with the extents in the
-    //! pages that it has looked at.
+    //! pages that it has looked at. `all`: what all extents are added to, in order; whole when there is no problem.
     std::vector<std::string> FindProblems(const Tree::LookBelow &visit_page,
-                                          const std::function<void(const Extent &)> &visit) const;
+                                          const std::function<void(const Extent &)> &visit,
+                                          std::vector<Extent> &all) const;
 
   private:
     std::optional<Extent> FindBefore(uint64_t file_unit) const;

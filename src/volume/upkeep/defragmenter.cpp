@@ -142,9 +142,10 @@ std::optional<Extent> Defragmenter::PlaceFor(const Run &run) {
     if (const std::optional<Extent> before = file_->ExtentAt(run.begin - 1)) {
         hint = static_cast<AllocationUnit>(before->start + 1);
     }
-    const Allocator::Result found = volume_->space.Allocate(run.units, hint, false, SpaceUse::CONTENT);
+    const uint64_t units_min = std::min(run.units, 2 * run.longest);
+    const Space::Piece found = volume_->space.Allocate(run.units, hint, false, SpaceUse::CONTENT, units_min);
     const Extent place{run.begin, Index(found.start), found.units};
-    if (found.units == run.units || found.units >= 2 * run.longest) {
+    if (found.units >= units_min) {
         return place;
     }
     if (found.units > 0) {

@@ -96,9 +96,6 @@ class JournalStore {
         {
             std::lock_guard<std::mutex> guard(zones.mutex);
             CatalogChanges::Record record = changes.Next(*loaded.space);
-            for (const Extent &extent : record.freed) {
-                loaded.space->Load(extent);
-            }
             next.record.items = std::move(record.items);
             next.freed = std::move(record.freed);
         }

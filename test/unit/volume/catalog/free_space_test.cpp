@@ -41,6 +41,21 @@ struct Found {
     std::vector<GroupSummary> summaries;
 };
 
+//! Free runs.
+struct Longest {
+    explicit Longest(const std::vector<bool> &used) {
+        uint64_t run = 0, run_in_group = 0;
+        for (uint64_t unit = 0; unit < used.size(); unit++) {
+            run_in_group = unit % GROUP_UNITS == 0 ? 0 : run_in_group;
+            run = used[unit] ? 0 : run + 1;
+            run_in_group = used[unit] ? 0 : run_in_group + 1;
+            anywhere = std::max(anywhere, run);
+            in_group = std::max(in_group, run_in_group);
+        }
+    }
+    uint64_t anywhere = 0, in_group = 0;
+};
+
 GroupSummary SlowSummary(const SpaceMap &map) {
     uint32_t free_units = 0, longest = 0, run = 0;
     for (uint32_t unit = 0; unit < GROUP_UNITS; unit++) {
@@ -89,20 +104,24 @@ TEST(FreeSpaceTest, GivesWhatIsFreeAndOnlyOnce) {
                 used[unit] = now;
             }
         };
-        for (int step = 0; step < 2000; step++) {
+        for (int step = 0; step < 1500; step++) {
             const uint64_t kind = random() % 10;
             const uint64_t wanted = 1 + random() % (kind == 0 ? 3 * GROUP_UNITS : 500);
             if (kind < 6) {
                 const uint64_t hint = random() % used.size();
                 const bool continues = hint >= WIDE_AREA.start && hint < WIDE_AREA.end && !used[hint];
-                const uint64_t largest = space.LargestFree();
+                const Longest longest(step % 16 == 0 ? used : std::vector<bool>());
+                if (step % 16 == 0) {
+                    ASSERT_EQ(space.LargestFree(), longest.anywhere);
+                }
+                const bool any = space.FreeUnits() > 0;
                 const Extent extent = space.Allocate(wanted, hint, random() % 2 == 0, 0);
-                ASSERT_EQ(extent.units == 0, largest == 0);
+                ASSERT_EQ(extent.units > 0, any);
                 ASSERT_LE(extent.units, wanted);
                 if (continues) {
                     ASSERT_EQ(extent.start, hint);
                 } else {
-                    ASSERT_GE(extent.units, std::min({wanted, largest, uint64_t(GROUP_UNITS)}));
+                    ASSERT_GE(extent.units, std::min(wanted, longest.in_group));
                 }
                 mark(extent.start, extent.units, true);
                 taken.push_back(extent);
@@ -129,7 +148,10 @@ TEST(FreeSpaceTest, GivesWhatIsFreeAndOnlyOnce) {
                     mark(extent.start, extent.units, false);
                 }
             }
-            ASSERT_EQ(space.FreeUnits(), static_cast<uint64_t>(std::count(used.begin(), used.end(), false)));
+            if (step % 16 == 0) {
+                ASSERT_EQ(space.FreeUnits(),
+                          static_cast<uint64_t>(std::count(used.begin(), used.end(), false)));
+            }
         }
         uint64_t free_units = 0;
         for (const Extent &part : space.FreeParts(0, UINT32_MAX)) {
@@ -142,21 +164,71 @@ TEST(FreeSpaceTest, GivesWhatIsFreeAndOnlyOnce) {
     }
 }
 
-TEST(FreeSpaceTest, KeepsWhatIsAskedForAndLoadsLittle) {
+TEST(FreeSpaceTest, KeepsWhatIsAskedForAndTakesLittleMemory) {
     Found found(0);
     FreeSpace space = found.Space();
     const uint64_t total = WIDE_AREA.end - WIDE_AREA.start;
     EXPECT_EQ(space.FreeUnits(), total);
+    EXPECT_EQ(space.LargestFree(), total);
     EXPECT_EQ(space.Allocate(10, 0, false, total).units, 0u);
     EXPECT_EQ(space.Allocate(10, 0, false, total - 3).units, 3u);
     EXPECT_EQ(space.Allocate(10, 0, false, 0).start, WIDE_AREA.start + 3);
     EXPECT_EQ(space.Allocate(10, 0, true, 0).start, WIDE_AREA.end - 10);
-    EXPECT_EQ(space.LoadedGroups(), 2u) << "at both ends";
+    EXPECT_EQ(space.MixedGroups(), 2u) << "at both ends";
     EXPECT_TRUE(space.Claim(2 * GROUP_UNITS - 5, 10)) << "of two groups";
     EXPECT_FALSE(space.Claim(2 * GROUP_UNITS + 4, 2));
     EXPECT_FALSE(space.Claim(WIDE_AREA.start - 1, 2));
+    EXPECT_EQ(space.LargestFree(), 2 * GROUP_UNITS - 5 + 333 - 10);
     const Extent large = space.Allocate(3 * GROUP_UNITS, 2 * GROUP_UNITS + 5, false, 0);
     EXPECT_EQ(large.units, 2 * GROUP_UNITS - 5 + 333 - 10) << "continues over the end of a group";
+    EXPECT_EQ(space.MixedGroups(), 2u) << "the others are all free, or in use";
+    EXPECT_TRUE(space.Free(2 * GROUP_UNITS, GROUP_UNITS)) << "whoever had it";
+    EXPECT_EQ(space.FreeParts(0, total).back().units, GROUP_UNITS);
+}
+
+TEST(FreeSpaceTest, TakesZonesOnlyWhereItMay) {
+    Found found(0);
+    FreeSpace space = found.Space();
+    std::vector<uint64_t> asked;
+    const uint64_t zone = space.AllocateAligned(256, [&](uint64_t start) {
+        asked.push_back(start);
+        return start < 3 * GROUP_UNITS;
+    });
+    EXPECT_EQ(zone, 3 * GROUP_UNITS - 256);
+    EXPECT_EQ(asked.front(), 4 * GROUP_UNITS + 0u) << "the highest that lies inside";
+    EXPECT_EQ(space.AllocateAligned(256, [](uint64_t) { return false; }), 0u);
+    EXPECT_EQ(space.FreeUnits(), WIDE_AREA.end - WIDE_AREA.start - 256);
+}
+
+// What it gains is free, and what there was is as before, wherever the area ended.
+TEST(FreeSpaceTest, GrowsByWhatIsFree) {
+    constexpr uint64_t GROUP = GROUP_UNITS;
+    for (const uint64_t before : {GROUP - 1, GROUP, GROUP + 1, 2 * GROUP + 77}) {
+        for (const uint64_t gained : {uint64_t(0), uint64_t(1), GROUP, 9 * GROUP + 5}) {
+            for (const uint64_t used : {uint64_t(0), uint64_t(7), before - 100}) {
+                FreeSpace space(SpaceMap::Area{100, before});
+                if (used > 0) {
+                    ASSERT_TRUE(space.Claim(before - used, used));
+                }
+                space.Grow(before + gained);
+                EXPECT_EQ(space.TotalUnits(), before + gained - 100);
+                EXPECT_EQ(space.FreeUnits(), before + gained - 100 - used);
+                const std::vector<Extent> parts = space.FreeParts(0, UINT32_MAX);
+                uint64_t free_units = 0;
+                for (const Extent &part : parts) {
+                    free_units += part.units;
+                    EXPECT_TRUE(part.start + part.units <= before - used || part.start >= before ||
+                                used == 0);
+                }
+                EXPECT_EQ(free_units, space.FreeUnits());
+                if (used > 0) {
+                    EXPECT_FALSE(space.Claim(before - 1, 1));
+                    EXPECT_TRUE(space.Free(before - used, used));
+                }
+                EXPECT_EQ(space.LargestFree(), space.TotalUnits());
+            }
+        }
+    }
 }
 
 } // namespace rawduck

@@ -14,7 +14,7 @@ namespace {
 using Strings = std::vector<std::string>;
 
 LoadedVolume Load(const Medium &medium) {
-    return LoadVolume(*OpenMedium(medium), MIB);
+    return LoadVolume(*OpenMedium(medium), MIB, CheckAfterLog::CHANGED_FILES);
 }
 
 void Overwrite(const Medium &medium, uint64_t offset) {
@@ -180,7 +180,7 @@ TEST_F(DamagedPagesTest, TheirMapConcernsNoFile) {
 TEST_F(DamagedPagesTest, OfADeviceThatIsGoneAreNoDamage) {
     const auto io = OpenMedium(medium);
     medium->Inject(SimulatedFault::POWER_CUT, medium->Events());
-    EXPECT_EQ(FailureOf([&] { LoadVolume(*io, MIB); }), ErrorCode::IO);
+    EXPECT_EQ(FailureOf([&] { LoadVolume(*io, MIB, CheckAfterLog::CHANGED_FILES); }), ErrorCode::IO);
 }
 
 //! Records one after the other, each its own commit, in a log that is long enough for all.

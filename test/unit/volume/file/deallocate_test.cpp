@@ -6,6 +6,7 @@
 #include "support/volume_fixture.hpp"
 #include "volume/journal/tree_superblock.hpp"
 #include "volume/space/space.hpp"
+#include "volume/upkeep/defragmenter.hpp"
 
 #include <atomic>
 #include <fstream>
@@ -21,10 +22,12 @@ constexpr milliseconds NEVER = std::chrono::hours(24);
 //! A FakeDevice that remembers what it was told to forget, and forgets it.
 class ForgetfulDevice final : public FakeDevice {
   public:
-    ForgetfulDevice(FakeState &state, std::vector<DeviceRange> &told, std::atomic<bool> &hold)
-        : FakeDevice(state), told_(told), hold_(hold) {}
+    ForgetfulDevice(FakeState &state, std::vector<DeviceRange> &told, std::atomic<bool> &hold,
+                    std::atomic<int> &asked)
+        : FakeDevice(state), told_(told), hold_(hold), asked_(asked) {}
     bool Deallocate(uint64_t device_offset, uint64_t length) override {
         FakeDevice::Deallocate(device_offset, length);
+        asked_++;
         while (hold_) {
             std::this_thread::sleep_for(milliseconds(1));
         }
@@ -37,6 +40,7 @@ class ForgetfulDevice final : public FakeDevice {
   private:
     std::vector<DeviceRange> &told_;
     std::atomic<bool> &hold_;
+    std::atomic<int> &asked_;
 };
 
 //! Lets the device take its time with one write.
@@ -77,8 +81,8 @@ class DeallocateTest : public ::testing::Test {
         Target target;
         target.kind = TargetKind::MEMORY;
         target.name = target.identity = "memory:fake";
-        return Volume::MountDevice(target, std::make_unique<ForgetfulDevice>(state_, told_, hold_), options,
-                                   stats_);
+        return Volume::MountDevice(target, std::make_unique<ForgetfulDevice>(state_, told_, hold_, asked_),
+                                   options, stats_);
     }
     static std::vector<ExtentInfo> Fill(Volume &volume, const std::string &name, uint64_t length,
                                         char byte = 'x', FileKind kind = FileKind::OTHER) {
@@ -102,6 +106,7 @@ class DeallocateTest : public ::testing::Test {
     FakeState state_;
     std::vector<DeviceRange> told_;
     std::atomic<bool> hold_{false}; //!< the device takes its time to forget
+    std::atomic<int> asked_{0};     //!< how often the device was told of a range, or is being told
     DeallocateMode mode_ = DeallocateMode::AUTO;
     milliseconds delay_ = NEVER;
     std::shared_ptr<IoStats> stats_ = std::make_shared<IoStats>();
@@ -236,6 +241,45 @@ TEST_F(DeallocateTest, TrimTellsOfEverythingFreeAndNothingElse) {
     EXPECT_EQ(ReadAll(*Mount(), "b"), std::string(1 * MIB, 'b'));
 }
 
+TEST_F(DeallocateTest, WhatIsBeingForgottenIsAPlaceToDefragmentTo) {
+    auto volume = Mount();
+    std::string content;
+    for (char piece = 'a'; piece < 'q'; piece++) { // in turns, so that each has an extent of its own
+        for (const char *name : {"x", "y"}) {
+            auto file = volume->Open(name, WriteMode());
+            file->Append(std::string(64 * KIB, piece).data(), 64 * KIB);
+            file->Close();
+        }
+        content += std::string(64 * KIB, piece);
+    }
+    constexpr int SHORT = 300; // more than what is kept from contents
+    for (int i = 0; i < SHORT; i++) {
+        Fill(*volume, "short-" + std::to_string(i), 3 * ALLOCATION_UNIT_BYTES);
+    }
+    for (int i = 0; i < SHORT; i += 2) { // free, and too short for the device to be told
+        volume->Remove("short-" + std::to_string(i));
+    }
+    hold_ = true;
+    const int before = asked_;
+    std::thread trimming([&] { volume->Trim(); });
+    while (asked_ == before) {
+        std::this_thread::yield();
+    }
+    std::thread releasing([&] {
+        std::this_thread::sleep_for(milliseconds(50));
+        hold_ = false;
+    });
+    const auto defragmenter = volume->Defragment("x", 0);
+    while (defragmenter->Step()) {
+    }
+    releasing.join();
+    trimming.join();
+    EXPECT_EQ(defragmenter->NoPlaceBytes(), 0u);
+    EXPECT_GE(defragmenter->ExtentsBefore(), 16u);
+    EXPECT_LE(defragmenter->Extents(), 3u);
+    EXPECT_EQ(ReadAll(*volume, "x"), content);
+}
+
 TEST_F(DeallocateTest, TrimOfWhatACrashHasLeft) {
     {
         auto volume = Mount();
@@ -323,7 +367,7 @@ TEST_F(DeallocateTest, TheLastRecordNeverLosesTheDataThatItVouchesFor) {
 }
 
 TEST(SpaceTest, WhoFindsNothingWaitsForWhatIsClaimed) {
-    Space space(Allocator(AllocationUnit{0}, AllocationUnit{4096}), ZoneCandidates(4096));
+    Space space(FreeSpace({0, 4096}), ZoneCandidates(4096));
     const auto claimed = space.ClaimFree(Extent{0, 0, 4096}, 4);
     ASSERT_EQ(claimed.size(), 1u);
     EXPECT_EQ(space.FreeUnits(), 4096u) << "claimed space is free";
@@ -341,7 +385,7 @@ TEST(SpaceTest, WhoFindsNothingWaitsForWhatIsClaimed) {
 }
 
 TEST(SpaceTest, OnlyWhatIsFreeAndLargeEnoughIsClaimed) {
-    Space space(Allocator(AllocationUnit{0}, AllocationUnit{1000}), ZoneCandidates(1000));
+    Space space(FreeSpace({0, 1000}), ZoneCandidates(1000));
     const auto first = space.Allocate(100, AllocationUnit{0}, false, SpaceUse::HEADER);
     ASSERT_EQ(Index(first.start), 0u);
     space.Free({Extent{0, 10, 3}, Extent{0, 20, 8}});
