@@ -58,7 +58,7 @@ def holds_volume(path: str) -> bool:
     """Whether an ordinary path is the file or device of a volume (docs/ON_DISK_FORMAT.md)."""
     try:
         with open(path, "rb") as file:
-            return file.read(8) == b"RAWDUCK\0"
+            return file.read(8) in (b"RAWDUCK\0", b"RAWDUCKM")  # alone, or one of several
     except (OSError, ValueError):
         return False
 

@@ -44,7 +44,9 @@ bool Volume::RemoveDirectory(const std::string &name, bool recursive) {
     uint64_t ticket = 0;
     {
         std::unique_lock<std::shared_mutex> guard(state_->names_mutex);
-        if (state_->HasChildren(name) && !recursive) {
+        const auto found = state_->names.find(name);
+        const bool is_file = found != state_->names.end() && found->second->Kind() != FileKind::DIRECTORY;
+        if (is_file || (state_->HasChildren(name) && !recursive)) { // it was a directory before the wait
             return false;
         }
         const std::string prefix = name + "/";

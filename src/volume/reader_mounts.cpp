@@ -89,6 +89,7 @@ View ViewOfLocked(const VolumePin &volume, const std::string &file) {
     const auto files = std::make_shared<std::vector<std::unique_ptr<OpenFile>>>();
     OpenMode mode;
     mode.lock = OpenMode::Lock::SHARED;
+    mode.in_place = true;
     const std::string source = SourceOfReader(file);
     files->push_back(OpenPinned(volume, source, mode));
     for (const std::string &log : LogNamesOf(source)) {
@@ -220,11 +221,11 @@ View FindView(const Target &target, const std::string &file, const MountOptions 
             }
             continue; // who went first can perhaps be asked
         }
+        const bool settles = refused && Clock::now() >= *refused + UNSETTLED_TIME;
         try {
             MountOptions own = options;
             own.waits_for_readers = false; // a writer that has just begun can be asked
-            return ViewOfMounted(target, PinVolume(target.name, own), lock, file,
-                                 refused && Clock::now() >= *refused + UNSETTLED_TIME);
+            return ViewOfMounted(target, PinVolume(target.name, own), lock, file, settles);
         } catch (const Error &error) {
             if (error.Code() != ErrorCode::LOCKED) {
                 throw;
@@ -235,7 +236,8 @@ View FindView(const Target &target, const std::string &file, const MountOptions 
             const bool writers_come_and_go =
                 (lock->WriterMayCome() || answers.writer_ended) && now < *first_refused + TURN_TIME;
             refused = refused && !writers_come_and_go ? refused : now;
-            if (now >= *refused + WRITER_TIME) {
+            // One attempt alone may take that long.
+            if (settles && now >= *refused + WRITER_TIME) {
                 throw Error(ErrorCode::LOCKED, std::string(error.what()) + ". " + answers.why_not);
             }
         }
@@ -297,8 +299,10 @@ VolumePin PinKnown(ReaderMounts &mounts, const Key &key, PinUse use, const std::
     if (found == mounts.entries.end() && made) {
         found = mounts.entries.emplace(key, ReaderMounts::Entry{made, nullptr, {}}).first;
     }
-    const std::shared_ptr<Volume> volume =
-        found == mounts.entries.end() ? nullptr : found->second.volume.lock();
+    std::shared_ptr<Volume> volume = found == mounts.entries.end() ? nullptr : found->second.volume.lock();
+    if (!volume && made) { // that of the key has gone since
+        found->second.volume = volume = made;
+    }
     if (volume && use != PinUse::LOOK) {
         lingered = std::move(found->second.lingers);
     } else if (volume == made && lingers) {

@@ -136,7 +136,13 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
             state_->RequireNoSnapshot(*file, "written to");
             state_->RequireNotReceiving(name);
         }
+        if (mode.in_place && file->writers > 0) {
+            throw Error(ErrorCode::LOCKED,
+                        state_->target.name + ": \"" + name +
+                            "\" is being written to by this process; close it there first");
+        }
         TakeFileLock(*state_, *file, mode);
+        file->in_place += mode.in_place ? 1 : 0;
         file->handles++;
         file->writers += mode.write ? 1 : 0;
         state_->open_handles++;
@@ -146,6 +152,9 @@ std::unique_ptr<OpenFile> Volume::Open(const std::string &name, const OpenMode &
     }
     handle->volume_ = std::shared_ptr<VolumeState>(shared_from_this(), state_.get());
     handle->file_ = file;
+    if (mode.in_place) {
+        file->PublishMoved();
+    }
     if (mode.truncate && file->Size() > 0) {
         file->Truncate(0);
     }

@@ -101,18 +101,19 @@ def _all_of(connection: duckdb.DuckDBPyConnection, path: str) -> list[str]:
     if not split:
         return [path]
     target, directory = split
-    query = """SELECT name, kind = 'directory' FROM nvme_files(?)
-        WHERE starts_with(name, ? || '/') OR (name = ? AND kind = 'directory') ORDER BY name"""
+    # What a reader keeps goes with the reader.
+    query = """SELECT name, kind = 'directory', snapshot FROM nvme_files(?)
+        WHERE (starts_with(name, ? || '/') OR (name = ? AND kind = 'directory'))
+        AND NOT (snapshot AND regexp_matches(name, '@latest-[0-9a-f]{12}(\\.|$)')) ORDER BY name"""
     name = directory.rstrip("/")
     found = connection.execute(query, [target, name, name]).fetchall()
-    if snapshots := [file for file, _ in found if "@" in PurePosixPath(file).name]:
+    if snapshots := [file for file, _, is_snapshot in found if is_snapshot]:
         raise rawduck.RawduckError(
-            f"{path}: holds {snapshots[0]}, perhaps a snapshot; remove that by its name first. "
-            "Nothing was removed"
+            f"{path}: holds {snapshots[0]}, a snapshot; remove that by its name first. Nothing was removed"
         )
     # A log behind its database.
-    files = [file for file, is_directory in found if not is_directory]
-    directories = [file for file, is_directory in reversed(found) if is_directory]
+    files = [file for file, is_directory, _ in found if not is_directory]
+    directories = [file for file, is_directory, _ in reversed(found) if is_directory]
     return [f"{paths.VOLUME_SCHEME}{target}/{file}" for file in (*files, *directories)] or [path]
 
 
@@ -150,11 +151,23 @@ def matching(connection: duckdb.DuckDBPyConnection, given: list[str]) -> list[st
 
 
 def _matches(connection: duckdb.DuckDBPyConnection, pattern: str) -> list[str]:
+    if _is_there(connection, pattern):
+        return [pattern]
     rows = connection.execute("SELECT file FROM glob(?) ORDER BY file", [pattern]).fetchall()
     files = [row[0] for row in rows]
     if not files:
         raise rawduck.RawduckError(f"{pattern}: no file matches this pattern")
     return [pattern] if pattern in files else files
+
+
+def _is_there(connection: duckdb.DuckDBPyConnection, path: str) -> bool:
+    """Whether a file or a directory of a volume has this name, with its asterisks or brackets."""
+    split = paths.split_volume_path(path) if paths.is_volume_path(path) else None
+    if not split:
+        return False
+    target, name = split[0], split[1].rstrip("/")
+    query = "SELECT count(*) FROM nvme_files(?) WHERE name = ? OR starts_with(name, ? || '/')"
+    return connection.execute(query, [target, name, name]).fetchall()[0][0] > 0
 
 
 def require_folder(sources: list[str], is_folder: bool, destination: str) -> None:

@@ -74,18 +74,20 @@ bool ReaderBytes::AnyLocked() const {
 
 std::optional<uint64_t> ReaderBytes::LowestLocked(uint64_t begin, uint64_t end) const {
     std::optional<uint64_t> lowest;
-    while (begin < end) {
-        struct flock lock = {};
-        lock.l_type = F_WRLCK;
-        lock.l_whence = SEEK_SET;
-        lock.l_start = static_cast<off_t>(READERS_BEGIN + begin);
-        lock.l_len = static_cast<off_t>(end - begin);
-        if (fcntl(nodes_.front().Get(), F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK ||
-            lock.l_start < static_cast<off_t>(READERS_BEGIN + begin)) {
-            break;
+    for (const FileDescriptor &node : nodes_) {
+        while (begin < end) {
+            struct flock lock = {};
+            lock.l_type = F_WRLCK;
+            lock.l_whence = SEEK_SET;
+            lock.l_start = static_cast<off_t>(READERS_BEGIN + begin);
+            lock.l_len = static_cast<off_t>(end - begin);
+            if (fcntl(node.Get(), F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK ||
+                lock.l_start < static_cast<off_t>(READERS_BEGIN + begin)) {
+                break;
+            }
+            end = static_cast<uint64_t>(lock.l_start) - READERS_BEGIN;
+            lowest = end;
         }
-        end = static_cast<uint64_t>(lock.l_start) - READERS_BEGIN;
-        lowest = end;
     }
     return lowest;
 }

@@ -76,7 +76,9 @@ bool TryDecode(std::string_view bytes, FileEntry &entry) {
         entry.holes.push_back(hole);
     }
     entry.name = bytes;
-    if (!IsStored(entry.kind) || !IsSane(header.extents_root) || !IsSane(header.holes_root)) {
+    const bool lies_once = (entry.extents.empty() || header.extents_root.levels == 0) &&
+                           (entry.holes.empty() || header.holes_root.levels == 0);
+    if (!IsStored(entry.kind) || !lies_once || !IsSane(header.extents_root) || !IsSane(header.holes_root)) {
         return false;
     }
     return bytes.size() == header.name_bytes && !bytes.empty();

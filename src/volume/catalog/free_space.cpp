@@ -183,11 +183,21 @@ uint64_t FreeSpace::AllocateAligned(uint32_t units, const MayTake &may_take) {
 
 // A group of which all is free then, or nothing, needs no bitmap any more.
 void FreeSpace::SetUsed(uint64_t start, uint64_t units, bool used) {
-    ForEachPiece(start, units, [&](uint64_t group, uint32_t, uint32_t) {
-        Group(group); // which may throw, so it comes first
+    const auto is_whole = [&](uint64_t group, uint32_t length) {
+        return length == SpaceMap::EmptySummary(group, area_).free_units;
+    };
+    ForEachPiece(start, units, [&](uint64_t group, uint32_t, uint32_t length) {
+        if (!is_whole(group, length)) {
+            Group(group); // which may throw, so it comes first
+        }
         return true;
     });
     ForEachPiece(start, units, [&](uint64_t group, uint32_t first, uint32_t length) {
+        if (is_whole(group, length)) {
+            mixed_.erase(group);
+            SetSummary(group, used ? GroupSummary() : SpaceMap::EmptySummary(group, area_));
+            return true;
+        }
         const auto found = mixed_.find(group);
         found->second.Set(first, length, used);
         SetSummary(group, found->second.Summary());

@@ -98,6 +98,8 @@ class File {
     //! it durably, and frees what they had. Reads and writes of the file wait meanwhile. False, and nothing is done, when
     //! there are no such contents, or others have some of them, too. When it throws, nothing has changed.
     bool MoveTo(const Extent &place);
+    //! What was moved becomes durable in its new place. Throws as Sync.
+    void PublishMoved();
 
     //! Data, size and everything queued before become durable.
     void Sync();
@@ -126,6 +128,8 @@ class File {
     //! Gives up what the file covers, for the caller to free once the record that removes it is durable.
     std::vector<Extent> TakeExtents();
 
+    //! Handles that rely on where the durable contents lie: changed under the volume's names mutex.
+    std::atomic<uint64_t> in_place{0};
     // Guarded by the volume's names mutex.
     uint64_t handles = 0, writers = 0, shared_locks = 0;
     bool exclusive_lock = false;

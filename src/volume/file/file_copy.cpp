@@ -53,11 +53,24 @@ bool File::MoveTo(const Extent &place) {
     return true;
 }
 
+void File::PublishMoved() {
+    bool moved = false;
+    {
+        std::shared_lock<Gate> gate(
+            gate_); // whoever moves something is done with it, or sees that it may not
+        std::shared_lock<std::shared_mutex> guard(map_mutex_);
+        moved = !moved_.empty();
+    }
+    if (moved) {
+        Sync();
+    }
+}
+
 // Under the exclusive gate. What is not durable is written in place, and what others have stays with them.
 bool File::IsMovable(const Extent &place) const {
     const uint64_t on_device = tail_.Empty() ? Size() : tail_start_;
     const uint64_t end = std::min<uint64_t>(durable_size_, on_device) / ALLOCATION_UNIT_BYTES;
-    if (Removed() || snapshot_ || IsTemp() || place.file_unit + place.units > end) {
+    if (Removed() || snapshot_ || IsTemp() || in_place > 0 || place.file_unit + place.units > end) {
         return false;
     }
     std::shared_lock<std::shared_mutex> guard(map_mutex_);

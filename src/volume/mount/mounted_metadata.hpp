@@ -18,6 +18,8 @@ struct MountedMetadata {
 
 //! Throws as LoadVolume does.
 MountedMetadata MountMetadata(BlockIo &io);
+//! Of what LoadVolume has read, all that is to be known.
+MountedMetadata MountLoaded(LoadedVolume found);
 //! What a reader beside the writer has: the files of the image, and nothing that could be written. Reads nothing.
 MountedMetadata MountImage(BlockIo &io, ReaderImage image);
 

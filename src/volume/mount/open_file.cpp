@@ -141,6 +141,7 @@ void OpenFile::Close() {
                           "every lock of a handle is counted");
         file->exclusive_lock = file->exclusive_lock && mode_.lock != OpenMode::Lock::EXCLUSIVE;
         file->shared_locks -= mode_.lock == OpenMode::Lock::SHARED ? 1 : 0;
+        file->in_place -= mode_.in_place ? 1 : 0;
         state.open_handles--;
         if (--file->handles == 0 && file->Removed()) {
             state.removed_files.erase(file);

@@ -13,6 +13,9 @@ struct OpenMode {
     bool owner_only = false;  //!< of a new file on a file system: no access for others
     //! To be opened for writing without one, a file must not be locked by another.
     enum class Lock { NONE, SHARED, EXCLUSIVE } lock = Lock::NONE;
+    //! On a volume, with a shared lock: what is durable stays in its place as long as it is open, so that others can be told
+    //! where that is. Throws LOCKED where somebody writes.
+    bool in_place = false;
     //! Of a new file on a volume, and how any file is read and written. TEMP only for what DuckDB opens as
     //! temporary; never guessed from the name.
     FileKind kind = FileKind::OTHER;

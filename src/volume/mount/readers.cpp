@@ -36,6 +36,12 @@ ReaderImage VolumeState::BeginReader(const std::string &file, uint64_t number) {
 std::string VolumeState::Answer(const WriterRequest &request) {
     if (request.kind == WriterRequest::Kind::READ) {
         CheckFileName(target.name, request.subject);
+        if (!reader_bytes->IsLocked(
+                request.number)) { // then what it is given would be dropped while it reads
+            throw Error(ErrorCode::LOCKED,
+                        target.name + ": the writer does not see the lock of the reader that asks; both "
+                                      "have to open the target through the same node, or see /sys");
+        }
         return EncodeReaderImage(BeginReader(request.subject, request.number));
     }
     return answer_others(request);
@@ -84,7 +90,11 @@ void VolumeState::DropLeftReaders() noexcept {
         }
         WriteScope writing(*this, WriteScope::Begun::YES);
         for (const std::string &name : left) {
-            DropSnapshot(name);
+            try {
+                DropSnapshot(name);
+            } catch (const Error &) {
+                continue; // somebody here has it open, perhaps; not a reason to keep the others
+            }
         }
         writing.Finish();
     } catch (const std::exception &) {

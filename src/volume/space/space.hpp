@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <new>
+#include <optional>
 
 namespace rawduck {
 
@@ -34,22 +36,38 @@ class Space {
         AllocationUnit start{0};
         uint64_t units = 0;
     };
-    //! As that of FreeSpace. While it finds fewer than `units_min`, which is at least 1, it waits for what is being
-    //! deallocated, which is free, too.
-    Piece Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end, SpaceUse use,
-                   uint64_t units_min = 1) {
+    //! As that of FreeSpace. Where it finds nothing, it waits for what is being deallocated, which is free, too.
+    Piece Allocate(uint64_t wanted, AllocationUnit hint, bool from_the_end, SpaceUse use) {
+        std::unique_lock<std::mutex> guard(mutex_);
+        for (;;) {
+            RecordPendingFree();
+            const Extent found = free_.Allocate(wanted, Index(hint), from_the_end, ReservedUnits(use));
+            if (found.units > 0 || claimed_units_ == 0) {
+                return {static_cast<AllocationUnit>(found.start), found.units};
+            }
+            given_back_.wait(guard);
+        }
+    }
+    //! One extent of `units_min` to `wanted` units, for what need not be done now; `units` 0 when there is none. Nothing
+    //! when there may be one soon, because something is being deallocated: then it has waited, so long at most.
+    std::optional<Piece> AllocateLong(uint64_t wanted, AllocationUnit hint, uint64_t units_min, SpaceUse use,
+                                      std::chrono::milliseconds wait_max) {
         std::unique_lock<std::mutex> guard(mutex_);
         RecordPendingFree();
-        for (;;) {
-            const Extent found = free_.Allocate(wanted, Index(hint), from_the_end, ReservedUnits(use));
-            if (found.units >= units_min || claimed_units_ == 0) {
-                return {static_cast<AllocationUnit>(found.start), found.units};
+        for (const AllocationUnit at : {hint, AllocationUnit{0}}) { // behind the hint there may be little
+            const Extent found = free_.Allocate(wanted, Index(at), false, ReservedUnits(use));
+            if (found.units >= units_min) {
+                return Piece{static_cast<AllocationUnit>(found.start), found.units};
             }
             if (found.units > 0) {
                 RecordFree(found);
             }
-            given_back_.wait(guard);
         }
+        if (claimed_units_ == 0) {
+            return Piece{};
+        }
+        given_back_.wait_for(guard, wait_max);
+        return std::nullopt;
     }
     //! Frees space that was never written: where several files have it, only the last one. None of it may be free
     //! already: two files could get the same space afterwards. What there is no memory to record is tried again later.

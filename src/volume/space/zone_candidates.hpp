@@ -19,8 +19,8 @@ class ZoneCandidates {
 
     //! Nothing that the log has freed lies in what the data area gains.
     void Grow(uint64_t data_end) {
-        since_.resize(data_end / ZONE_UNITS + 1);
-        before_.resize(since_.size());
+        before_.resize(data_end / ZONE_UNITS + 1);
+        since_.resize(before_.size()); // last: what is asked for lies in both
     }
 
     //! What the log has freed since the checkpoint began that was begun last.

@@ -19,6 +19,8 @@ constexpr uint64_t FREE_SHARE = 4;
 //! Of a file in very many pieces, so that it can be interrupted.
 constexpr int PIECES_OF_STEP = 10000;
 constexpr std::chrono::milliseconds WAIT_MAX{50};
+//! For a place for one run while the device is being told of free space, which may go on for as long as there is some.
+constexpr int WAITS_MAX = 100;
 
 std::shared_ptr<File> FileToDefragment(const VolumeState &state, const std::string &name) {
     std::shared_lock<std::shared_mutex> guard(state.names_mutex);
@@ -93,8 +95,13 @@ bool Defragmenter::LookOn() {
     const Run run = FindRun();
     position_ = run.begin;
     if (run.pieces > 1) {
-        if (const std::optional<Extent> place = PlaceFor(run)) {
-            target_ = *place;
+        const std::optional<Space::Piece> place = PlaceFor(run);
+        if (!place && ++waits_ < WAITS_MAX) {
+            return true;
+        }
+        waits_ = 0;
+        if (place && place->units > 0) {
+            target_ = Extent{run.begin, Index(place->start), place->units};
         } else {
             no_place_bytes_ += run.units * ALLOCATION_UNIT_BYTES;
             position_ += run.units;
@@ -137,21 +144,13 @@ Defragmenter::Run Defragmenter::FindRun() {
 }
 
 // Where all of it fits, or so much that there are fewer pieces afterwards: two whole ones at least.
-std::optional<Extent> Defragmenter::PlaceFor(const Run &run) {
+std::optional<Space::Piece> Defragmenter::PlaceFor(const Run &run) {
     AllocationUnit hint{0};
     if (const std::optional<Extent> before = file_->ExtentAt(run.begin - 1)) {
         hint = static_cast<AllocationUnit>(before->start + 1);
     }
     const uint64_t units_min = std::min(run.units, 2 * run.longest);
-    const Space::Piece found = volume_->space.Allocate(run.units, hint, false, SpaceUse::CONTENT, units_min);
-    const Extent place{run.begin, Index(found.start), found.units};
-    if (found.units >= units_min) {
-        return place;
-    }
-    if (found.units > 0) {
-        volume_->space.Free({place});
-    }
-    return std::nullopt;
+    return volume_->space.AllocateLong(run.units, hint, units_min, SpaceUse::CONTENT, WAIT_MAX);
 }
 
 void Defragmenter::CopyStep() {

@@ -59,7 +59,7 @@ class Defragmenter {
     bool MayGoOn();
     bool LookOn();
     Run FindRun();
-    std::optional<Extent> PlaceFor(const Run &run);
+    std::optional<Space::Piece> PlaceFor(const Run &run);
     void CopyStep();
     void EndRun();
 
@@ -69,6 +69,7 @@ class Defragmenter {
     const uint64_t bytes_per_second_;
     const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
     uint64_t position_ = HEAD_UNITS; //!< file units; what lies before was looked at
+    int waits_ = 0;                  //!< for a place for the run that begins there
     Extent target_;                  //!< what is left of the place that is copied to; no units: there is none
     uint64_t extents_before_ = 0, copied_bytes_ = 0, shared_bytes_ = 0, no_place_bytes_ = 0;
 };

@@ -270,6 +270,30 @@ def test_directories_are_removed(file_target):
         con.execute("CREATE TABLE t (i int)")
 
 
+def test_a_directory_with_wildcards_in_its_name_is_no_pattern(file_target):
+    volume = f"nvme://{file_target.name}"
+    with rawduck.connect() as con:
+        for name in ("run[1]/x.csv", "run1", "run2/x.csv"):
+            con.execute(f"COPY (SELECT 1) TO '{volume}/{name}'")
+    removed = run_cli("rm", "-r", f"{volume}/run[1]")
+    assert removed.returncode == 0, removed.stderr
+    left = [row["name"] for row in json.loads(run_cli("ls", "--json", file_target.name).stdout)]
+    assert left == ["run1", "run2/x.csv"]
+    assert run_cli("rm", f"{volume}/run[1]").returncode == 0  # a pattern, where nothing has that name
+    left = [row["name"] for row in json.loads(run_cli("ls", "--json", file_target.name).stdout)]
+    assert left == ["run2/x.csv"]
+
+
+def test_directories_of_a_stripe_are_removed(tmp_path):
+    members = [str(tmp_path / name) for name in ("a.rd", "b.rd")]
+    assert run_cli("format", *members, "--size", "32M").returncode == 0
+    with rawduck.connect() as con:
+        con.execute(f"COPY (SELECT 1) TO 'nvme://{members[0]}/d/x.csv'")
+    removed = run_cli("rm", "-r", f"nvme://{members[1]}/d")
+    assert removed.returncode == 0, removed.stderr
+    assert json.loads(run_cli("ls", "--json", members[0]).stdout) == []
+
+
 def test_a_path_into_a_volume_says_how_it_is_written(file_target, tmp_path):
     meant = f"write nvme://{file_target.name}/x.duckdb"
     with pytest.raises(duckdb.IOException, match=re.escape(meant)):

@@ -212,6 +212,42 @@ TEST(SnapshotTest, WhatItHasIsNotDeallocated) {
     EXPECT_EQ(ReadJournal(io).superblock.incompat, INCOMPAT_SHARED) << "older code refuses the volume";
 }
 
+// Of files that share what nobody says is shared one would be written into the other.
+TEST(SnapshotTest, WithoutItsFeatureBitNothingIsWritten) {
+    SimulatedOptions options;
+    options.capacity_bytes = 32 * MIB;
+    options.lba_size = options.atomic_write_bytes = LBA;
+    const auto medium = std::make_shared<SimulatedMedium>(options);
+    const Target target = ResolveTarget("simulated:unsaid");
+    const auto open = [&] { return OpenSimulatedDevice(medium, target, {}); };
+    const auto mount = [&] {
+        return Volume::MountDevice(target, open(), MountOptions(), std::make_shared<IoStats>());
+    };
+    const std::string content(400000, 'c');
+    {
+        BlockIo io(open(), BlockIoOptions(), target.name, std::make_shared<IoStats>());
+        Volume::FormatDevice(io, FormatOptions(), LBA);
+        auto volume = mount();
+        Append(*volume, "x", content);
+        volume->Snapshot("x", "s");
+    }
+    {
+        BlockIo io(open(), BlockIoOptions(), target.name, std::make_shared<IoStats>());
+        TreeSuperblock superblock = ReadJournal(io).superblock;
+        superblock.incompat = 0;
+        SealSuperblock(superblock);
+        for (const uint64_t unit : {uint64_t(0), superblock.capacity_units - 1}) {
+            io.Write(unit * ALLOCATION_UNIT_BYTES, reinterpret_cast<const char *>(&superblock),
+                     sizeof superblock);
+        }
+        io.Flush();
+    }
+    auto volume = mount();
+    EXPECT_NE(volume->Info().poisoned.find("files share space"), std::string::npos);
+    EXPECT_EQ(FailureOf([&] { Append(*volume, "x", content); }), ErrorCode::POISONED);
+    EXPECT_EQ(ReadAll(*volume, "x@s"), content);
+}
+
 // As many extents as a file has in trees of its own: pages are shared, and copied one by one.
 TEST(SnapshotTest, FilesOfManyExtents) {
     const MemoryVolume memory(4096, 256 * MIB);

@@ -4,6 +4,7 @@
 #include "support/journal_store.hpp"
 #include "volume/damage/load_volume.hpp"
 #include "volume/journal/read_journal.hpp"
+#include "volume/mount/mounted_metadata.hpp"
 
 #include <set>
 
@@ -160,6 +161,28 @@ TEST_F(DamagedPagesTest, ConcernTheFilesThatTheyTellOf) {
 
 TEST_F(DamagedSharedPagesTest, ConcernTheFilesThatShareThem) {
     DamageEachPage();
+}
+
+//! Where one unit more or less is free than the files leave, nobody writes.
+void ExpectFreeSpaceIsCompared(const Medium &medium) {
+    const auto io = OpenMedium(medium);
+    const auto load = [&] { return LoadVolume(*io, MIB, CheckAfterLog::CHANGED_FILES); };
+    const MountedMetadata sound = MountLoaded(load());
+    EXPECT_EQ(sound.damage, "");
+    EXPECT_GT(sound.free.FreeUnits(), 0u);
+    LoadedVolume less = load(), more = load();
+    less.metadata.space->Allocate(1, 0, false, 0);
+    EXPECT_NE(MountLoaded(std::move(less)).damage.find("units are free"), std::string::npos);
+    more.files.entries.erase(more.files.entries.begin());
+    EXPECT_NE(MountLoaded(std::move(more)).damage.find("units are free"), std::string::npos);
+}
+
+TEST_F(DamagedPagesTest, FreeSpaceIsWhatFilesLeave) {
+    ExpectFreeSpaceIsCompared(medium);
+}
+
+TEST_F(DamagedSharedPagesTest, FreeSpaceIsWhatFilesLeave) {
+    ExpectFreeSpaceIsCompared(medium);
 }
 
 TEST_F(DamagedPagesTest, TheirMapConcernsNoFile) {

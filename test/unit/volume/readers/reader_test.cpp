@@ -170,6 +170,10 @@ TEST_F(ReaderTest, OnlyWhoHasTheTargetIsAnswered) {
     EXPECT_EQ(code(another.Get(), request), ErrorCode::LOCKED);
     EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, ReaderBytes::COUNT, "x@latest", ""}),
               ErrorCode::LOCKED);
+    const uint64_t not_locked = (lock.Number() + 1) % ReaderBytes::COUNT;
+    EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, not_locked, "x@latest", ""}),
+              ErrorCode::LOCKED)
+        << "its snapshot would be dropped at once";
     EXPECT_EQ(code(lock.Descriptor(), {static_cast<WriterRequest::Kind>(99), 0, "x", ""}),
               ErrorCode::UNSUPPORTED);
     EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, lock.Number(), "nothing@latest", ""}),

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <gtest/gtest.h>
 #include <random>
-#include <thread>
 
 namespace rawduck {
 
@@ -221,20 +220,23 @@ TEST(SpaceTest, WhatIsFreedWithoutMemoryIsFreeAllTheSame) {
     EXPECT_GT(failures, 0);
 }
 
-// Whoever needs a long extent waits for what the device is being told of, and leaves alone what is too short.
-TEST(SpaceTest, WhatIsBeingDeallocatedIsWaitedFor) {
+// Whoever needs a long extent is told to wait for what the device is being told of, and not for what is not there.
+TEST(SpaceTest, ALongExtentOrNone) {
+    using std::chrono::milliseconds;
+    constexpr AllocationUnit BEGIN{100};
     Space space = SpaceOf(100, 1100);
+    const auto allocate = [&](uint64_t units, AllocationUnit hint) {
+        return space.AllocateLong(units, hint, units, SpaceUse::HEADER, milliseconds(1));
+    };
     const std::vector<Extent> claimed = space.ClaimFree({0, 200, 800}, 1);
-    std::thread giving_back([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        space.GiveBack(claimed);
-    });
-    const Space::Piece found = space.Allocate(500, AllocationUnit{0}, false, SpaceUse::HEADER, 500);
-    giving_back.join();
-    EXPECT_EQ(found.units, 500u);
-    EXPECT_EQ(space.FreeUnits(), 500u);
-    EXPECT_EQ(space.Allocate(600, AllocationUnit{0}, false, SpaceUse::HEADER, 600).units, 500u)
-        << "and not for what is not there";
+    EXPECT_FALSE(allocate(500, BEGIN)) << "there may be one soon";
+    EXPECT_EQ(space.FreeUnits(), 1000u) << "what is too short stays free";
+    EXPECT_EQ(allocate(50, BEGIN)->units, 50u) << "nobody waits for what is there";
+    space.GiveBack(claimed);
+    EXPECT_EQ(allocate(951, BEGIN)->units, 0u) << "there is none";
+    EXPECT_EQ(allocate(500, BEGIN)->units, 500u);
+    space.Free({{0, 100, 3}});
+    EXPECT_EQ(Index(allocate(100, BEGIN)->start), 650u) << "behind the hint there are only three";
 }
 
 TEST(SpaceDeathTest, FreeingTwiceEndsTheProcess) {

@@ -180,6 +180,38 @@ TEST_P(DefragmenterTest, AFileThatIsCutSharedOrRemovedMeanwhile) {
     }
 }
 
+// Such as a reader of this process that was told of the places, and has no snapshot.
+TEST_P(DefragmenterTest, WhoWasToldOfPlacesKeepsThem) {
+    auto volume = memory.Mount();
+    const std::string content = MakeFragmented(*volume, 80, random);
+    const uint64_t before = ExtentsOf(*volume);
+    OpenMode mode;
+    mode.lock = OpenMode::Lock::SHARED;
+    mode.in_place = true;
+    {
+        const auto writer = volume->Open(NAME, WriteMode());
+        EXPECT_EQ(FailureOf([&] { volume->Open(NAME, mode); }), ErrorCode::LOCKED);
+        writer->Close();
+    }
+    const auto half_done = volume->Defragment(NAME, 0);
+    while (half_done->CopiedBytes() == 0) {
+        ASSERT_TRUE(half_done->Step());
+    }
+    auto told = volume->Open(NAME, mode);
+    const std::vector<ExtentInfo> places = told->Info().extents;
+    RunToEnd(*half_done);
+    RunToEnd(*volume->Defragment(NAME, 0));
+    const std::vector<ExtentInfo> after = told->Info().extents;
+    ASSERT_EQ(after.size(), places.size());
+    for (size_t i = 0; i < places.size(); i++) {
+        ASSERT_EQ(after[i].device_offset, places[i].device_offset) << i;
+    }
+    told->Close();
+    RunToEnd(*volume->Defragment(NAME, 0));
+    EXPECT_LT(ExtentsOf(*volume), before / 4);
+    EXPECT_TRUE(ReadAll(*volume, NAME) == content);
+}
+
 TEST_P(DefragmenterTest, AFullVolume) {
     auto volume = memory.Mount();
     const std::string content = MakeFragmented(*volume, 160, random);
