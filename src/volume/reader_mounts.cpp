@@ -200,6 +200,16 @@ class ReaderTurn {
     Clock::time_point first_since_, writers_since_ = Clock::time_point::max();
 };
 
+//! The name may lead elsewhere than when the reader's lock was taken, and what is read would be protected there only.
+VolumePin PinSame(const Target &target, const MountOptions &options) {
+    VolumePin pinned = PinVolume(target.name, options);
+    if (pinned.operator->() != MountedVolume(target.identity).operator->()) {
+        throw Error(ErrorCode::NOT_FOUND, target.name + ": it has become another target while a reader was to "
+                                                        "begin; try again");
+    }
+    return pinned;
+}
+
 View FindView(const Target &target, const std::string &file, const MountOptions &options) {
     auto lock = std::make_unique<ReaderLock>(target);
     ReaderTurn turn(target);
@@ -225,7 +235,7 @@ View FindView(const Target &target, const std::string &file, const MountOptions 
         try {
             MountOptions own = options;
             own.waits_for_readers = false; // a writer that has just begun can be asked
-            return ViewOfMounted(target, PinVolume(target.name, own), lock, file, settles);
+            return ViewOfMounted(target, PinSame(target, own), lock, file, settles);
         } catch (const Error &error) {
             if (error.Code() != ErrorCode::LOCKED) {
                 throw;
