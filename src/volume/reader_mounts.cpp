@@ -204,8 +204,9 @@ class ReaderTurn {
 VolumePin PinSame(const Target &target, const MountOptions &options) {
     VolumePin pinned = PinVolume(target.name, options);
     if (pinned.operator->() != MountedVolume(target.identity).operator->()) {
-        throw Error(ErrorCode::NOT_FOUND, target.name + ": it has become another target while a reader was to "
-                                                        "begin; try again");
+        throw Error(ErrorCode::NOT_FOUND, target.name +
+                                              ": it has become another target while a reader was to "
+                                              "begin; try again");
     }
     return pinned;
 }
