@@ -36,8 +36,8 @@ ReaderImage VolumeState::BeginReader(const std::string &file, uint64_t number) {
 std::string VolumeState::Answer(const WriterRequest &request) {
     if (request.kind == WriterRequest::Kind::READ) {
         CheckFileName(target.name, request.subject);
-        if (!reader_bytes->IsLocked(
-                request.number)) { // then what it is given would be dropped while it reads
+        // What it is given would be dropped while it reads.
+        if (!reader_bytes->IsLocked(request.number)) {
             throw Error(ErrorCode::LOCKED,
                         target.name + ": the writer does not see the lock of the reader that asks; both "
                                       "have to open the target through the same node, or see /sys");
