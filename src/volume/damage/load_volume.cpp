@@ -70,6 +70,10 @@ LoadedVolume LoadVolume(BlockIo &io, uint64_t cache_bytes, CheckAfterLog check_a
         if (check_after_log == CheckAfterLog::ALL && !changed.empty()) {
             volume.metadata.problems = catalog.FindProblems([](const PagePointer &) {});
         }
+        const bool says_sharing = (volume.metadata.image.superblock.incompat & INCOMPAT_SHARED) != 0;
+        if (!says_sharing && !catalog.References().Empty()) {
+            volume.metadata.problems.emplace_back("files share space, which the superblock does not say");
+        }
         if (!volume.metadata.image.damage.empty()) {
             volume.metadata.problems.clear(); // they follow from the damage
         }

@@ -106,9 +106,6 @@ MountedMetadata MountLoaded(LoadedVolume found) {
         mounted.damage = "by the metadata " + std::to_string(mounted.free.FreeUnits()) +
                          " allocation units are free, and the files leave " + std::to_string(free_units);
     }
-    if (mounted.damage.empty() && shares && (superblock.incompat & INCOMPAT_SHARED) == 0) {
-        mounted.damage = "files share space, which the superblock does not say";
-    }
     mounted.candidates.Exclude(metadata.freed);
     mounted.found = std::move(found);
     return mounted;
