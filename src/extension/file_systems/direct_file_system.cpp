@@ -90,14 +90,7 @@ duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::str
                                                                   FileOpenFlags flags, Opener opener) {
     const std::string absolute = FilePath(path, opener);
     const OpenMode mode = OpenModeOf(flags, absolute);
-    const bool is_of_database = mode.kind == FileKind::DATABASE || mode.kind == FileKind::WAL;
-    if (is_of_database && mode.write && fork_generation_ != ForkGeneration()) {
-        // A database without a log is open in the parent, and its log in nobody.
-        throw duckdb::InvalidInputException(
-            "%s: this DuckDB was opened before fork(), and the parent process may "
-            "write to its databases; open DuckDB anew in the child",
-            path);
-    }
+    RequireOwnDatabase(path, mode);
     auto file = Translated([&] {
         auto opened =
             OpenOrNull(flags, [&] { return DirectFile::Open(absolute, mode, DirectOptionsOf(opener)); });

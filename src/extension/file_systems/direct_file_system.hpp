@@ -2,7 +2,6 @@
 //! stock DuckDB's, which can open the same files without this extension.
 #pragma once
 
-#include "common/process/fork_generation.hpp"
 #include "extension/file_systems/storage_file_system.hpp"
 
 namespace rawduck {
@@ -41,7 +40,6 @@ class DirectFileSystem final : public StorageFileSystem {
 
   private:
     duckdb::unique_ptr<duckdb::FileSystem> local_;
-    const uint64_t fork_generation_ = ForkGeneration(); //!< of the process in which this DuckDB was opened
 };
 
 } // namespace rawduck

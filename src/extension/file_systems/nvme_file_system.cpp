@@ -171,6 +171,7 @@ duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::strin
         const bool locks = flags.Lock() != duckdb::FileLockType::NO_LOCK;
         Location location(path, opener, Wanted::FILE, locks ? PinUse::OPEN : PinUse::LOOK);
         const OpenMode mode = OpenModeOf(flags, location.path.file);
+        RequireOwnDatabase(path, mode);
         if (!location.path.file.empty()) {
             LookAtHeaders(location, flags, opener);
         }

@@ -240,6 +240,17 @@ StorageFileSystem::MemoryMapFile(const duckdb::OpenFileInfo &path, FileOpenFlags
         "%s: cannot map it into memory: %s. Attach it without IO_MODE 'MMAP'.", path.path, WhyNotMapped());
 }
 
+// A database without a log is open in the parent, and its log in nobody.
+void StorageFileSystem::RequireOwnDatabase(const std::string &path, const OpenMode &mode) const {
+    const bool is_of_database = mode.kind == FileKind::DATABASE || mode.kind == FileKind::WAL;
+    if (is_of_database && mode.write && fork_generation_ != ForkGeneration()) {
+        throw duckdb::InvalidInputException(
+            "%s: this DuckDB was opened before fork(), and the parent process may "
+            "write to its databases; open DuckDB anew in the child",
+            path);
+    }
+}
+
 std::unique_ptr<StorageFile>
 StorageFileSystem::OpenOrNull(const FileOpenFlags &flags,
                               const std::function<std::unique_ptr<StorageFile>()> &open) {

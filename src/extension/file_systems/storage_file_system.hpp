@@ -1,6 +1,7 @@
 //! The half of a DuckDB file system that works on open handles. What works on names is up to the subclasses.
 #pragma once
 
+#include "common/process/fork_generation.hpp"
 #include "common/process/reader_threads.hpp"
 #include "extension/memory/held_blocks.hpp"
 #include "io/storage_file.hpp"
@@ -88,8 +89,14 @@ class StorageFileSystem : public duckdb::FileSystem {
     duckdb::unique_ptr<duckdb::FileHandle> MakeHandle(const std::string &path, duckdb::FileOpenFlags flags,
                                                       std::unique_ptr<StorageFile> file, Opener opener);
     static duckdb::FileMetadata ToMetadata(const StorageFile::Status &status);
+    //! Throws where a database or its log would be written in a child of fork() by the DuckDB of its parent. Such a
+    //! DuckDB knows a database as it was then: others may have changed it since, and would lose what they committed.
+    void RequireOwnDatabase(const std::string &path, const OpenMode &mode) const;
     //! What stands in a message after "cannot map it into memory: ".
     virtual std::string WhyNotMapped() const = 0;
+
+  private:
+    const uint64_t fork_generation_ = ForkGeneration(); //!< of the process in which this DuckDB was opened
 };
 
 //! How a file of this name is to be opened, decoded from DuckDB's flags. Throws for flags that make no sense,
