@@ -141,16 +141,21 @@ class File {
         DataChecksum checksum; //!< of a header page: its content, so that it needs no flush of its own
     };
 
+    //! A write that finds no space is tried again, once others have given back what they can. Then a database and its
+    //! log may use what is kept for the last.
+    enum class Attempt { FIRST, LAST };
     //! Room for what a change may add to the file's metadata. Made under the gate, before the
     //! locks of the map, and gone before the gate is opened.
     class Growth {
       public:
-        explicit Growth(File &file) : file_(file) {}
+        explicit Growth(File &file, Attempt attempt = Attempt::FIRST) : attempt(attempt), file_(file) {}
         ~Growth();
         Growth(const Growth &) = delete;
         Growth &operator=(const Growth &) = delete;
         //! Throws Error NO_SPACE.
         void Take(const EntrySize &more, MetadataUse use);
+
+        const Attempt attempt;
 
       private:
         File &file_;
@@ -172,16 +177,14 @@ class File {
 
     // file_write.cpp
     void CountChange() { content_version_.fetch_add(1, std::memory_order_release); }
-    void WriteOnce(const char *data, uint64_t length, uint64_t offset);
+    void WriteOnce(const char *data, uint64_t length, uint64_t offset, Attempt attempt);
     void FinishRemoval();
-    void MakeSpace();
     void ReserveForWrite(Growth &growth, uint64_t offset, uint64_t end, bool adds_hole);
-    bool TryWriteAligned(const char *data, uint64_t length, uint64_t offset);
-    void WriteGated(const char *data, uint64_t length, uint64_t offset);
+    bool TryWriteAligned(const char *data, uint64_t length, uint64_t offset, Attempt attempt);
+    void WriteGated(const char *data, uint64_t length, uint64_t offset, Attempt attempt);
     void WriteDevice(const char *data, uint64_t length, uint64_t offset);
     uint64_t DurableBytes(uint64_t offset, uint64_t length) const;
     void WriteOutOfPlace(const char *data, uint64_t length, uint64_t offset, Growth &growth);
-    std::vector<Extent> AllocateOutOfPlace(uint64_t first_unit, uint64_t units, Growth &growth);
     void SwitchTo(const std::vector<Extent> &fresh, const Moved &moved);
     void RemoveHoles(uint64_t offset, uint64_t length);
     void OverwriteDevice(const char *data, uint64_t length, uint64_t offset, Growth &growth);
@@ -190,7 +193,14 @@ class File {
     void AppendGated(const char *data, uint64_t length);
     void ExtendTo(uint64_t offset);
     void DrainTail();
+
+    // file_space.cpp
+    void MakeSpace();
+    bool MayUseLast(Attempt attempt) const;
+    SpaceUse LastUse() const;
+    Space::Piece GrowthFor(uint64_t missing);
     void EnsureUnits(uint64_t units, Growth &growth);
+    std::vector<Extent> AllocateOutOfPlace(uint64_t first_unit, uint64_t units, Growth &growth);
 
     // file_copy.cpp
     void CopyTo(const Extent &fresh, uint64_t valid);

@@ -93,7 +93,8 @@ void File::Growth::Take(const EntrySize &more, MetadataUse use) {
     if (file_.IsTemp()) {
         return;
     }
-    file_.metadata_.Take(more, file_.kind_ == FileKind::WAL ? MetadataUse::LOG : use);
+    const MetadataUse first = file_.kind_ == FileKind::WAL ? MetadataUse::LOG : use;
+    file_.metadata_.Take(more, file_.MayUseLast(attempt) ? MetadataUse::REPLACE : first);
     taken_ += more;
     any_ = true;
 }

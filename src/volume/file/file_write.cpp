@@ -17,11 +17,6 @@ namespace {
 constexpr uint64_t TAIL_BYTES_MAX = 1 * MIB;
 //! Aligned appends from this length on go straight to the target.
 constexpr uint64_t DIRECT_APPEND_BYTES_MIN = 64 * KIB;
-//! A file grows by as much as it has, within these bounds.
-constexpr uint64_t GROWTH_UNITS_MIN = 1 * MIB / ALLOCATION_UNIT_BYTES;
-constexpr uint64_t GROWTH_UNITS_MAX = 64 * MIB / ALLOCATION_UNIT_BYTES;
-//! ... and never by more than this share of the free space, so that a nearly full volume is shared fairly.
-constexpr uint64_t GROWTH_FREE_SHARE = 8;
 
 } // namespace
 
@@ -36,22 +31,22 @@ void File::Write(const char *data, uint64_t length, uint64_t offset) {
     }
     const ScopeExit changed([&] { CountChange(); }); // also when it fails halfway
     try {
-        WriteOnce(data, length, offset);
+        WriteOnce(data, length, offset, Attempt::FIRST);
     } catch (const Error &error) {
         if (error.Code() != ErrorCode::NO_SPACE) {
             throw;
         }
         MakeSpace();
-        WriteOnce(data, length, offset);
+        WriteOnce(data, length, offset, Attempt::LAST);
     }
     modified_us_ = NowUs();
 }
 
-void File::WriteOnce(const char *data, uint64_t length, uint64_t offset) {
+void File::WriteOnce(const char *data, uint64_t length, uint64_t offset, Attempt attempt) {
     FinishRemoval();
-    if (!TryWriteAligned(data, length, offset)) {
+    if (!TryWriteAligned(data, length, offset, attempt)) {
         std::unique_lock<Gate> gate(gate_);
-        WriteGated(data, length, offset);
+        WriteGated(data, length, offset, attempt);
     }
 }
 
@@ -75,23 +70,6 @@ void File::FinishRemoval() {
     durable_size_ = 0;
 }
 
-// On a full volume only a few blocks can be replaced, and a publish frees the space of the old ones. Files
-// also reserve more than they use.
-void File::MakeSpace() {
-    bool replaced = false;
-    {
-        std::shared_lock<std::shared_mutex> guard(map_mutex_);
-        replaced = !replaced_.empty();
-    }
-    if (replaced) {
-        Sync();
-    }
-    if (context_.room.CheckpointMayHelp()) {
-        context_.log.Checkpoint(); // what was freed may be used for pages then
-    }
-    context_.space.ReclaimReservations();
-}
-
 // What the write may add to the file's entry, but for new extents: its tail, the ends of holes that it cuts,
 // and with `adds_hole` the one that it leaves, or that covers what is not written yet. Under the gate.
 void File::ReserveForWrite(Growth &growth, uint64_t offset, uint64_t end, bool adds_hole) {
@@ -109,26 +87,26 @@ void File::ReserveForWrite(Growth &growth, uint64_t offset, uint64_t end, bool a
 }
 
 uint64_t File::Append(const char *data, uint64_t length) {
-    const auto append = [&] {
+    const auto append = [&](Attempt attempt) {
         std::unique_lock<Gate> gate(gate_);
         const uint64_t offset = Size();
-        WriteGated(data, length, offset);
+        WriteGated(data, length, offset, attempt);
         modified_us_ = NowUs();
         return offset;
     };
     try {
-        return append();
+        return append(Attempt::FIRST);
     } catch (const Error &error) {
         if (error.Code() != ErrorCode::NO_SPACE) {
             throw;
         }
     }
     MakeSpace();
-    return append();
+    return append(Attempt::LAST);
 }
 
 // The path of database blocks and spilled blocks: aligned, many threads at once.
-bool File::TryWriteAligned(const char *data, uint64_t length, uint64_t offset) {
+bool File::TryWriteAligned(const char *data, uint64_t length, uint64_t offset, Attempt attempt) {
     const uint64_t lba = context_.lba_size;
     if (!IsAligned(offset, lba) || !IsAligned(length, lba)) {
         return false;
@@ -145,7 +123,7 @@ bool File::TryWriteAligned(const char *data, uint64_t length, uint64_t offset) {
     if (log_like && end > Size() && length < DIRECT_APPEND_BYTES_MIN) {
         return false;
     }
-    Growth growth(*this);
+    Growth growth(*this, attempt);
     ReserveForWrite(growth, offset, end, end > Size());
     if (end > Size()) {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);
@@ -234,45 +212,6 @@ void File::WriteOutOfPlace(const char *data, uint64_t length, uint64_t offset, G
     RemoveHoles(offset, length); // last: what is not switched to still reads as zeros
 }
 
-std::vector<Extent> File::AllocateOutOfPlace(uint64_t first_unit, uint64_t units, Growth &growth) {
-    AllocationUnit hint{0};
-    if (first_unit > 0) {
-        std::shared_lock<std::shared_mutex> guard(map_mutex_);
-        uint64_t contiguous =
-            0; // behind the unit before, so that what is written in sequence lies in sequence
-        hint = static_cast<AllocationUnit>(
-            map_.Locate((first_unit - 1) * ALLOCATION_UNIT_BYTES, contiguous) / ALLOCATION_UNIT_BYTES + 1);
-    }
-    const SpaceUse use = first_unit * ALLOCATION_UNIT_BYTES < HEAD_BYTES ? SpaceUse::HEADER
-                         : kind_ == FileKind::WAL                        ? SpaceUse::LOG
-                                                                         : SpaceUse::REPLACEMENT;
-    std::vector<Extent> fresh;
-    try {
-        for (uint64_t done = 0; done < units;) {
-            growth.Take(MoreExtents(2), MetadataUse::REPLACE); // one becomes three
-            fresh.emplace_back(Extent{first_unit + done, 0, 0});
-            const Space::Piece found = context_.space.Allocate(units - done, hint, false, use);
-            if (found.units == 0) {
-                throw Error(ErrorCode::NO_SPACE,
-                            context_.io.TargetName() + ": the volume is full: no space to replace " +
-                                std::to_string(units * ALLOCATION_UNIT_BYTES) + " bytes of \"" + Name() +
-                                "\"; remove files from it, or use a larger volume");
-            }
-            fresh.back().start = Index(found.start);
-            fresh.back().units = found.units;
-            done += found.units;
-            hint = found.start + found.units;
-        }
-    } catch (...) {
-        if (!fresh.empty() && fresh.back().units == 0) {
-            fresh.pop_back();
-        }
-        context_.space.Free(fresh);
-        throw;
-    }
-    return fresh;
-}
-
 // Under the exclusive map mutex. All or nothing.
 void File::SwitchTo(const std::vector<Extent> &fresh, const Moved &moved) {
     const uint64_t first = fresh.front().file_unit;
@@ -306,37 +245,11 @@ void File::RemoveHoles(uint64_t offset, uint64_t length) {
     }
 }
 
-// Under the exclusive map mutex. All or nothing: a file that does not fit leaves the space to others.
-void File::EnsureUnits(uint64_t units, Growth &growth) {
-    const SpaceUse use = kind_ == FileKind::WAL ? SpaceUse::LOG : SpaceUse::CONTENT;
-    const uint64_t units_before = map_.Units();
-    try {
-        while (map_.Units() < units) {
-            growth.Take(MoreExtents(1), MetadataUse::GROW);
-            const uint64_t missing = units - map_.Units();
-            const uint64_t most = std::min(std::max(map_.Units(), GROWTH_UNITS_MIN), GROWTH_UNITS_MAX);
-            const uint64_t fair = context_.space.FreeUnits() / GROWTH_FREE_SHARE;
-            const uint64_t wanted = std::max(missing, std::min(most, fair));
-            const Space::Piece found = context_.space.Allocate(wanted, map_.End(), IsTemp(), use);
-            if (found.units == 0) {
-                throw Error(ErrorCode::NO_SPACE,
-                            context_.io.TargetName() + ": the volume is full: cannot grow \"" + Name() +
-                                "\" by " + std::to_string(missing * ALLOCATION_UNIT_BYTES) +
-                                " bytes; remove files from it, or use a larger volume");
-            }
-            map_.Append(found.start, found.units);
-        }
-    } catch (...) {
-        context_.space.Free(map_.Truncate(units_before));
-        throw;
-    }
-}
-
 // Everything that is not an aligned write in place, under the exclusive gate.
-void File::WriteGated(const char *data, uint64_t length, uint64_t offset) {
+void File::WriteGated(const char *data, uint64_t length, uint64_t offset, Attempt attempt) {
     const uint64_t end = offset + length;
     FinishCommit();
-    Growth growth(*this);
+    Growth growth(*this, attempt);
     ReserveForWrite(growth, offset, end, offset > Size());
     {
         std::unique_lock<std::shared_mutex> guard(map_mutex_);

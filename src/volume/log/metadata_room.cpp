@@ -64,7 +64,7 @@ uint64_t MetadataRoom::BytesIn(uint64_t zones) const {
 uint64_t MetadataRoom::Limit(MetadataUse use, uint64_t zones) const {
     const uint64_t all = BytesIn(zones);
     const uint64_t kept = std::clamp(all / KEPT_SHARE, KEPT_BYTES_MIN, KEPT_BYTES_MAX) *
-                          (static_cast<uint64_t>(MetadataUse::LOG) - static_cast<uint64_t>(use));
+                          (static_cast<uint64_t>(MetadataUse::REPLACE) - static_cast<uint64_t>(use));
     return all - std::min(all, kept);
 }
 
@@ -87,10 +87,10 @@ uint64_t MetadataRoom::KeptUnits(MetadataUse use) const {
                         std::min(space_.TotalUnits() / CREATE_SHARE, CREATE_UNITS_MAX));
     case MetadataUse::GROW:
         return space_.KeptUnits(SpaceUse::CONTENT);
-    case MetadataUse::REPLACE:
-        return space_.KeptUnits(SpaceUse::REPLACEMENT);
-    default:
+    case MetadataUse::LOG:
         return space_.KeptUnits(SpaceUse::LOG);
+    default:
+        return space_.KeptUnits(SpaceUse::REPLACEMENT);
     }
 }
 

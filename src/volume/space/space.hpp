@@ -17,10 +17,11 @@
 
 namespace rawduck {
 
-//! What the space is for; each may use what is kept from those before it. So on a full volume blocks can
-//! still be replaced (which gives the old ones back), commits still reach the log, and headers can always be
-//! written: a table can be dropped, and the checkpoint that frees its space can finish.
-enum class SpaceUse { CONTENT, REPLACEMENT, LOG, HEADER };
+//! What the space is for; each may use what is kept from those before it. So on a full volume commits still reach the
+//! log, blocks can still be replaced (which gives the old ones back), and headers can always be written: a table can be
+//! dropped, and the checkpoint that frees its space can finish. Logs come before replacements: only a checkpoint, which
+//! replaces blocks, gives back what logs have taken. LAST_CONTENT and LAST_LOG: see AllocateLast.
+enum class SpaceUse { CONTENT, LOG, LAST_CONTENT, LAST_LOG, REPLACEMENT, HEADER };
 
 //! Thread-safe.
 class Space {
@@ -41,12 +42,40 @@ class Space {
         std::unique_lock<std::mutex> guard(mutex_);
         for (;;) {
             RecordPendingFree();
+            if (free_.FreeUnits() >= HEADER_UNITS + UnitsForReplacements()) {
+                last_ = LastUnits(); // what is kept is whole again
+            }
             const Extent found = free_.Allocate(wanted, Index(hint), from_the_end, ReservedUnits(use));
             if (found.units > 0 || claimed_units_ == 0) {
                 return {static_cast<AllocationUnit>(found.start), found.units};
             }
             given_back_.wait(guard);
         }
+    }
+    //! For a database or a log where Allocate finds nothing, and nothing can be given back: a little of what is kept for
+    //! replacements. A checkpoint adds blocks before it gives any back, and dropping a table is logged: with this both work
+    //! on a volume that nothing else can empty. Two blocks remain for replacements. So much once, until there is as much again
+    //! as is kept, or for each mount.
+    Piece AllocateLast(uint64_t wanted, AllocationUnit hint, SpaceUse use) {
+        RAWDUCK_INVARIANT(use == SpaceUse::LAST_CONTENT || use == SpaceUse::LAST_LOG,
+                          "it is for the last uses");
+        std::lock_guard<std::mutex> guard(mutex_);
+        uint64_t &left = use == SpaceUse::LAST_LOG ? last_.log : last_.content;
+        const uint64_t units = wanted <= left ? wanted : 0; // less than all of it would be of no use
+        const Extent found = free_.Allocate(units, Index(hint), false, ReservedUnits(use));
+        left -= found.units;
+        return {static_cast<AllocationUnit>(found.start), found.units};
+    }
+    //! What AllocateLast gave and was not used.
+    void FreeLast(const std::vector<Extent> &extents, SpaceUse use) noexcept {
+        Free(extents);
+        std::lock_guard<std::mutex> guard(mutex_);
+        uint64_t &left = use == SpaceUse::LAST_LOG ? last_.log : last_.content;
+        for (const Extent &extent : extents) {
+            left += extent.units;
+        }
+        const LastUnits all; // meanwhile it may have become whole
+        left = std::min(left, use == SpaceUse::LAST_LOG ? all.log : all.content);
     }
     //! One extent of `units_min` to `wanted` units, for what need not be done now; `units` 0 when there is none. Nothing
     //! when there may be one soon, because something is being deallocated: then it has waited, so long at most.
@@ -157,7 +186,10 @@ class Space {
         candidates_.CheckpointIsDurable();
     }
     //! What has to stay free when space is taken for this use.
-    uint64_t KeptUnits(SpaceUse use) const { return ReservedUnits(use); }
+    uint64_t KeptUnits(SpaceUse use) const {
+        std::lock_guard<std::mutex> guard(mutex_);
+        return ReservedUnits(use);
+    }
 
     //! Before the first Discard; it is called without a lock.
     void OnDiscard(std::function<void(const std::vector<Extent> &)> function) {
@@ -239,6 +271,16 @@ class Space {
     static constexpr uint64_t KEPT_UNITS_MAX = 16 * MIB / ALLOCATION_UNIT_BYTES;
     static constexpr uint64_t LOG_SHARE = 64;
     static constexpr uint64_t REPLACEMENT_SHARE = 64;
+    static constexpr uint64_t BLOCK_UNITS = 256 * KIB / ALLOCATION_UNIT_BYTES;
+    static constexpr uint64_t LAST_CONTENT_UNITS = 2 * BLOCK_UNITS;
+    static constexpr uint64_t LAST_LOG_UNITS = 4;
+    //! At least so much is kept for replacements and last uses, but no more than a share of a small volume.
+    static constexpr uint64_t REPLACEMENT_UNITS_MIN = 10 * BLOCK_UNITS;
+    static constexpr uint64_t SMALL_VOLUME_SHARE = 8;
+    //! What AllocateLast may still give.
+    struct LastUnits {
+        uint64_t content = LAST_CONTENT_UNITS, log = LAST_LOG_UNITS;
+    };
     static constexpr size_t PENDING_FREE_MAX = 256;
 
     //! The extent is what is left of it afterwards.
@@ -272,13 +314,32 @@ class Space {
         }
     }
 
+    uint64_t UnitsForReplacements() const {
+        const uint64_t at_least = std::min(TotalUnits() / SMALL_VOLUME_SHARE, REPLACEMENT_UNITS_MIN);
+        return std::max(at_least, std::min(TotalUnits() / REPLACEMENT_SHARE, KEPT_UNITS_MAX));
+    }
+    //! Under the mutex.
     uint64_t ReservedUnits(SpaceUse use) const {
         const uint64_t for_logs = std::min(TotalUnits() / LOG_SHARE, KEPT_UNITS_MAX);
-        const uint64_t for_replacements = std::min(TotalUnits() / REPLACEMENT_SHARE, KEPT_UNITS_MAX);
-        uint64_t kept = use == SpaceUse::HEADER ? 0 : HEADER_UNITS;
-        kept += use < SpaceUse::LOG ? for_logs : 0;
-        kept += use < SpaceUse::REPLACEMENT ? for_replacements : 0;
-        return kept;
+        const uint64_t for_replacements = UnitsForReplacements();
+        const uint64_t blocks = std::min(2 * BLOCK_UNITS, for_replacements);
+        // Databases have taken that from replacements, and not from logs.
+        const uint64_t taken = LAST_CONTENT_UNITS - last_.content;
+        switch (use) {
+        case SpaceUse::CONTENT:
+            return HEADER_UNITS + for_replacements + for_logs;
+        case SpaceUse::LOG:
+            return HEADER_UNITS +
+                   std::max(blocks + LAST_LOG_UNITS, for_replacements - std::min(for_replacements, taken));
+        case SpaceUse::LAST_CONTENT:
+            return HEADER_UNITS + blocks + LAST_LOG_UNITS; // one failed load leaves logs what they may take
+        case SpaceUse::LAST_LOG:
+            return HEADER_UNITS + blocks;
+        case SpaceUse::REPLACEMENT:
+            return HEADER_UNITS;
+        default:
+            return 0;
+        }
     }
 
     std::atomic<uint64_t> total_units_;
@@ -287,6 +348,7 @@ class Space {
     FreeSpace free_;
     ZoneCandidates candidates_;
     UnitCounts shared_; //!< how many files have it beside the first
+    LastUnits last_;
     uint64_t claimed_units_ = 0;
     std::vector<Extent> pending_free_; //!< free, but for want of memory not yet among the rest
     std::function<void(const std::vector<Extent> &)> on_discard_;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 import rawduck
-from support import attach, one
+from support import attach, kill_when_ready, one, run_python
 
 LOAD = "INSERT INTO x.t SELECT range, md5(range::VARCHAR) FROM range(5000000)"
 
@@ -80,6 +80,39 @@ def test_full_while_the_log_grows(small_target):
     with rawduck.connect() as con:
         attach(con, small_target, "x.duckdb", "(READ_ONLY)")
         assert con.execute("SELECT count(*), max(n) FROM x.t").fetchone() == (committed, committed - 1)
+
+
+FILL_AND_WAIT = """
+connection.execute("SET wal_autocheckpoint = '10GB'")
+connection.execute(f"ATTACH '{sys.argv[1]}' AS x")
+connection.execute("CREATE TABLE IF NOT EXISTS x.t (n INTEGER, s VARCHAR)")
+for size in (1000000, 100000, 10000, 1000, 1):
+    try:
+        while True:
+            connection.execute("INSERT INTO x.t VALUES (1, repeat('x', ?))", [size])
+    except duckdb.Error as error:
+        assert "full" in str(error), error
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+EMPTY = """
+connection.execute(f"ATTACH '{sys.argv[1]}' AS x")
+print("ready", connection.execute("SELECT count(*) > 0 FROM x.t").fetchone(), flush=True)
+connection.execute("DROP TABLE x.t")
+connection.execute("CHECKPOINT x")
+"""
+
+
+@pytest.mark.parametrize("size", ["16M", "20M", "64M"])
+def test_emptied_after_kills(new_target, size):
+    """A log that took all it could may not keep the checkpoint that ends it from replacing blocks."""
+    target = new_target("file-4096", size=size)
+    for _ in range(3):
+        kill_when_ready(FILL_AND_WAIT, target.path("x.duckdb"))
+    run_python(EMPTY, target.path("x.duckdb"))
+    with rawduck.connect(target.path("x.duckdb")) as con:
+        con.execute("CREATE TABLE u AS SELECT range AS v FROM range(100000)")
+        assert one(con, "SELECT count(*) FROM nvme_check(?) WHERE severity <> 'ok'", target.name) == 0
 
 
 def test_copy_onto_a_volume_that_is_too_small(small_target, con, tmp_path):

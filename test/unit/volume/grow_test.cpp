@@ -32,7 +32,7 @@ class GrowTest : public DamagedVolumeTest {
     uint64_t Capacity() { return Mount()->Info().capacity_bytes; }
     std::vector<std::string> Errors() {
         std::vector<std::string> errors;
-        for (const CheckFinding &finding : CheckVolume(cut_.name)) {
+        for (const CheckFinding &finding : CheckVolume(used_.name)) {
             const bool about_content = finding.what.rfind("file ", 0) == 0; // no databases
             if (finding.severity == CheckFinding::Severity::ERROR && !about_content) {
                 errors.push_back(finding.what + ": " + finding.detail);
@@ -42,7 +42,7 @@ class GrowTest : public DamagedVolumeTest {
     }
     //! What the check says of it.
     std::string SizeText() {
-        for (const CheckFinding &finding : CheckVolume(target.name)) {
+        for (const CheckFinding &finding : CheckVolume(used_.name)) {
             if (finding.what == "size") {
                 return finding.detail;
             }
@@ -54,9 +54,11 @@ class GrowTest : public DamagedVolumeTest {
         medium.reset();
         PutSimulatedTarget(cut_.path, left);
         medium = std::move(left);
+        used_ = cut_;
     }
 
     const Target cut_ = ResolveTarget("simulated:grow-cut");
+    Target used_ = target; //!< where the check finds the medium
 };
 
 //! Nothing is lost, and the volume has one of the two sizes; either superblock is enough once it has the new one.

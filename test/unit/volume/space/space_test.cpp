@@ -239,6 +239,54 @@ TEST(SpaceTest, ALongExtentOrNone) {
     EXPECT_EQ(Index(allocate(100, BEGIN)->start), 650u) << "behind the hint there are only three";
 }
 
+// A checkpoint replaces blocks, and ends the log: whatever logs take, it must find two blocks, and may add some.
+TEST(SpaceTest, WhatLogsLeaveIsEnoughForACheckpoint) {
+    constexpr uint64_t BLOCK = 256 * KIB / ALLOCATION_UNIT_BYTES;
+    for (const uint64_t mebibytes : {16, 20, 64, 256, 4096}) {
+        SCOPED_TRACE(mebibytes);
+        Space space = SpaceOf(100, 100 + mebibytes * MIB / ALLOCATION_UNIT_BYTES);
+        const auto all = [&](SpaceUse use) {
+            return space.Allocate(UINT64_MAX, AllocationUnit{0}, false, use).units;
+        };
+        const auto last = [&](uint64_t units, SpaceUse use) {
+            return space.AllocateLast(units, AllocationUnit{0}, use);
+        };
+        EXPECT_GT(all(SpaceUse::CONTENT), 0u);
+        const Space::Piece log = space.Allocate(4, AllocationUnit{0}, false, SpaceUse::LOG);
+        EXPECT_EQ(log.units, 4u);
+        EXPECT_GT(all(SpaceUse::LOG), 0u) << "logs have something of their own";
+        EXPECT_EQ(last(1024, SpaceUse::LAST_CONTENT).units, 0u) << "all or nothing";
+        EXPECT_EQ(last(BLOCK, SpaceUse::LAST_CONTENT).units, BLOCK);
+        while (last(BLOCK, SpaceUse::LAST_CONTENT).units > 0) {
+        }
+        space.Free({Extent{0, Index(log.start), log.units}});
+        EXPECT_EQ(all(SpaceUse::LOG), 4u) << "databases have taken nothing from logs";
+        EXPECT_EQ(last(4, SpaceUse::LAST_LOG).units, 4u) << "whatever databases took";
+        EXPECT_EQ(last(1, SpaceUse::LAST_LOG).units, 0u);
+        EXPECT_GE(all(SpaceUse::REPLACEMENT), 2 * BLOCK);
+        EXPECT_GE(all(SpaceUse::HEADER), 1u);
+        EXPECT_EQ(space.FreeUnits(), 0u);
+    }
+}
+
+TEST(SpaceTest, WhatIsKeptForTheLastIsRestored) {
+    Space space = SpaceOf(100, 100 + 256 * MIB / ALLOCATION_UNIT_BYTES);
+    const auto last = [&] { return space.AllocateLast(4, AllocationUnit{0}, SpaceUse::LAST_LOG); };
+    const auto extent = [](const Space::Piece &piece) {
+        return std::vector<Extent>{Extent{0, Index(piece.start), piece.units}};
+    };
+    const Space::Piece taken = space.Allocate(UINT64_MAX, AllocationUnit{0}, false, SpaceUse::LOG);
+    const Space::Piece first = last();
+    EXPECT_EQ(first.units, 4u);
+    EXPECT_EQ(last().units, 0u);
+    space.FreeLast(extent(first), SpaceUse::LAST_LOG);
+    EXPECT_EQ(last().units, 4u) << "what was not used";
+    EXPECT_EQ(last().units, 0u);
+    space.Free(extent(taken));
+    EXPECT_GT(space.Allocate(UINT64_MAX, AllocationUnit{0}, false, SpaceUse::LOG).units, 0u);
+    EXPECT_EQ(last().units, 4u) << "what is kept was whole again";
+}
+
 TEST(SpaceDeathTest, FreeingTwiceEndsTheProcess) {
     Space space = SpaceOf(100, 5000);
     const Space::Piece taken = space.Allocate(8, AllocationUnit{0}, false, SpaceUse::HEADER);

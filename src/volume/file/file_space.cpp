@@ -1,0 +1,133 @@
+//! Where a file gets space from, and what it does when there is none.
+#include "volume/file/file.hpp"
+
+#include "common/error.hpp"
+
+#include <algorithm>
+
+namespace rawduck {
+
+namespace {
+
+//! A file grows by as much as it has, within these bounds.
+constexpr uint64_t GROWTH_UNITS_MIN = 1 * MIB / ALLOCATION_UNIT_BYTES;
+constexpr uint64_t GROWTH_UNITS_MAX = 64 * MIB / ALLOCATION_UNIT_BYTES;
+//! ... and never by more than this share of the free space, so that a nearly full volume is shared fairly.
+constexpr uint64_t GROWTH_FREE_SHARE = 8;
+
+} // namespace
+
+// On a full volume only a few blocks can be replaced, and a publish frees the space of the old ones. Files
+// also reserve more than they use.
+void File::MakeSpace() {
+    bool replaced = false;
+    {
+        std::shared_lock<std::shared_mutex> guard(map_mutex_);
+        replaced = !replaced_.empty();
+    }
+    if (replaced) {
+        Sync();
+    }
+    if (context_.room.CheckpointMayHelp()) {
+        context_.log.Checkpoint(); // what was freed may be used for pages then
+    }
+    context_.space.ReclaimReservations();
+}
+
+// Other files have nothing to give back: what is kept is for what a table's end needs.
+bool File::MayUseLast(Attempt attempt) const {
+    return attempt == Attempt::LAST && (kind_ == FileKind::DATABASE || kind_ == FileKind::WAL);
+}
+
+SpaceUse File::LastUse() const {
+    return kind_ == FileKind::WAL ? SpaceUse::LAST_LOG : SpaceUse::LAST_CONTENT;
+}
+
+std::vector<Extent> File::AllocateOutOfPlace(uint64_t first_unit, uint64_t units, Growth &growth) {
+    AllocationUnit hint{0};
+    if (first_unit > 0) {
+        std::shared_lock<std::shared_mutex> guard(map_mutex_);
+        uint64_t contiguous =
+            0; // behind the unit before, so that what is written in sequence lies in sequence
+        hint = static_cast<AllocationUnit>(
+            map_.Locate((first_unit - 1) * ALLOCATION_UNIT_BYTES, contiguous) / ALLOCATION_UNIT_BYTES + 1);
+    }
+    const SpaceUse use = first_unit * ALLOCATION_UNIT_BYTES < HEAD_BYTES ? SpaceUse::HEADER
+                         : kind_ == FileKind::WAL                        ? SpaceUse::LOG
+                                                                         : SpaceUse::REPLACEMENT;
+    std::vector<Extent> fresh;
+    size_t last_from = SIZE_MAX; // the first that is of what is kept for the last
+    try {
+        for (uint64_t done = 0; done < units;) {
+            growth.Take(MoreExtents(2), MetadataUse::REPLACE); // one becomes three
+            fresh.emplace_back(Extent{first_unit + done, 0, 0});
+            Space::Piece found = context_.space.Allocate(units - done, hint, false, use);
+            if (found.units == 0 && use == SpaceUse::LOG && MayUseLast(growth.attempt)) {
+                found = context_.space.AllocateLast(units - done, hint, SpaceUse::LAST_LOG);
+                last_from = std::min(last_from, fresh.size() - 1);
+            }
+            if (found.units == 0) {
+                throw Error(ErrorCode::NO_SPACE,
+                            context_.io.TargetName() + ": the volume is full: no space to replace " +
+                                std::to_string(units * ALLOCATION_UNIT_BYTES) + " bytes of \"" + Name() +
+                                "\"; remove files from it, or use a larger volume");
+            }
+            fresh.back().start = Index(found.start);
+            fresh.back().units = found.units;
+            done += found.units;
+            hint = found.start + found.units;
+        }
+    } catch (...) {
+        if (!fresh.empty() && fresh.back().units == 0) {
+            fresh.pop_back();
+        }
+        if (last_from < fresh.size()) {
+            context_.space.FreeLast({fresh.begin() + static_cast<ptrdiff_t>(last_from), fresh.end()},
+                                    SpaceUse::LAST_LOG);
+            fresh.resize(last_from);
+        }
+        context_.space.Free(fresh);
+        throw;
+    }
+    return fresh;
+}
+
+// As much as the file has, within bounds, so that it lies in few pieces.
+Space::Piece File::GrowthFor(uint64_t missing) {
+    const SpaceUse use = kind_ == FileKind::WAL ? SpaceUse::LOG : SpaceUse::CONTENT;
+    const uint64_t most = std::min(std::max(map_.Units(), GROWTH_UNITS_MIN), GROWTH_UNITS_MAX);
+    const uint64_t fair = context_.space.FreeUnits() / GROWTH_FREE_SHARE;
+    const uint64_t wanted = std::max(missing, std::min(most, fair));
+    return context_.space.Allocate(wanted, map_.End(), IsTemp(), use);
+}
+
+// Under the exclusive map mutex. All or nothing: a file that does not fit leaves the space to others.
+void File::EnsureUnits(uint64_t units, Growth &growth) {
+    const uint64_t units_before = map_.Units();
+    uint64_t last_from = UINT64_MAX; // the file unit from which on the file has what is kept for the last
+    try {
+        while (map_.Units() < units) {
+            growth.Take(MoreExtents(1), MetadataUse::GROW);
+            Space::Piece found = GrowthFor(units - map_.Units());
+            if (found.units == 0 && MayUseLast(growth.attempt)) {
+                found = context_.space.AllocateLast(units - map_.Units(), map_.End(), LastUse());
+                last_from = std::min(last_from, map_.Units());
+            }
+            if (found.units == 0) {
+                throw Error(ErrorCode::NO_SPACE,
+                            context_.io.TargetName() + ": the volume is full: cannot grow \"" + Name() +
+                                "\" by " + std::to_string((units - map_.Units()) * ALLOCATION_UNIT_BYTES) +
+                                " bytes; remove files from it, or use a larger volume");
+            }
+            map_.Append(found.start, found.units);
+        }
+    } catch (...) {
+        if (last_from < map_.Units()) {
+            context_.space.FreeLast(map_.Truncate(last_from), LastUse());
+        }
+        context_.space.Free(map_.Truncate(units_before));
+        throw;
+    }
+}
+
+} // namespace rawduck
