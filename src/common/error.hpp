@@ -18,7 +18,8 @@ enum class ErrorCode {
     UNSUPPORTED, //!< valid, but not on this target or by this version
     READ_ONLY,   //!< a write to something opened for reading
     POISONED,    //!< an earlier write or flush failed; the volume refuses all further writes
-    INTERRUPTED  //!< somebody has interrupted the query that waited
+    INTERRUPTED, //!< somebody has interrupted the query that waited
+    DESCRIPTORS //!< no file descriptor is left, so nothing is known of what was to be opened, and nothing was done
 };
 
 //! Every message says what was tried, on which target, and what to do next.
@@ -31,7 +32,14 @@ class Error : public std::runtime_error {
     ErrorCode code_;
 };
 
-//! "No space left on device (errno 28)": thread-safe, unlike strerror.
+//! "No space left on device (errno 28)": thread-safe, unlike strerror. Of a limit of open files, with what to do.
 std::string ErrnoText(int error_number);
+
+//! Whether a call failed because the process or the machine has as many files open as it may. It then says nothing of
+//! what was to be opened: whether that is there, in use, or what it holds.
+bool IsWantOfDescriptors(int error_number);
+
+//! DESCRIPTORS where the call failed for want of them, otherwise `otherwise`.
+ErrorCode CodeOf(int error_number, ErrorCode otherwise);
 
 } // namespace rawduck

@@ -26,11 +26,6 @@ namespace {
 //! the disk, and a ring for each thread. A query reads hundreds of them.
 constexpr uint64_t SMALL_FILE_BYTES_MAX = 1 * MIB;
 
-std::string DirectoryOf(const std::string &path) {
-    const size_t slash = path.rfind('/');
-    return slash == std::string::npos ? "." : path.substr(0, slash == 0 ? 1 : slash);
-}
-
 //! Databases and their logs have counters of their own; other files share those of their directory, because
 //! spilling and partitioned exports create thousands of files, and counters live as long as the process.
 std::shared_ptr<IoStats> StatsOf(const std::string &path, FileKind kind) {
@@ -40,22 +35,6 @@ std::shared_ptr<IoStats> StatsOf(const std::string &path, FileKind kind) {
     }
     const std::string group = DirectoryOf(path) + (kind == FileKind::TEMP ? "/duckdb_temp_*" : "/*");
     return StatsFor("files:" + group, group);
-}
-
-FileDescriptor OpenDirectoryOf(const std::string &path) {
-    const std::string directory = DirectoryOf(path);
-    FileDescriptor fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd.IsOpen()) {
-        throw Error(ErrorCode::IO,
-                    directory + ": cannot open the directory to flush it: " + ErrnoText(errno));
-    }
-    return fd;
-}
-
-void FlushDirectory(const FileDescriptor &fd, const std::string &path) {
-    if (fsync(fd.Get()) != 0) {
-        throw Error(ErrorCode::IO, DirectoryOf(path) + ": cannot flush the directory: " + ErrnoText(errno));
-    }
 }
 
 void RequireRegular(const std::string &path, const struct stat &status) {
@@ -111,28 +90,41 @@ void DirectFile::OpenBuffered() {
     const auto closing = mode_.kind == FileKind::TEMP ? FileDescriptor::Closing::PLAIN
                                                       : FileDescriptor::Closing::KEEPS_POSIX_LOCKS;
     const int attempts = 100; // it may be created and removed by others between our two calls
-    for (int attempt = 0; attempt < attempts; attempt++) {
-        if (mode_.create) {
-            buffered_ = FileDescriptor(
-                OpenAboveStreams(path_.c_str(), flags | O_CREAT | O_EXCL, mode_.owner_only ? 0600 : 0666),
-                closing);
+    int error_number = ENOENT;
+    for (int attempt = 0; attempt < attempts && error_number == ENOENT; attempt++) {
+        if (!mode_.must_create) {
+            buffered_ = FileDescriptor(OpenAboveStreams(path_.c_str(), flags), closing);
+            error_number = errno;
             if (buffered_.IsOpen()) {
-                created_ = true;
                 return;
             }
-            if (errno != EEXIST || mode_.must_create) {
-                ThrowNotCreated(errno);
-            }
         }
-        buffered_ = FileDescriptor(OpenAboveStreams(path_.c_str(), flags), closing);
-        if (buffered_.IsOpen()) {
+        if (mode_.create && error_number == ENOENT && Create(flags, closing)) {
             return;
         }
-        if (errno != ENOENT || !mode_.create) {
-            break;
-        }
     }
-    ThrowSystemError("open", errno);
+    ThrowSystemError("open", error_number);
+}
+
+// False when there is such a file by now.
+bool DirectFile::Create(int flags, FileDescriptor::Closing closing) {
+    std::optional<EntryFlush> entry;
+    if (mode_.kind != FileKind::TEMP) {
+        entry.emplace(path_);
+    }
+    buffered_ = FileDescriptor(
+        OpenAboveStreams(path_.c_str(), flags | O_CREAT | O_EXCL, mode_.owner_only ? 0600 : 0666), closing);
+    if (!buffered_.IsOpen()) {
+        if (errno != EEXIST || mode_.must_create) {
+            ThrowNotCreated(errno);
+        }
+        return false;
+    }
+    created_ = true;
+    if (entry) {
+        entry_.emplace(std::move(*entry));
+    }
+    return true;
 }
 
 void DirectFile::ThrowNotCreated(int error_number) const {
@@ -189,6 +181,7 @@ void DirectFile::Close() {
     direct_.reset();
     lock_.reset();
     buffered_ = FileDescriptor();
+    entry_.reset();
 }
 
 BlockIo &DirectFile::Direct() {
@@ -341,11 +334,6 @@ void DirectFile::Sync() {
 }
 
 void DirectFile::Flush() {
-    // Opened first: if no descriptor is left for it, nothing has been done yet and the caller can try again.
-    FileDescriptor directory;
-    if (created_ && mode_.kind != FileKind::TEMP) {
-        directory = OpenDirectoryOf(path_);
-    }
     // After a failed flush the kernel may have dropped the dirty pages, and the next flush would report
     // success.
     const ScopeExit final([&, exceptions = std::uncaught_exceptions()] {
@@ -355,9 +343,10 @@ void DirectFile::Flush() {
     if (fdatasync(buffered_.Get()) != 0) {
         ThrowSystemError("flush", errno);
     }
-    if (directory.IsOpen()) {
-        FlushDirectory(directory, path_);
-        created_ = false;
+    std::lock_guard<std::mutex> guard(entry_mutex_);
+    if (entry_) {
+        entry_->Run(buffered_.Get());
+        entry_.reset();
     }
 }
 
@@ -447,7 +436,7 @@ void DirectFile::ThrowSystemError(const std::string &what, int error_number) con
     case EFBIG:
         throw Error(ErrorCode::NO_SPACE, message);
     default:
-        throw Error(ErrorCode::IO, message);
+        throw Error(CodeOf(error_number, ErrorCode::IO), message);
     }
 }
 
@@ -475,10 +464,6 @@ void RequireNoOpenFile(const std::string &path) {
                                             ": it leads to a file that a process has open, which direct:// "
                                             "cannot replace; name the file itself, or leave out direct://");
     }
-}
-
-void SyncDirectoryOf(const std::string &path) {
-    FlushDirectory(OpenDirectoryOf(path), path);
 }
 
 } // namespace rawduck

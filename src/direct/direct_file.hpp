@@ -25,6 +25,7 @@
 
 #include "common/process/fork_generation.hpp"
 #include "io/block_io.hpp"
+#include "target/directory_entry.hpp"
 #include "target/lock/target_lock.hpp"
 #include "target/system/file_descriptor.hpp"
 #include "volume/volume.hpp"
@@ -32,6 +33,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <sys/stat.h>
 
 namespace rawduck {
@@ -60,6 +62,7 @@ class DirectFile final : public StorageFile {
         : path_(std::move(path)), mode_(mode), options_(options) {}
 
     void OpenBuffered();
+    bool Create(int flags, FileDescriptor::Closing closing);
     [[noreturn]] void ThrowNotCreated(int error_number) const;
     Target OpenedTarget() const;
     bool HasItsName() const;
@@ -83,8 +86,12 @@ class DirectFile final : public StorageFile {
     FileDescriptor buffered_;
     std::unique_ptr<TargetLock> lock_;
     std::shared_ptr<IoStats> stats_;
-    std::atomic<bool> created_{false}; //!< and its directory entry is not yet durable
-    std::atomic<bool> failed_{false};  //!< a flush failed: no more writes
+    bool created_ = false;            //!< by Open
+    std::atomic<bool> failed_{false}; //!< a flush failed: no more writes
+
+    std::mutex entry_mutex_; //!< guards entry_; held while its name is flushed
+    //! Until its name is durable. Not of temporary files, which nobody looks for after a crash.
+    std::optional<EntryFlush> entry_;
 
     //! Opened by the first read or write that has whole pages: most small files never need it.
     std::once_flag direct_once_;
@@ -104,8 +111,5 @@ StorageFile::Status StatusOf(const struct stat &status);
 bool LeadsToOpenFile(const std::string &path);
 //! Throws Error INVALID where it is.
 void RequireNoOpenFile(const std::string &path);
-
-//! Makes the creation, renaming or removal of a directory entry durable. Throws Error.
-void SyncDirectoryOf(const std::string &path);
 
 } // namespace rawduck

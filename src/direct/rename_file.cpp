@@ -1,7 +1,7 @@
 #include "direct/rename_file.hpp"
 
 #include "common/error.hpp"
-#include "direct/direct_file.hpp"
+#include "target/directory_entry.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -23,6 +23,7 @@ namespace {
 } // namespace
 
 void RenameToNewName(const std::string &from, const std::string &to) {
+    const EntryFlush name(to, from);
     // C libraries before 2.28 do not have this call.
     long result = syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
     if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
@@ -33,14 +34,15 @@ void RenameToNewName(const std::string &from, const std::string &to) {
     if (result != 0) {
         ThrowRenameError(from, to, errno);
     }
-    SyncDirectoryOf(to);
+    name.Run();
 }
 
 void RenameReplacing(const std::string &from, const std::string &to) {
+    const EntryFlush name(to, from);
     if (rename(from.c_str(), to.c_str()) != 0) {
         ThrowRenameError(from, to, errno);
     }
-    SyncDirectoryOf(to);
+    name.Run();
 }
 
 } // namespace rawduck

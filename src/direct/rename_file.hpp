@@ -5,7 +5,8 @@
 
 namespace rawduck {
 
-//! Both rename a file within its directory, atomically, and are durable on return. They throw Error.
+//! Both rename a file within its directory, atomically, and are durable on return. They throw Error, before
+//! anything is changed where the new name could not be made durable.
 
 //! Never replaces anything: throws EXISTS, and both files stay as they are.
 void RenameToNewName(const std::string &from, const std::string &to);

@@ -15,6 +15,9 @@ FileDescriptor TryOpenTarget(const Target &target, int flags, int &error_number)
     FileDescriptor fd(OpenAboveStreams(target.path.c_str(), flags),
                       FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
     error_number = fd.IsOpen() ? 0 : errno;
+    if (IsWantOfDescriptors(error_number)) {
+        ThrowOpenError(target.name, "open " + target.path, error_number);
+    }
     if (!fd.IsOpen()) {
         return fd;
     }

@@ -10,7 +10,8 @@
 
 namespace rawduck {
 
-//! OpenAboveStreams. A closed descriptor and `error_number` when the kernel refuses. Throws Error IO
+//! OpenAboveStreams. A closed descriptor and `error_number` when the kernel refuses. Throws Error
+//! DESCRIPTORS where there is none for it, which must not be taken for an answer about the target, IO
 //! when the path no longer leads to the target that was resolved, or LOCKED when stock DuckDB has it open in
 //! this process (target/system/posix_lock.hpp).
 FileDescriptor TryOpenTarget(const Target &target, int flags, int &error_number);

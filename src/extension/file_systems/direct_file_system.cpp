@@ -3,15 +3,18 @@
 #include "direct/direct_file.hpp"
 #include "direct/rename_file.hpp"
 #include "extension/file_systems/attach/seen_headers.hpp"
+#include "extension/file_systems/copy/replaced_files.hpp"
 #include "extension/file_systems/errors.hpp"
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"
+#include "target/directory_entry.hpp"
 #include "volume/names/path.hpp"
 
 #include "duckdb/common/multi_file/multi_file_list.hpp"
 #include "volume/names/file_name.hpp"
 #include "volume/names/snapshot_name.hpp"
 
+#include <optional>
 #include <sys/stat.h>
 
 namespace rawduck {
@@ -92,6 +95,9 @@ duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::str
     const OpenMode mode = OpenModeOf(flags, absolute);
     RequireOwnDatabase(path, mode);
     auto file = Translated([&] {
+        if (mode.create) {
+            RequireReplaceable(opener, absolute);
+        }
         auto opened =
             OpenOrNull(flags, [&] { return DirectFile::Open(absolute, mode, DirectOptionsOf(opener)); });
         LookAtHeaders(opened.get(), absolute, flags, opener);
@@ -118,16 +124,24 @@ bool DirectFileSystem::FileExists(const std::string &path, Opener opener) {
     if (!exists && DatabaseOfLog(absolute).empty()) {
         RememberHeaders(opener, absolute, [] { return ""; });
     }
+    if (exists) {
+        RememberExisting(opener, absolute);
+    }
     return exists && !LeadsToOpenFile(absolute);
 }
 
 void DirectFileSystem::RemoveFile(const std::string &path, Opener opener) {
     const std::string absolute = FilePath(path, opener);
-    local_->RemoveFile(absolute, opener);
-    // DuckDB does not sync after removing a write-ahead log, and relies on its not coming back.
-    if (TemporaryNameOf(path) == TemporaryName::NONE) {
-        Translated([&] { SyncDirectoryOf(absolute); });
+    if (TemporaryNameOf(path) != TemporaryName::NONE) {
+        local_->RemoveFile(absolute, opener);
+        return;
     }
+    // DuckDB does not sync after removing a write-ahead log, and relies on its not coming back.
+    Translated([&] {
+        const EntryFlush name(absolute, absolute);
+        local_->RemoveFile(absolute, opener);
+        name.Run();
+    });
 }
 
 bool DirectFileSystem::TryRemoveFile(const std::string &path, Opener opener) {
@@ -147,9 +161,13 @@ void DirectFileSystem::MoveFile(const std::string &source, const std::string &ta
     Translated([&] {
         RequireNoOpenFile(to);
         const std::unique_ptr<TargetLock> replaced = LockReplaced(to);
+        std::optional<EntryFlush> old_name;
+        if (DirectoryOf(from) != DirectoryOf(to)) {
+            old_name.emplace(from, from);
+        }
         RenameReplacing(from, to);
-        if (from.substr(0, from.rfind('/')) != to.substr(0, to.rfind('/'))) {
-            SyncDirectoryOf(from);
+        if (old_name) {
+            old_name->Run();
         }
     });
 }

@@ -23,6 +23,7 @@ void ThrowAsDuckDBException(const Error &error) {
     case ErrorCode::CORRUPT:
     case ErrorCode::READ_ONLY:
     case ErrorCode::POISONED:
+    case ErrorCode::DESCRIPTORS:
         break;
     }
     throw duckdb::IOException(message);

@@ -67,8 +67,8 @@ std::string DescribeObstacle(int error_number) {
         return "no memory for a ring (" + ErrnoText(error_number) +
                "); raise the limit of locked memory (ulimit -l)";
     }
-    if (error_number == EMFILE || error_number == ENFILE) {
-        return "no file descriptor for a ring (" + ErrnoText(error_number) + "); raise the limit (ulimit -n)";
+    if (IsWantOfDescriptors(error_number)) {
+        return "no file descriptor for a ring (" + ErrnoText(error_number) + ")";
     }
     return "a ring cannot be made (" + ErrnoText(error_number) + "); look into the kernel log (dmesg)";
 }

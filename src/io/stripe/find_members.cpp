@@ -57,6 +57,9 @@ class MemberSearch {
             name = NameOf(target);
             copies = read_(target);
         } catch (const Error &error) {
+            if (error.Code() == ErrorCode::DESCRIPTORS) {
+                throw; // of this process, and nothing that the member has
+            }
             if (error.Code() != ErrorCode::NOT_FOUND && error.Code() != ErrorCode::INVALID) {
                 unreadable_.push_back({name, error.what()});
             }

@@ -173,7 +173,7 @@ std::unique_ptr<Queue> StripedDevice::CreateSynchronousQueue() {
 // Who comes while another thread flushes the member waits for that: it may cover what this one wants to be durable.
 void StripedDevice::FlushMember(Member &member) {
     std::lock_guard<std::mutex> guard(member.flush_mutex);
-    if (!member.flush_failure.empty()) {
+    if (member.flush_failed) {
         throw Error(ErrorCode::IO, name_ + ": an earlier flush of " + member.clause +
                                        " failed, so earlier writes may be lost: " + member.flush_failure);
     }
@@ -183,6 +183,7 @@ void StripedDevice::FlushMember(Member &member) {
     try {
         member.device->Flush();
     } catch (const std::exception &error) {
+        member.flush_failed = true;
         member.flush_failure = error.what();
         throw Error(ErrorCode::IO, name_ + ": flush of " + member.clause + " failed: " + error.what());
     }
@@ -197,7 +198,7 @@ void StripedDevice::Flush() {
         }
         try {
             FlushMember(*member);
-        } catch (const Error &) {
+        } catch (const std::exception &) {
             failure = failure ? failure : std::current_exception();
         }
     }

@@ -51,8 +51,9 @@ class StripedDevice final : public Device, private CommandRouter {
         std::string clause; //!< "member 1 (/dev/nvme2n1)"
         //! A write has completed that no flush covers. At first it may have been another process's.
         std::atomic<bool> unflushed{true};
-        std::mutex flush_mutex;         //!< held during a flush; no other lock is taken under it
-        std::string flush_failure = {}; //!< guarded by flush_mutex
+        std::mutex flush_mutex;    //!< held during a flush; no other lock is taken under it; guards the rest
+        bool flush_failed = false; //!< remembered without memory, which may be what is missing
+        std::string flush_failure = {}; //!< why, where there was memory for that
     };
 
     void RequireAlike() const;

@@ -46,6 +46,8 @@ void ReaderBytes::Add(const Target &part) {
         FileDescriptor attribute(OpenAboveStreams((directory + "/dev").c_str(), O_RDONLY));
         if (attribute.IsOpen()) {
             nodes_.push_back(std::move(attribute));
+        } else if (IsWantOfDescriptors(errno)) {
+            ThrowOpenError(part.name, "open " + directory + "/dev for readers", errno);
         }
     }
 }

@@ -174,7 +174,7 @@ void TargetLock::AddAttribute(const std::string &sysfs_directory, Role role) {
     FileDescriptor fd(OpenAboveStreams(attribute.path.c_str(), O_RDONLY));
     if (fd.IsOpen()) {
         Add(std::move(attribute), std::move(fd), role);
-    } else if (errno == EMFILE || errno == ENFILE) {
+    } else if (IsWantOfDescriptors(errno)) {
         ThrowOpenError(name_, "open " + attribute.path + " for locking", errno);
     }
 }
@@ -399,8 +399,15 @@ void TargetLock::Claim(Node &node) {
 void TargetLock::Unclaim(Node &node) {
     LockDescriptor(node.fd, Mode::SHARED);
     int error_number = 0;
-    FileDescriptor unclaimed =
-        TryOpenTarget(node.target, fcntl(node.fd, F_GETFL) & (O_ACCMODE | O_DIRECT), error_number);
+    FileDescriptor unclaimed;
+    try {
+        unclaimed =
+            TryOpenTarget(node.target, fcntl(node.fd, F_GETFL) & (O_ACCMODE | O_DIRECT), error_number);
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::DESCRIPTORS) {
+            throw;
+        }
+    }
     if (unclaimed.IsOpen() && TryLock(unclaimed.Get(), F_RDLCK, {}) == 0) {
         ReplaceDescriptor(node.fd, std::move(unclaimed));
     }

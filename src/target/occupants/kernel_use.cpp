@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <fcntl.h>
-#include <fstream>
 #include <sstream>
 
 namespace rawduck {
@@ -64,7 +63,7 @@ struct Mount {
 
 std::vector<Mount> ReadMounts() {
     std::vector<Mount> mounts;
-    std::ifstream stream("/proc/self/mountinfo");
+    std::istringstream stream(ReadAttribute("/proc/self/mountinfo"));
     for (std::string line; std::getline(stream, line);) {
         std::istringstream fields(line);
         std::string id, parent, root, word, type, source;
@@ -115,7 +114,7 @@ std::string SubjectAt(const std::string &path, const Target &target, const std::
 
 //! Swap on the target itself (a swap file, too) or on a relative.
 void FindSwap(const Target &target, const std::vector<Relative> &relatives, std::vector<std::string> &uses) {
-    std::ifstream stream("/proc/swaps");
+    std::istringstream stream(ReadAttribute("/proc/swaps"));
     std::string line;
     std::getline(stream, line); // heading
     while (std::getline(stream, line)) {

@@ -1,10 +1,12 @@
 #include "target/occupants/loop_device.hpp"
 
+#include "common/error.hpp"
 #include "target/open_target.hpp"
 #include "target/system/file_descriptor.hpp"
 #include "target/system/sysfs.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <fcntl.h>
 #include <linux/loop.h>
 #include <sys/ioctl.h>
@@ -18,6 +20,9 @@ constexpr const char *BLOCK = "block:"; // see IdentityOf
 FileDescriptor OpenDevice(const std::string &name, dev_t number) {
     FileDescriptor fd(OpenAboveStreams(("/dev/" + name).c_str(), O_RDONLY | O_NONBLOCK),
                       FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
+    if (!fd.IsOpen() && IsWantOfDescriptors(errno)) {
+        ThrowOpenError("/dev/" + name, "open it to ask what it lies over", errno);
+    }
     struct stat status;
     const bool right =
         fd.IsOpen() && fstat(fd.Get(), &status) == 0 && S_ISBLK(status.st_mode) && status.st_rdev == number;

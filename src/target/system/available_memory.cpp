@@ -1,5 +1,6 @@
 #include "target/system/available_memory.hpp"
 
+#include "common/error.hpp"
 #include "common/text/text.hpp"
 #include "common/units.hpp"
 #include "target/system/file_descriptor.hpp"
@@ -38,6 +39,15 @@ bool Lists(const std::string &names, const std::string &name) {
 } // namespace
 
 std::vector<MemoryLevel> AvailableMemory::Read() {
+    try {
+        return ReadLevels();
+    } catch (const Error &) {
+        membership_.clear(); // no descriptor is left to ask through
+        return {};
+    }
+}
+
+std::vector<MemoryLevel> AvailableMemory::ReadLevels() {
     std::vector<MemoryLevel> levels;
     MemoryLevel machine;
     if (!ReadMachine(machine)) {
@@ -46,7 +56,6 @@ std::vector<MemoryLevel> AvailableMemory::Read() {
     levels.push_back(machine);
     std::string membership = Contents("/proc/self/cgroup");
     if (membership != membership_) {
-        // Where there are no descriptors left, the machine alone would seem to be all.
         std::string mounts = Contents("/proc/self/mountinfo");
         if (membership.empty() || mounts.empty()) {
             return {};

@@ -37,6 +37,7 @@ class AvailableMemory {
         bool has_limit;     //!< as of the last look
     };
 
+    std::vector<MemoryLevel> ReadLevels();
     bool ReadMachine(MemoryLevel &machine) const;
     bool ReadGroup(const Group &group, MemoryLevel &level) const;
     void FindGroups(const std::string &mountinfo);

@@ -1,5 +1,6 @@
 #include "target/system/lock_holder.hpp"
 
+#include "common/error.hpp"
 #include "target/system/sysfs.hpp"
 
 #include <cctype>
@@ -103,8 +104,9 @@ bool ProcShowsEveryone() {
            stat("/proc/1", &first) == 0; // not so with hidepid
 }
 
-//! The first living process of which `holds` is true: it is given the process and the directory of a thread.
-LockHolder FindProcess(const std::function<bool(const std::string &, const std::string &)> &holds) {
+using Holds = std::function<bool(const std::string &, const std::string &)>;
+
+LockHolder SearchProcesses(const Holds &holds) {
     LockHolder holder;
     holder.everyone_seen = ProcShowsEveryone();
     for (const auto &entry : ListDirectory("/proc")) {
@@ -121,6 +123,15 @@ LockHolder FindProcess(const std::function<bool(const std::string &, const std::
         }
     }
     return holder;
+}
+
+//! The first living process of which `holds` is true: it is given the process and the directory of a thread.
+LockHolder FindProcess(const Holds &holds) {
+    try {
+        return SearchProcesses(holds);
+    } catch (const Error &) {
+        return {0, false}; // no descriptor is left to look through: it may be anybody
+    }
 }
 
 bool IsOwn(const std::string &process, const std::string &descriptor, int except_fd) {
@@ -167,7 +178,7 @@ LockHolder FindLockHolder(int fd, bool shared, ByteRange range) {
 
 bool IsLocked(dev_t file_system, ino_t inode, ByteRange range, bool shared) {
     // "1: OFDLCK ADVISORY  WRITE -1 fe:00:1234 0 EOF". One that somebody waits for begins with "1: ->".
-    std::ifstream locks("/proc/locks");
+    std::istringstream locks(ReadAttribute("/proc/locks"));
     for (std::string line; std::getline(locks, line);) {
         std::istringstream fields(line);
         std::string number, kind, advisory, mode, holder, file;
@@ -221,7 +232,12 @@ std::string HolderName(const LockHolder &holder) {
     if (holder.process == getpid()) {
         return "this process (" + number + ")";
     }
-    const std::string command = ReadAttribute("/proc/" + number + "/comm");
+    std::string command;
+    try {
+        command = ReadAttribute("/proc/" + number + "/comm");
+    } catch (const Error &) {
+        // Without a descriptor for it, its number is all that is known of it.
+    }
     return "process " + number + (command.empty() ? "" : " (" + command + ")");
 }
 

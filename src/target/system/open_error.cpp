@@ -41,11 +41,8 @@ void ThrowOpenError(const std::string &target_name, const std::string &operation
                         "docs/devices.md)");
     case EROFS:
         throw Error(ErrorCode::PERMISSION, message + "; it can only be opened for reading");
-    case EMFILE:
-    case ENFILE:
-        throw Error(ErrorCode::IO, message + "; raise the limit of open files (ulimit -n)");
     default:
-        throw Error(ErrorCode::IO, message);
+        throw Error(CodeOf(error_number, ErrorCode::IO), message);
     }
 }
 

@@ -7,7 +7,7 @@
 namespace rawduck {
 
 //! Throws the Error that fits a failed open or stat of a
-//! target: NOT_FOUND, PERMISSION or IO, with what to do.
+//! target: NOT_FOUND, PERMISSION, DESCRIPTORS or IO, with what to do.
 [[noreturn]] void ThrowOpenError(const std::string &target_name, const std::string &operation,
                                  int error_number);
 

@@ -59,10 +59,19 @@ Held AskKernel(int fd) {
     return lock.l_type == F_UNLCK ? Held::NO : lock.l_pid == getpid() ? Held::YES : Held::UNKNOWN;
 }
 
+//! Empty where it cannot be had.
+std::vector<std::string> ListDescriptors(const std::string &folder) {
+    try {
+        return ListDirectory(folder);
+    } catch (const Error &) {
+        return {}; // no descriptor to spare
+    }
+}
+
 //! Of this thread's descriptors: the first thread of the process may have ended.
 Held AskDescriptors(const struct stat &status) {
     const std::string folder = "/proc/thread-self/fdinfo";
-    const std::vector<std::string> descriptors = ListDirectory(folder);
+    const std::vector<std::string> descriptors = ListDescriptors(folder);
     Held held = descriptors.empty() ? Held::UNKNOWN : Held::NO;
     for (const std::string &descriptor : descriptors) {
         struct stat other;
@@ -170,6 +179,8 @@ void CheckNoPosixLock(const std::string &path) {
         if (fd >= 0) {
             held = AskKernel(fd);
             CloseKeepingPosixLocks(fd);
+        } else if (IsWantOfDescriptors(errno)) {
+            ThrowOpenError(path, "find out whether this process has locked it", errno);
         }
     }
     if (held == Held::YES) {

@@ -1,22 +1,44 @@
 #include "target/system/sysfs.hpp"
 
+#include "common/error.hpp"
+#include "common/scope_exit.hpp"
+#include "target/system/open_error.hpp"
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <dirent.h>
-#include <fstream>
+#include <fcntl.h>
 #include <memory>
-#include <sstream>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 namespace rawduck {
 
+namespace {
+
+void RequireAnswer(const std::string &path, int error_number) {
+    if (IsWantOfDescriptors(error_number)) {
+        ThrowOpenError(path, "read", error_number);
+    }
+}
+
+} // namespace
+
 std::string ReadAttribute(const std::string &path) {
-    std::ifstream stream(path);
-    std::stringstream text;
-    text << stream.rdbuf();
-    std::string value = text.str();
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        RequireAnswer(path, errno);
+        return "";
+    }
+    const ScopeExit close_it([fd] { close(fd); });
+    std::string value;
+    std::array<char, 16384> piece;
+    for (ssize_t bytes; (bytes = read(fd, piece.data(), piece.size())) > 0;) {
+        value.append(piece.data(), static_cast<size_t>(bytes));
+    }
     // Serial numbers of some devices are padded with NUL bytes.
     value.erase(std::remove(value.begin(), value.end(), '\0'), value.end());
     const char *space = " \t\n\r";
@@ -39,6 +61,9 @@ bool ReadNumber(const std::string &path, uint64_t &value) {
 std::vector<std::string> ListDirectory(const std::string &path) {
     std::vector<std::string> names;
     std::unique_ptr<DIR, int (*)(DIR *)> directory(opendir(path.c_str()), closedir);
+    if (!directory) {
+        RequireAnswer(path, errno);
+    }
     while (directory) {
         const dirent *entry = readdir(directory.get());
         if (!entry) {

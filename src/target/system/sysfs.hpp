@@ -11,6 +11,9 @@ namespace rawduck {
 //! Positions and lengths in /sys are counted in these, whatever the logical block size.
 constexpr uint64_t SYSFS_SECTOR_BYTES = 512;
 
+// What a device is used for is read here, so no answer must not pass for the answer that there is nothing: where no
+// descriptor is left, these throw Error DESCRIPTORS.
+
 //! Contents without surrounding white space; empty when the attribute is missing or cannot be read.
 std::string ReadAttribute(const std::string &path);
 //! False when the attribute is missing or not a number.

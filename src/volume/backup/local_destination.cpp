@@ -1,8 +1,8 @@
 #include "volume/backup/local_destination.hpp"
 
 #include "common/error.hpp"
-#include "direct/direct_file.hpp"
 #include "direct/rename_file.hpp"
+#include "target/directory_entry.hpp"
 
 #include <cerrno>
 #include <fcntl.h>
@@ -14,7 +14,7 @@ namespace rawduck {
 namespace {
 
 [[noreturn]] void Throw(const std::string &path, const char *tried) {
-    throw Error(errno == ENOSPC ? ErrorCode::NO_SPACE : ErrorCode::IO,
+    throw Error(errno == ENOSPC ? ErrorCode::NO_SPACE : CodeOf(errno, ErrorCode::IO),
                 path + ": cannot " + tried + " it (" + ErrnoText(errno) + ")");
 }
 
@@ -90,7 +90,7 @@ void LocalDestination::GiveUpNames() noexcept {
         }
     }
     try {
-        SyncDirectoryOf(path_);
+        EntryFlush(path_).Run(parts_.front().fd.Get());
     } catch (const std::exception &) {
         // The error that led here says what is wrong.
     }

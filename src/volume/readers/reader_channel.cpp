@@ -326,10 +326,11 @@ std::optional<WriterAnswer> AskWriter(const Target &target, int descriptor, cons
         throw Unanswered(Unanswered::Reason::ENDED, ErrorCode::LOCKED, answer.text);
     }
     if (header.number != ANSWERED) {
-        const auto code =
-            static_cast<ErrorCode>(std::min(header.number, static_cast<uint64_t>(ErrorCode::INTERRUPTED)));
+        // Its limit of descriptors is not ours.
+        const bool known = header.number <= static_cast<uint64_t>(ErrorCode::INTERRUPTED);
+        const ErrorCode code = known ? static_cast<ErrorCode>(header.number) : ErrorCode::IO;
         const char *const who = " (so says the process that has the volume open for writing, of itself)";
-        throw Error(code, answer.text + (code == ErrorCode::LOCKED ? who : ""));
+        throw Error(code, answer.text + (code == ErrorCode::LOCKED || !known ? who : ""));
     }
     answer.connection = std::move(asking.Connection());
     return answer;

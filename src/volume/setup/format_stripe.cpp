@@ -204,6 +204,7 @@ void Volume::FormatStripe(const std::vector<std::string> &names, const FormatOpt
     }
     const EmptyVolume fresh(
         MakeTreeSuperblock(io.Caps().capacity_bytes, lba_size, MakeUuid(), options.label, NowUs()));
+    files.ForEach(&PreparedFile::KeepName);
     striped.EraseMembers();
     files.ForEach(&PreparedFile::KeepLength);
     WipeSuperblocks(io, fresh);

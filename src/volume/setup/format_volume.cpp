@@ -123,6 +123,9 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
     const TreeSuperblock sb =
         MakeTreeSuperblock(capacity_bytes, lba_size, MakeUuid(), options.label, NowUs());
     const EmptyVolume fresh(sb);
+    if (file) {
+        file->KeepName();
+    }
     WipeSuperblocks(io, fresh);
     if (file) {
         file->KeepLength();

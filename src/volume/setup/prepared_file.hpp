@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/error.hpp"
+#include "target/directory_entry.hpp"
 #include "target/reserve_file.hpp"
 #include "target/system/file_descriptor.hpp"
 
@@ -17,12 +18,12 @@ namespace rawduck {
 class PreparedFile {
   public:
     //! Makes the file if it is not there; nothing else is changed.
-    explicit PreparedFile(const std::string &path) : path_(path) {
+    explicit PreparedFile(const std::string &path) : path_(path), name_(path) {
         const FileDescriptor made(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
         created_ = made.IsOpen();
         const int error_number = errno;
         if (!created_ && error_number != EEXIST) {
-            throw Error(ErrorCode::PERMISSION,
+            throw Error(CodeOf(error_number, ErrorCode::PERMISSION),
                         path + ": cannot create the file for the volume: " + ErrnoText(error_number) +
                             (error_number == ENOENT ? "; make its folder first" : ""));
         }
@@ -47,6 +48,13 @@ class PreparedFile {
     void Locked(int fd) {
         struct stat status;
         created_ = created_ && fstat(fd, &status) == 0 && status.st_size == 0;
+        locked_fd_ = fd;
+    }
+    //! The name of a file that was made, durably. While it is locked.
+    void KeepName() {
+        if (created_) {
+            name_.Run(locked_fd_);
+        }
     }
     void Keep() { kept_ = true; }
     //! The file may have become a volume of the new length.
@@ -64,8 +72,9 @@ class PreparedFile {
 
   private:
     const std::string path_;
+    const EntryFlush name_;
     bool created_ = false, kept_ = false;
-    int grown_fd_ = -1;
+    int locked_fd_ = -1, grown_fd_ = -1;
     off_t old_size_ = 0;
 };
 

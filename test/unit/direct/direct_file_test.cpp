@@ -19,6 +19,21 @@
 namespace rawduck {
 namespace {
 
+class DescriptorLimit {
+  public:
+    explicit DescriptorLimit(rlim_t descriptors) {
+        EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+        const rlimit few{descriptors, before_.rlim_max};
+        EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    }
+    ~DescriptorLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+    DescriptorLimit(const DescriptorLimit &) = delete;
+    DescriptorLimit &operator=(const DescriptorLimit &) = delete;
+
+  private:
+    rlimit before_{};
+};
+
 //! Direct I/O needs a file system that offers it, which the one of the temporary directory may not.
 class DirectFileTest : public testing::Test {
   protected:
@@ -428,18 +443,32 @@ TEST_F(DirectFileTest, WhatFailsPastTheQueuesIsCountedToo) {
     }
 }
 
-TEST_F(DirectFileTest, WithoutADescriptorForTheDirectoryNothingHasBeenFlushedAndItMayBeTriedAgain) {
+TEST_F(DirectFileTest, ANewNameIsMadeDurableWithoutAnotherDescriptor) {
     auto file = DirectFile::Open(path_, Writing(FileKind::WAL));
     file->Write("abc", 3, 0);
-    rlimit before;
-    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-    const rlimit none{3, before.rlim_max};
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-    EXPECT_THROW(file->Sync(), Error);
-    setrlimit(RLIMIT_NOFILE, &before);
-    file->Sync();
+    {
+        const DescriptorLimit none(3);
+        file->Sync();
+    }
     file->Write("def", 3, 3);
     EXPECT_EQ(Contents(), "abcdef");
+}
+
+// The file, and its directory: without the second its name could not be made durable.
+TEST_F(DirectFileTest, WithoutADescriptorNoFileIsMade) {
+    for (const bool may_have_one : {false, true}) {
+        const int next = dup(STDERR_FILENO);
+        close(next);
+        const DescriptorLimit few(static_cast<rlim_t>(next) + (may_have_one ? 1 : 0));
+        try {
+            DirectFile::Open(path_, Writing());
+            ADD_FAILURE() << "there was no descriptor for it";
+        } catch (const Error &error) {
+            EXPECT_EQ(error.Code(), ErrorCode::DESCRIPTORS) << error.what();
+            EXPECT_NE(std::string(error.what()).find("ulimit -n"), std::string::npos) << error.what();
+        }
+        EXPECT_NE(access(path_.c_str(), F_OK), 0);
+    }
 }
 
 } // namespace

@@ -188,9 +188,7 @@ void FileCopy::LockReplaced() {
 
 // Who names a volume's own file mostly means a file on it; all that is on it would be gone.
 void FileCopy::RequireNoVolume() {
-    int error_number = 0;
-    const FileDescriptor fd = TryOpenTarget(replaced_target_, O_RDONLY, error_number);
-    if (fd.IsOpen() && HoldsVolume(replaced_target_, fd.Get())) {
+    if (HoldsVolume(replaced_target_, OpenTarget(replaced_target_, O_RDONLY).Get())) {
         throw Error(ErrorCode::INVALID,
                     destination_path_ + ": it is a rawduck volume, which a copy does not replace; nvme://" +
                         replaced_target_.path + "/<name> names a file on it. To do without the volume, " +

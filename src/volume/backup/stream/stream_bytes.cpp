@@ -1,7 +1,6 @@
 #include "volume/backup/stream/stream_bytes.hpp"
 
 #include "common/error.hpp"
-#include "direct/direct_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -20,7 +19,8 @@ namespace {
 constexpr int POLL_MS = 100;
 
 [[noreturn]] void Throw(const std::string &name, const char *tried, int error_number, const char *advice) {
-    throw Error(ErrorCode::IO, name + ": cannot " + tried + " it (" + ErrnoText(error_number) + ")" + advice);
+    throw Error(CodeOf(error_number, ErrorCode::IO),
+                name + ": cannot " + tried + " it (" + ErrnoText(error_number) + ")" + advice);
 }
 
 //! A pipe opened anew does not wait, which is not to be set for those who have the other descriptors of it.
@@ -67,13 +67,13 @@ void WaitFor(int fd, short events, const Interrupted &interrupted, const std::st
 
 DescriptorSink::DescriptorSink(int fd, Interrupted interrupted)
     : fd_(WithoutWaiting(fd, O_WRONLY)), interrupted_(std::move(interrupted)),
-      name_("descriptor " + std::to_string(fd)), is_new_file_(false) {
+      name_("descriptor " + std::to_string(fd)) {
     RequireNoTerminal();
 }
 
 DescriptorSink::DescriptorSink(const std::string &new_file, Interrupted interrupted)
-    : fd_(open(new_file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
-      interrupted_(std::move(interrupted)), name_(new_file), is_new_file_(true) {
+    : new_name_(new_file), fd_(open(new_file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
+      interrupted_(std::move(interrupted)), name_(new_file) {
     if (!fd_.IsOpen() && errno == EEXIST) {
         throw Error(ErrorCode::EXISTS, name_ +
                                            ": it exists already; a stream replaces nothing, so remove it, or "
@@ -85,7 +85,7 @@ DescriptorSink::DescriptorSink(const std::string &new_file, Interrupted interrup
 }
 
 DescriptorSink::~DescriptorSink() {
-    if (is_new_file_ && !finished_) {
+    if (new_name_ && !finished_) {
         unlink(name_.c_str());
     }
 }
@@ -122,8 +122,8 @@ void DescriptorSink::Finish() {
     if (fsync(fd_.Get()) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP) {
         Throw(name_, "flush", errno, "; what was written may be lost: send again");
     }
-    if (is_new_file_) {
-        SyncDirectoryOf(name_);
+    if (new_name_) {
+        new_name_->Run(fd_.Get());
     }
     finished_ = true;
 }

@@ -1,10 +1,12 @@
 //! Where a stream is written to and read from: a file, a pipe, a socket.
 #pragma once
 
+#include "target/directory_entry.hpp"
 #include "target/system/file_descriptor.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace rawduck {
@@ -43,10 +45,10 @@ class DescriptorSink final : public ByteSink {
 
   private:
     void RequireNoTerminal() const;
+    const std::optional<EntryFlush> new_name_; //!< of a new file; made before it
     FileDescriptor fd_;
     const Interrupted interrupted_;
     const std::string name_;
-    const bool is_new_file_;
     bool finished_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include "common/memory/aligned_buffer.hpp"
 #include "io/block_io.hpp"
 #include "support/fake_device.hpp"
+#include "support/out_of_memory.hpp"
 #include "support/test_support.hpp"
 
 #include <atomic>
@@ -170,6 +171,24 @@ TEST_F(StripedDeviceTest, AFlushThatHasFailedFailsForEver) {
     EXPECT_EQ(CatchError([&] { io_->Flush(); }).Code(), ErrorCode::IO);
     WriteTo(1);
     EXPECT_EQ(CatchError([&] { io_->Flush(); }).Code(), ErrorCode::IO);
+}
+
+TEST_F(StripedDeviceTest, AFlushThatHasFailedIsRememberedWithoutMemory) {
+    bool failed = true;
+    for (int64_t allocations = 0; failed; allocations++) {
+        states_.clear();
+        Open(2);
+        states_[1]->fail_flush = true;
+        {
+            const OutOfMemoryAfter none(allocations);
+            EXPECT_ANY_THROW(io_->Flush());
+            failed = none.Failed();
+        }
+        states_[1]->fail_flush = false;
+        if (Flushes()[1] != 0) {
+            EXPECT_ANY_THROW(io_->Flush()) << allocations;
+        }
+    }
 }
 
 // A write that completes while a flush is under way may not be covered by it.

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <sys/resource.h>
 
 namespace rawduck {
 namespace {
@@ -387,6 +388,24 @@ TEST_F(StripeTest, ACopyDoesNotTakeThePlaceOfWhatCannotBeRead) {
     EXPECT_EQ(FailureOf([&] { FindMembers(named, header, read); }, &text), ErrorCode::NOT_FOUND);
     EXPECT_NE(text.find("(" + Path("m1") + " cannot be read: Input/output error)"), std::string::npos)
         << text;
+}
+
+//! Of this process's limit nothing follows for the member.
+TEST_F(StripeTest, AMemberIsNotMissingWhereNoDescriptorIsLeftToLook) {
+    Format(2);
+    const Target named = ResolveTarget(Path("m0"));
+    const MemberHeader header = *HeadersOf(named).Newest();
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{3, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    std::string text;
+    const ErrorCode of_headers = FailureOf([&] { HeadersOf(named); }, &text);
+    const ErrorCode of_members = FailureOf([&] { FindMembers(named, header, HeadersOf); }, &text);
+    setrlimit(RLIMIT_NOFILE, &before);
+    EXPECT_EQ(of_headers, ErrorCode::DESCRIPTORS);
+    EXPECT_EQ(of_members, ErrorCode::DESCRIPTORS) << text;
+    EXPECT_NE(text.find("ulimit -n"), std::string::npos) << text;
 }
 
 //! No format makes two members that differ in that.
