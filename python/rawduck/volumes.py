@@ -10,14 +10,20 @@ from rawduck.render import Row, Rows, rows
 def format_volume(
     connection: duckdb.DuckDBPyConnection, target: str, **options: str | int | bool | list[str]
 ) -> Row:
-    """Calls nvme_format with those of size, lba_size, label, stripe_with, chunk and force that are set."""
+    """Calls nvme_format with those of its arguments that are set."""
     given = {
         name: value if value is True or isinstance(value, list) else str(value)
         for name, value in options.items()
-        if value
+        if value or isinstance(value, list)  # agreed to nothing is not the same as not asked
     }
     named = "".join(f", {name} := ?" for name in given)
     return rows(connection, f"SELECT * FROM nvme_format(?{named})", [target, *given.values()])[0]
+
+
+def occupants(connection: duckdb.DuckDBPyConnection, targets: list[str]) -> Rows:
+    """What formatting a volume on these would destroy."""
+    query = "SELECT * FROM nvme_occupants(?, stripe_with := ?)"
+    return rows(connection, query, [targets[0], targets[1:]])
 
 
 def volume_info(connection: duckdb.DuckDBPyConnection, target: str) -> Row:

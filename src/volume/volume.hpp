@@ -62,8 +62,8 @@ void SetDescriber(Describer describer);
 class Volume : public std::enable_shared_from_this<Volume> {
   public:
     //! Writes an empty volume. Refuses (EXISTS, listing every reason) what FindOccupants reports unless
-    //! forced; LOCKED when something on it is open, in this process too; NO_SPACE when the target is smaller
-    //! than 16 MiB.
+    //! forced, and also then what is not what was agreed to; LOCKED when something on it is open, in this
+    //! process too; NO_SPACE when the target is smaller than 16 MiB.
     static void Format(const std::string &target_name, const FormatOptions &options);
     //! Writes an empty volume that is striped over all of them. All are locked and examined before the first is written
     //! to, and become members once the volume is there. options.size_bytes: of each file. Throws as Format.

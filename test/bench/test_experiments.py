@@ -56,7 +56,9 @@ def test_scan_on_a_device_and_resumed(tmp_path):
             ("bench-lineitem-sf0.05.duckdb", stock.stat().st_size)
         ]
         rows = rows_of(tmp_path, "scan")
-        refused = bench(tmp_path, *options, "--format", "--force")
+        unasked = bench(tmp_path, *options, "--format", "--force", "--resume")
+        assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True), unasked.stderr
+        refused = bench(tmp_path, *options, "--format", "--force", "--yes")
         assert refused.returncode == 2
         assert "--resume" in refused.stderr
         assert json.loads(run_cli("ls", device, "--json").stdout) == files
@@ -200,6 +202,8 @@ def test_it_does_not_replace_a_file_that_it_did_not_make(tmp_path):
     result = bench(tmp_path, "scan", "--scale", "0.01", "--runs", "1")
     assert result.returncode == 2
     assert "--force" in result.stderr
+    result = bench(tmp_path, "scan", "--scale", "0.01", "--runs", "1", "--force")
+    assert (result.returncode, "--yes" in result.stderr) == (2, True), result.stderr
     assert precious.read_bytes() == before
 
 

@@ -109,6 +109,8 @@ FORMAT = (
     ),
     Operation("format", EXCLUSIVE, _sql("CALL nvme_format('{t}', force := true)")),
 )
+#: It says what that would meet, and does nothing.
+OCCUPANTS = Operation("occupants", EXCLUSIVE, _sql("FROM nvme_occupants('{t}')"))
 #: Through DuckDB's own file system.
 COPY_OVER = Operation(
     "cp over it", EXCLUSIVE, _sql("CALL nvme_copy('{source}', '{t}', overwrite := true)"), foreign=True
@@ -180,23 +182,24 @@ def on_volume(place: Place, held: str) -> tuple[Operation, ...]:
     """In an order in which none that works spoils the next."""
     if place.part:
         none_there = tuple(Operation(o.name, NEVER, o.do) for o in ON_VOLUMES)
-        return (*none_there, FORMAT[1], *_tools(place, held))
+        return (*none_there, OCCUPANTS, FORMAT[1], *_tools(place, held))
     if place.other_is_device:
-        return (*ON_VOLUMES, Operation(FORMAT[0].name, NEVER, FORMAT[0].do), FORMAT[1], *_tools(place, held))
+        sized = Operation(FORMAT[0].name, NEVER, FORMAT[0].do)
+        return (*ON_VOLUMES, OCCUPANTS, sized, FORMAT[1], *_tools(place, held))
     copies = () if held == NOTHING else (COPY_OVER, COPY_AWAY)
-    formats = FORMAT
+    formats = (OCCUPANTS, *FORMAT)
     if place.way == BACKING_FILE:
         # Whatever is on the loop device would not know.
-        formats = tuple(Operation(o.name, NEVER, o.do) for o in FORMAT)
+        formats = tuple(Operation(o.name, NEVER, o.do) for o in formats)
     return (*ON_VOLUMES, *STOCK_ON_VOLUMES, *copies, *formats)
 
 
 def on_stock_file(place: Place, held: str) -> tuple[Operation, ...]:
     if place.other_is_device:
         size, plain = FORMAT
-        return (*VOLUMES_ON_STOCK_FILES, Operation(size.name, NEVER, size.do), plain, TOOLS[1])
+        return (*VOLUMES_ON_STOCK_FILES, OCCUPANTS, Operation(size.name, NEVER, size.do), plain, TOOLS[1])
     copies = () if held == NOTHING else (COPY_OVER, COPY_AWAY)
-    return (*ON_STOCK_FILES, *VOLUMES_ON_STOCK_FILES, *copies, *FORMAT)
+    return (*ON_STOCK_FILES, *VOLUMES_ON_STOCK_FILES, *copies, OCCUPANTS, *FORMAT)
 
 
 def _tools(place: Place, held: str) -> tuple[Operation, ...]:

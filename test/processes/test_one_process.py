@@ -20,6 +20,7 @@ ROWS = 1000
 STATEMENTS = {
     "format": "CALL nvme_format('{t}', force := true)",
     "format --size": "CALL nvme_format('{t}', size := '32M', force := true)",
+    "occupants": "FROM nvme_occupants('{t}')",
     "check": "SELECT * FROM nvme_check('{t}')",
     "repair": "SELECT * FROM nvme_check('{t}', repair := true)",
     "trim": "CALL nvme_trim('{t}')",

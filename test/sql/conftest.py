@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import rawduck
-from support import DURABLE_KINDS, KINDS, make_target
+from holders import TOOLS
+from support import DURABLE_KINDS, KINDS, loop_device, make_target
 
 
 @pytest.fixture(params=KINDS)
@@ -53,3 +55,27 @@ def pause_at_locks(tmp_path_factory) -> Path:
     source = Path(__file__).with_name("pause_at_locks.cpp")
     subprocess.run(["c++", "-std=c++17", "-shared", "-fPIC", "-o", library, source], check=True)
     return library
+
+
+@pytest.fixture
+def partitions(tmp_path):
+    """A loop device with two partitions, and these."""
+    with loop_device(tmp_path / "parts.img", 512, "128M") as disk:
+        names = [f"{disk}p{number}" for number in (1, 2)]
+        for number in (1, 2):
+            add = [
+                shutil.which("addpart", path=TOOLS),
+                disk,
+                str(number),
+                str(number * 120000 - 110000),
+                "98304",
+            ]
+            result = subprocess.run(add, capture_output=True, text=True, check=False)
+            if result.returncode != 0:
+                pytest.skip(f"no partitions of loop devices here: {result.stderr.strip()}")
+        try:
+            yield disk, *names
+        finally:
+            delpart = shutil.which("delpart", path=TOOLS)
+            codes = [subprocess.run([delpart, disk, str(n)], check=False).returncode for n in (1, 2)]
+            assert codes == [0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pty
 import shutil
 import signal
 import struct
@@ -155,6 +156,54 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess:
     """The `rawduck` command, as a user starts it."""
     command = [str(Path(sys.executable).with_name("rawduck")), *arguments]
     return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+
+
+class AtTerminal:
+    """The `rawduck` command with a terminal for input and output, while somebody looks and answers."""
+
+    def __init__(self, *arguments: str, columns: int = 80) -> None:
+        self._ours, theirs = pty.openpty()
+        # Without the lines, a dumb terminal has 80 columns.
+        environment = {**os.environ, "COLUMNS": str(columns), "LINES": "50", "TERM": "dumb"}
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+        command = [str(Path(sys.executable).with_name("rawduck")), *arguments]
+        self._child = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
+        os.close(theirs)
+        self._bytes = b""
+
+    @property
+    def printed(self) -> str:
+        return self._bytes.decode(errors="replace")
+
+    def read(self) -> bool:
+        """What is printed next. Whether there was anything, and not the end."""
+        try:
+            piece = os.read(self._ours, 65536)
+        except OSError:  # the other end was closed
+            piece = b""
+        self._bytes += piece
+        return bool(piece)
+
+    def read_until(self, text: str) -> None:
+        while text not in "".join(self.printed.splitlines()):
+            assert self.read(), self.printed
+
+    def answer(self, text: str) -> None:
+        os.write(self._ours, f"{text}\n".encode())
+
+    def end(self) -> tuple[int, str]:
+        """Exit code and all that was printed."""
+        while self.read():
+            pass
+        os.close(self._ours)
+        return self._child.wait(timeout=CHILD_SECONDS), self.printed
+
+
+def at_terminal(*arguments: str, answer: str = "", columns: int = 80) -> tuple[int, str]:
+    """Exit code and what was printed, where the answer is there before the question."""
+    terminal = AtTerminal(*arguments, columns=columns)
+    terminal.answer(answer)
+    return terminal.end()
 
 
 def failed(*arguments: str) -> str:

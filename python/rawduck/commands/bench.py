@@ -16,6 +16,7 @@ from rawduck.bench import EXPERIMENTS
 from rawduck.bench.core import report
 from rawduck.bench.core.bench import Bench, Outcome
 from rawduck.bench.core.options import OWN_TARGET, Options
+from rawduck.commands.options import AgreesToForce
 
 ALL = "all"
 EXIT_FAILED_RUNS = 1
@@ -97,8 +98,14 @@ def bench(
     ] = False,
     format: Annotated[bool, typer.Option("--format", help="Format the target first.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Destroy what lies on the target, or in files of stock DuckDB.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Destroy what lies on the target, or in files of stock DuckDB, after saying what and "
+            "asking.",
+        ),
     ] = False,
+    yes: AgreesToForce = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep what was put on the target.")] = False,
     cold_memory: Annotated[
         bool,
@@ -151,6 +158,7 @@ def bench(
         overwrite=overwrite,
         format=format,
         force=force,
+        yes=yes,
         keep=keep,
         cold_memory=cold_memory,
         ceph_conf=os.path.abspath(ceph_conf) if ceph_conf else "",
@@ -186,6 +194,7 @@ def _end(number: int, _: object) -> None:
 def _run(chosen: list[str], options: Options) -> list[Outcome]:
     outcomes = []
     with Bench([EXPERIMENTS[name] for name in chosen], options) as running:
+        running.volume.ask()
         device = disks.block_device(options.target)
         if disks.is_block_device(device) and disks.disk_of(device) != disks.disk_of(options.stock_dir):
             running.say(

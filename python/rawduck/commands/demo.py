@@ -10,6 +10,7 @@ import typer
 import rawduck
 from rawduck import paths, render, tpch
 from rawduck.commands import demo_comparison
+from rawduck.commands.options import AgreesToForce
 
 EXIT_WRONG = 1
 
@@ -39,7 +40,10 @@ def run_demo(
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Destroy what lies on the target.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Destroy what lies on the target, after saying what and asking.")
+    ] = False,
+    yes: AgreesToForce = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the volume and stock DuckDB's file.")] = False,
 ) -> None:
     """Load TPC-H onto a volume and into an ordinary file, run all 22 queries cold, check every answer.
@@ -55,6 +59,7 @@ def run_demo(
         stock_dir=(stock_dir or work_dir).absolute(),
         duckdb_source=duckdb_source or tpch.fetched_source(),
         force=force,
+        yes=yes,
         keep=keep,
     )
     if settings.target.startswith(paths.MEMORY_PREFIX):

@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 
 import rawduck
-from rawduck import disks, paths, render, tpch, volumes
+from rawduck import consent, disks, paths, render, tpch, volumes
 from rawduck.measuring import cold
 from rawduck.measuring.measure import QueryTask, StatsTask, Worker
 
@@ -27,6 +27,7 @@ class Settings:
     stock_dir: Path
     duckdb_source: Path
     force: bool
+    yes: bool
     keep: bool
 
     @property
@@ -70,8 +71,8 @@ def run(settings: Settings) -> bool:
     reference = tpch.Reference(settings.duckdb_source, settings.scale)
     settings.work_dir.mkdir(parents=True, exist_ok=True)
     settings.stock_dir.mkdir(parents=True, exist_ok=True)
+    _format(settings)  # outside of what is cleaned up after: where it is refused, nothing was made
     try:
-        _format(settings)
         verb = "Use the" if tpch.is_generated(settings.data, settings.scale) else "Generate"
         with _step(f"{verb} TPC-H data of scale factor {settings.scale:g} in {settings.data}"):
             tpch.generate(settings.data, settings.scale)
@@ -105,12 +106,14 @@ def _step(what: str) -> Iterator[None]:
 
 
 def _format(settings: Settings) -> None:
-    options = {"force": settings.force or settings.own_target}
+    options: dict = {"force": settings.force or settings.own_target}
     if not disks.is_block_device(settings.target):
         options["size"] = f"{1 + math.ceil(settings.scale)}G"
     with rawduck.connect() as connection:
         if disks.is_block_device(settings.target):
             _describe_device(connection, settings)
+        if settings.force and not settings.own_target:
+            options["agreed"] = consent.to_format(connection, [settings.target], settings.yes)
         row = volumes.format_volume(connection, settings.target, **options)
     size, lba = render.size(row["capacity"]), row["lba_size"]
     render.console.print(f"[green]✓[/] Format {settings.target}: {size}, LBAs of {lba} bytes", soft_wrap=True)

@@ -18,3 +18,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Csv = Annotated[
     bool, typer.Option("--csv", help="Print CSV; what is nested is JSON in its cell.", show_default=False)
 ]
+AgreesToForce = Annotated[
+    bool,
+    typer.Option(
+        "--yes", "-y", help="With --force: destroy it without asking; needed where there is no terminal."
+    ),
+]

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import duckdb
 import typer
 
 import rawduck
-from rawduck import paths, render, volumes
-from rawduck.commands.options import Csv, Json, Target
+from rawduck import consent, paths, render, volumes
+from rawduck.commands.options import AgreesToForce, Csv, Json, Target
 from rawduck.commands.progress import run_interruptible
 
 EXIT_DAMAGED = 1
-# Of what nvme_format says when it refuses.
-_FORCEABLE = ". Formatting destroys what is there"
 # Of what nvme_trim says of a regular file.
 _A_SETTING = "nvme_deallocate = 'on'"
-_VOLUMES = ("it is a rawduck volume", "it is a member of a rawduck volume")
 
 
 def register(app: typer.Typer) -> None:
@@ -65,9 +61,7 @@ def format_target(
     force: Annotated[
         bool, typer.Option("--force", help="Destroy what lies on the target, after saying what and asking.")
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="With --force: destroy it without asking.")
-    ] = False,
+    yes: AgreesToForce = False,
     json: Json = False,
 ) -> None:
     """Write an empty volume. Refuses a target that holds anything, and says what."""
@@ -81,14 +75,10 @@ def format_target(
         "stripe_with": stripe_with,
     }
     with rawduck.connect() as connection:
-        try:
-            row = volumes.format_volume(connection, target, **options)
-        except duckdb.IOException as refusal:
-            if not force or _FORCEABLE not in str(refusal):
-                raise
-            if not yes:
-                _require_consent(_refused(refusal, [target, *stripe_with]), str(refusal))
-            row = volumes.format_volume(connection, target, **options, force=True)
+        if force:
+            agreed = consent.to_format(connection, [target, *stripe_with], yes)
+            options |= {"force": True, "agreed": agreed}
+        row = volumes.format_volume(connection, target, **options)
     if json:
         render.print_json(row)
         return
@@ -98,29 +88,6 @@ def format_target(
         f"LBAs of {row['lba_size']} bytes, UUID {row['uuid']}",
         soft_wrap=True,
     )
-
-
-def _refused(refusal: Exception, targets: list[str]) -> str:
-    """The one of these that the refusal is about."""
-    return next((target for target in targets if f"{target}: refused" in str(refusal)), targets[0])
-
-
-def _require_consent(target: str, refusal: str) -> None:
-    """Says what would be destroyed and asks. The name of a file that is no volume has to be typed."""
-    is_other_file = Path(target).is_file() and not any(volume in refusal for volume in _VOLUMES)
-    if not sys.stdin.isatty():
-        if is_other_file:
-            what = refusal.partition(_FORCEABLE)[0].partition(": ")[2]
-            raise rawduck.RawduckError(f"{what}. To destroy it, say --force --yes")
-        return
-    render.console.print(render.text(refusal.partition(_FORCEABLE)[0].partition(": ")[2]), soft_wrap=True)
-    if is_other_file:
-        name = Path(target).name
-        agreed = typer.prompt(f"To destroy it, type its name, {render.printable(name)}") == name
-    else:
-        agreed = typer.confirm("Destroy it?")
-    if not agreed:
-        raise rawduck.RawduckError(f"{target}: left as it is")
 
 
 def grow(

@@ -1,4 +1,5 @@
-//! nvme_format(target, ...): writes an empty volume. nvme_grow(target, ...): makes one as large as its target.
+//! nvme_format(target, ...): writes an empty volume. nvme_occupants(target, ...): what that would destroy.
+//! nvme_grow(target, ...): makes one as large as its target.
 #include "common/text/size.hpp"
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"
@@ -6,6 +7,7 @@
 #include "extension/sql/target_argument.hpp"
 
 #include "volume/registry.hpp"
+#include "volume/setup/consent.hpp"
 
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/main/client_data.hpp"
@@ -23,6 +25,18 @@ FormatOptions OptionsOf(const Arguments &arguments) {
     options.force = arguments.NamedFlag("force");
     options.label = arguments.NamedText("label", "");
     options.chunk_bytes = ParseSize(arguments.NamedText("chunk", "0"), "chunk");
+    const Value &agreed = arguments.Named("agreed");
+    if (agreed.IsNull()) {
+        return options;
+    }
+    if (!options.force) {
+        throw duckdb::InvalidInputException(
+            "agreed lists what may be destroyed, and without force nothing is; say force := true, too");
+    }
+    options.agreed.emplace();
+    for (const Value &identity : duckdb::ListValue::GetChildren(agreed)) {
+        options.agreed->push_back(identity.ToString());
+    }
     return options;
 }
 
@@ -61,6 +75,22 @@ Rows FormatRow(duckdb::ClientContext &context, const Arguments &arguments) {
              Value::UBIGINT(info.lba_size)}};
 }
 
+Rows OccupantRows(duckdb::ClientContext &context, const Arguments &arguments) {
+    const std::string target = AllowedTarget(context, arguments);
+    std::vector<std::string> names = StripedOver(context, target, arguments);
+    if (names.empty()) {
+        names.push_back(target);
+    }
+    Rows rows;
+    for (const ExaminedTarget &examined : ExamineTargets(names)) {
+        for (const Occupant &occupant : examined.occupants) {
+            rows.push_back({Value(examined.name), Value(occupant.kind), Value(occupant.what),
+                            TextOrNull(occupant.uuid), Value(occupant.identity)});
+        }
+    }
+    return rows;
+}
+
 Rows GrowRow(duckdb::ClientContext &context, const Arguments &arguments) {
     const std::string target = AllowedTarget(context, arguments);
     const uint64_t size = ParseSize(arguments.NamedText("size", "0"), "size");
@@ -75,20 +105,23 @@ Rows GrowRow(duckdb::ClientContext &context, const Arguments &arguments) {
 
 void RegisterFormatFunction(duckdb::ExtensionLoader &loader) {
     duckdb::FunctionSignature signature = TargetSignature();
+    const LogicalType texts = LogicalType::LIST(LogicalType::VARCHAR);
     // Any type, so that both '8G' and 8589934592 are a size.
     signature.AddKeywordOnly("size", LogicalType::ANY, Value(LogicalType::VARCHAR));
     signature.AddKeywordOnly("lba_size", LogicalType::ANY, Value(LogicalType::VARCHAR));
     signature.AddKeywordOnly("force", LogicalType::BOOLEAN, Value::BOOLEAN(false));
+    signature.AddKeywordOnly("agreed", texts, Value(texts));
     signature.AddKeywordOnly("label", LogicalType::VARCHAR, Value(""));
-    signature.AddKeywordOnly("stripe_with", LogicalType::LIST(LogicalType::VARCHAR),
-                             Value(LogicalType::LIST(LogicalType::VARCHAR)));
+    signature.AddKeywordOnly("stripe_with", texts, Value(texts));
     signature.AddKeywordOnly("chunk", LogicalType::ANY, Value(LogicalType::VARCHAR));
     RegisterRowFunction(
         loader, {"nvme_format",
                  "Writes an empty volume to a device, or to a file of the given size. Refuses a "
                  "target that holds something. size: such as '8G', of a file or a volume in memory; "
                  "NULL: as it is. lba_size: 512 or 4096; NULL: the device's, 4096 for files. force: "
-                 "destroy what is there, but nothing that is mounted. label: at most 63 bytes. stripe_with: "
+                 "destroy what is there, but nothing that is mounted. agreed: only if exactly these lie "
+                 "there, which are identities from nvme_occupants(); NULL: whatever it is. label: at most 63 "
+                 "bytes. stripe_with: "
                  "more targets, over all of which the volume is striped; size is then that of each "
                  "file. chunk: how many bytes of it lie on one before the next one's turn, a power of "
                  "two from 16K to 16M; NULL: 256K.",
@@ -99,6 +132,31 @@ void RegisterFormatFunction(duckdb::ExtensionLoader &loader) {
                   {"capacity", LogicalType::UBIGINT, "Its bytes"},
                   {"lba_size", LogicalType::UBIGINT, "Bytes of one of its LBAs"}},
                  FormatRow});
+}
+
+void RegisterOccupantsFunction(duckdb::ExtensionLoader &loader) {
+    duckdb::FunctionSignature signature = TargetSignature();
+    const LogicalType texts = LogicalType::LIST(LogicalType::VARCHAR);
+    signature.AddKeywordOnly("stripe_with", texts, Value(texts));
+    RegisterRowFunction(
+        loader,
+        {"nvme_occupants",
+         "What nvme_format() with force would destroy; no rows where nothing lies there. An error, as from "
+         "that, where "
+         "the target is in use or cannot be examined. Nothing is written. stripe_with: more targets.",
+         "SELECT target, description FROM nvme_occupants('/dev/nvme1n1')",
+         signature,
+         {{"target", LogicalType::VARCHAR, "The one of the targets that it lies on"},
+          {"kind", LogicalType::VARCHAR,
+           "volume, member (of one on several targets), database, file system, swap, raid, encrypted, "
+           "signature, "
+           "partition table, partitions, file or memory"},
+          {"description", LogicalType::VARCHAR, "In words, with its label"},
+          {"uuid", LogicalType::VARCHAR, "That it has, or the partition table; NULL when there is none"},
+          {"identity", LogicalType::VARCHAR,
+           "What nvme_format() takes in agreed: another one when something else lies there, or the same has "
+           "changed"}},
+         OccupantRows});
 }
 
 void RegisterGrowFunction(duckdb::ExtensionLoader &loader) {

@@ -27,6 +27,7 @@ void RegisterFunctions(duckdb::ExtensionLoader &loader) {
     RegisterSnapshotFunctions(loader);
     RegisterStatsFunctions(loader);
     RegisterFormatFunction(loader);
+    RegisterOccupantsFunction(loader);
     RegisterCheckFunction(loader);
     RegisterGrowFunction(loader);
     RegisterTrimFunction(loader);

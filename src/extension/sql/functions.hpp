@@ -12,6 +12,7 @@ void RegisterFileFunctions(duckdb::ExtensionLoader &loader);      //!< nvme_file
 void RegisterSnapshotFunctions(duckdb::ExtensionLoader &loader);  //!< nvme_snapshot, nvme_clone and others
 void RegisterStatsFunctions(duckdb::ExtensionLoader &loader);     //!< nvme_stats, nvme_reset_stats
 void RegisterFormatFunction(duckdb::ExtensionLoader &loader);     //!< nvme_format
+void RegisterOccupantsFunction(duckdb::ExtensionLoader &loader);  //!< nvme_occupants
 void RegisterCheckFunction(duckdb::ExtensionLoader &loader);      //!< nvme_check
 void RegisterGrowFunction(duckdb::ExtensionLoader &loader);       //!< nvme_grow
 void RegisterTrimFunction(duckdb::ExtensionLoader &loader);       //!< nvme_trim

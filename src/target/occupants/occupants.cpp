@@ -26,19 +26,22 @@ struct stat StatusOf(const Target &target) {
 std::vector<Occupant> KernelUses(const Target &target, ClaimCheck claim) {
     std::vector<Occupant> occupants;
     for (auto &use : FindKernelUses(target, StatusOf(target), claim)) {
-        occupants.push_back({std::move(use), false});
+        occupants.push_back({std::move(use), false, "", "", ""});
     }
     return occupants;
 }
 
-void AddContents(const Target &target, std::vector<Occupant> &occupants) {
+Occupant Forceable(Content content, std::string identity) {
+    return {std::move(content.what), true, std::move(content.kind), std::move(content.uuid),
+            std::move(identity)};
+}
+
+FileDescriptor OpenContents(const Target &target) {
     FileDescriptor fd = OpenTarget(target, O_RDONLY | O_NONBLOCK);
     // NVMe passthrough writes past the kernel's cache of a
     // block device, which may hold what was there before.
     posix_fadvise(fd.Get(), 0, 0, POSIX_FADV_DONTNEED);
-    for (auto &content : FindContents(target, fd.Get())) {
-        occupants.push_back({std::move(content), true});
-    }
+    return fd;
 }
 
 //! In the order of the privileges needed, so that a user who may not open the device still learns the most.
@@ -52,7 +55,9 @@ DeviceRow Describe(const std::string &sysfs_directory) {
         Target target = ResolveTarget(row.path);
         row.occupants = KernelUses(target, ClaimCheck::ASK);
         row.info = InspectTarget(target);
-        AddContents(target, row.occupants);
+        for (Content &content : FindContents(target, OpenContents(target).Get())) {
+            row.occupants.push_back(Forceable(std::move(content), ""));
+        }
     } catch (const Error &error) {
         row.error = error.what();
     }
@@ -73,7 +78,21 @@ std::vector<Occupant> FindOccupants(const Target &target, ClaimCheck claim) {
     }
     const Target examined = BlockDeviceOf(target);
     std::vector<Occupant> occupants = KernelUses(examined, claim);
-    AddContents(examined, occupants);
+    const FileDescriptor fd = OpenContents(examined);
+    for (Occupant &occupant : OccupantsIn(examined, fd.Get())) {
+        occupants.push_back(std::move(occupant));
+    }
+    return occupants;
+}
+
+std::vector<Occupant> OccupantsIn(const Target &target, int fd) {
+    std::vector<Occupant> occupants;
+    std::string fingerprint;
+    for (Content &content : FindContents(target, fd)) {
+        fingerprint = fingerprint.empty() ? Fingerprint(target, fd) : fingerprint;
+        std::string identity = content.kind + ":" + fingerprint;
+        occupants.push_back(Forceable(std::move(content), std::move(identity)));
+    }
     return occupants;
 }
 

@@ -17,9 +17,16 @@ struct Occupant {
     std::string what; //!< a clause such as "it is mounted on /home" or "it carries an ext4 file system"
     bool forceable =
         false; //!< contents, which the user may give up; false: in use, and never to be overwritten
+    // Of contents.
+    std::string kind, uuid; //!< see Content
+    //! By which the user agrees to give up this and nothing else: the kind and the Fingerprint. Not from ListBlockDevices.
+    std::string identity;
 };
 //! Targets without a node: always empty. What lies on a VFIO function is found by FindContents.
 std::vector<Occupant> FindOccupants(const Target &target, ClaimCheck claim = ClaimCheck::ASK);
+
+//! Only its contents. `fd` is the target, opened for reading, or a copy of both its ends.
+std::vector<Occupant> OccupantsIn(const Target &target, int fd);
 
 //! One row per block device of the machine (/sys/block and partitions), for `rawduck devices`.
 struct DeviceRow {

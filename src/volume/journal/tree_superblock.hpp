@@ -45,6 +45,7 @@ struct TreeSuperblock {
 static_assert(sizeof(TreeSuperblock) == 4096, "a superblock is one allocation unit");
 static_assert(offsetof(TreeSuperblock, uuid) == 40, "every version has it there");
 static_assert(offsetof(TreeSuperblock, capacity_units) == 64, "every version has it there");
+static_assert(offsetof(TreeSuperblock, label) == 168, "FindContents reads it there");
 static_assert(offsetof(TreeSuperblock, map_units) == 376, "layout is part of the format");
 
 //! Fills in the checksum.

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace rawduck {
 
@@ -20,7 +21,10 @@ struct FormatOptions {
     uint32_t lba_size =
         0;              //!< 512 or 4096; 0: the device's, 4096 for files, memory and disks with such blocks
     bool force = false; //!< destroy what FindOccupants reports, except mounts, swap and holders
-    std::string label;  //!< at most 63 bytes
+    //! With force: the identities (Occupant) of what may be destroyed, and it is not formatted where anything else, or less,
+    //! is found once it is locked. None: whatever is found.
+    std::optional<std::vector<std::string>> agreed;
+    std::string label;        //!< at most 63 bytes
     uint64_t chunk_bytes = 0; //!< of a stripe, see target/stripe.hpp; 0: the default
 };
 

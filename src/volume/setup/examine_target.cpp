@@ -2,6 +2,8 @@
 
 #include "common/error.hpp"
 #include "common/memory/aligned_buffer.hpp"
+#include "io/device/memory_device.hpp"
+#include "io/open_device.hpp"
 #include "target/inspect.hpp"
 #include "target/occupants/contents.hpp"
 #include "target/system/file_descriptor.hpp"
@@ -20,29 +22,10 @@ namespace {
 //! At each end of a target that is examined through its engine.
 constexpr uint64_t EXAMINED_BYTES = 4 * MIB;
 
-} // namespace
-
-void RefuseOccupied(const Target &target, const std::vector<Occupant> &occupants, bool force) {
-    std::string reasons;
-    bool forceable = true;
-    for (const Occupant &occupant : occupants) {
-        reasons += (reasons.empty() ? "" : "; ") + occupant.what;
-        forceable = forceable && occupant.forceable;
-    }
-    if (reasons.empty() || (force && forceable)) {
-        return;
-    }
-    throw Error(ErrorCode::EXISTS,
-                target.name + ": refused to format: " + reasons +
-                    (forceable ? ". Formatting destroys what is there; if that is what you want, "
-                                 "say --force (force := true in SQL)"
-                               : ". Release it first; --force does not override this"));
-}
-
-std::vector<Occupant> OccupantsThrough(const Target &target, BlockIo &io) {
+FileDescriptor CopyOfEnds(const Target &target, BlockIo &io) {
     const uint64_t capacity = io.Caps().capacity_bytes;
     const uint64_t length = std::min(EXAMINED_BYTES, AlignDown(capacity, io.Caps().lba_size));
-    const FileDescriptor copy(memfd_create("rawduck-contents", MFD_CLOEXEC));
+    FileDescriptor copy(memfd_create("rawduck-contents", MFD_CLOEXEC));
     bool copied = copy.IsOpen() && ftruncate(copy.Get(), static_cast<off_t>(capacity)) == 0;
     AlignedBuffer buffer(length);
     for (const uint64_t offset : {uint64_t(0), capacity - length}) {
@@ -56,11 +39,23 @@ std::vector<Occupant> OccupantsThrough(const Target &target, BlockIo &io) {
                     target.name +
                         ": no memory for a copy of what it holds, to examine that: " + ErrnoText(errno));
     }
-    std::vector<Occupant> occupants;
-    for (std::string &content : FindContents(target, copy.Get())) {
-        occupants.push_back({std::move(content), true});
+    return copy;
+}
+
+} // namespace
+
+std::vector<Occupant> OccupantsThrough(const Target &target, BlockIo &io) {
+    return OccupantsIn(target, CopyOfEnds(target, io).Get());
+}
+
+std::vector<Occupant> MemoryOccupants(const Target &target) {
+    if (!MemoryTargetExists(target.path)) {
+        return {};
     }
-    return occupants;
+    BlockIo io(OpenDevice(target, DeviceOptions()), BlockIoOptions(), target.name,
+               std::make_shared<IoStats>());
+    const std::string fingerprint = Fingerprint(target, CopyOfEnds(target, io).Get());
+    return {{"it exists already in this process", true, "memory", "", "memory:" + fingerprint}};
 }
 
 void CheckFormatOptions(const std::string &target_name, const FormatOptions &options) {
@@ -78,11 +73,15 @@ void CheckFormatOptions(const std::string &target_name, const FormatOptions &opt
     }
 }
 
-bool MustBeCreated(const std::string &target_name, const FormatOptions &options) {
+bool IsMissingFile(const std::string &target_name) {
     struct stat status;
     const bool may_be_made = target_name.rfind("/dev/", 0) != 0 && !target_name.empty() &&
                              target_name[0] == '/' && target_name.find('\0') == std::string::npos;
-    if (!may_be_made || stat(target_name.c_str(), &status) == 0 || errno != ENOENT) {
+    return may_be_made && stat(target_name.c_str(), &status) != 0 && errno == ENOENT;
+}
+
+bool MustBeCreated(const std::string &target_name, const FormatOptions &options) {
+    if (!IsMissingFile(target_name)) {
         return false;
     }
     if (options.size_bytes == 0) {

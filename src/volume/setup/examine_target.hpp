@@ -11,17 +11,20 @@
 
 namespace rawduck {
 
-//! Throws Error EXISTS unless nothing is lost, or it may be.
-void RefuseOccupied(const Target &target, const std::vector<Occupant> &occupants, bool force);
-
 //! What lies on a target that has no node, and so none to be examined through. Signatures lie at its beginning
 //! and at its end: these are copied into a file as long as the target, in memory, whose rest reads as zeros.
 std::vector<Occupant> OccupantsThrough(const Target &target, BlockIo &io);
 
+//! A memory target that exists holds something, whatever it is.
+std::vector<Occupant> MemoryOccupants(const Target &target);
+
 //! Throws Error INVALID or NO_SPACE.
 void CheckFormatOptions(const std::string &target_name, const FormatOptions &options);
 
-//! Whether the target is a regular file that has to be created.
+//! Whether this can only become a regular file that has to be created.
+bool IsMissingFile(const std::string &target_name);
+
+//! The same; throws Error NOT_FOUND where it was not said how large it shall be.
 bool MustBeCreated(const std::string &target_name, const FormatOptions &options);
 
 //! Throws Error INVALID when the target does not take the one that was asked for.

@@ -10,6 +10,7 @@
 #include "target/occupants/same_bytes.hpp"
 #include "volume/mount/in_use.hpp"
 #include "volume/registry.hpp"
+#include "volume/setup/consent.hpp"
 #include "volume/setup/empty_volume.hpp"
 #include "volume/setup/examine_target.hpp"
 #include "volume/setup/prepared_file.hpp"
@@ -180,11 +181,13 @@ void Volume::FormatStripe(const std::vector<std::string> &names, const FormatOpt
     const TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
     const ScopeExit undo([&files] { files.ForEach(&PreparedFile::Undo); });
     files.Locked(parts, lock);
+    std::vector<ExaminedTarget> examined;
     for (const Target &part : parts) {
         RequireNoReaders(part, "formatted");
         RequireWritable(part, HasNode(part.kind) && InspectTarget(part).read_only);
-        RefuseOccupied(part, FindOccupants(part, ClaimCheck::SKIP), options.force); // we have the claim
+        examined.push_back({part.name, FindOccupants(part, ClaimCheck::SKIP)}); // we have the claim
     }
+    RefuseOccupied(examined, options);
     const uint64_t size_bytes = AlignDown(options.size_bytes, ALLOCATION_UNIT_BYTES);
     if (size_bytes != 0 && target.kind != TargetKind::REGULAR_FILE) {
         throw Error(ErrorCode::INVALID, names[0] + ": a device is formatted whole; leave out --size");

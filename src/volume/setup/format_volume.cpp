@@ -8,6 +8,7 @@
 #include "target/occupants/claim_check.hpp"
 #include "volume/mount/in_use.hpp"
 #include "volume/registry.hpp"
+#include "volume/setup/consent.hpp"
 #include "volume/setup/empty_volume.hpp"
 #include "volume/setup/examine_target.hpp"
 #include "volume/setup/prepared_file.hpp"
@@ -24,11 +25,7 @@ namespace {
 
 //! Replaces a memory target by a new one.
 void RecreateMemoryTarget(const Target &target, const FormatOptions &options) {
-    if (MemoryTargetExists(target.path) && !options.force) {
-        throw Error(ErrorCode::EXISTS, target.name +
-                                           ": refused to format: it exists already in this process; to "
-                                           "empty it, say force := true");
-    }
+    RefuseOccupied({{target.name, MemoryOccupants(target)}}, options);
     DropMemoryTarget(target.path);
     MemoryTargetOptions memory;
     memory.capacity_bytes = options.size_bytes == 0 ? GIB : options.size_bytes;
@@ -98,7 +95,10 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
         file->Locked(lock.DescriptorOf(target));
     }
     RequireNoReaders(target, "formatted");
-    RefuseOccupied(target, FindOccupants(target, ClaimCheck::SKIP), options.force); // we have the claim
+    if (HasNode(target.kind)) {
+        RefuseOccupied({{target.name, FindOccupants(target, ClaimCheck::SKIP)}},
+                       options); // we have the claim
+    }
     const uint64_t size_bytes = AlignDown(options.size_bytes, ALLOCATION_UNIT_BYTES);
     if (is_file && size_bytes != 0) {
         const TargetInfo info = InspectTarget(target);
@@ -116,7 +116,7 @@ void Volume::Format(const std::string &target_name, const FormatOptions &options
     BlockIo io(OpenDevice(target, device), BlockIoOptions(), target.name, std::make_shared<IoStats>());
     RequireWritable(target, io.Caps().read_only);
     if (target.kind == TargetKind::VFIO_FUNCTION) {
-        RefuseOccupied(target, OccupantsThrough(target, io), options.force);
+        RefuseOccupied({{target.name, OccupantsThrough(target, io)}}, options);
     }
     const uint32_t lba_size = ChooseLbaSize(target, options, io.Caps().lba_size);
     const uint64_t capacity_bytes = is_file && size_bytes != 0 ? size_bytes : io.Caps().capacity_bytes;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 import threading
@@ -14,30 +13,11 @@ from pathlib import Path
 import pytest
 import rawduck
 from rawduck.commands.progress import run_interruptible
-from support import file_names, run_cli
+from support import at_terminal, file_names, run_cli
 
 COMMAND = str(Path(sys.executable).with_name("rawduck"))
 ESCAPES = "red\x1b[31m\nline\u202etxt.db"
 ESCAPED = r"red\x1b[31m\nline\u202etxt.db"
-
-
-def at_terminal(*arguments: str, answer: str = "", columns: int = 80) -> tuple[int, str]:
-    """Exit code and what was printed, with a terminal for input and output."""
-    ours, theirs = pty.openpty()
-    # Without the lines, a dumb terminal has 80 columns.
-    environment = {**os.environ, "COLUMNS": str(columns), "LINES": "50", "TERM": "dumb"}
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
-    child = subprocess.Popen([COMMAND, *arguments], env=environment, start_new_session=True, **streams)
-    os.close(theirs)
-    os.write(ours, f"{answer}\n".encode())
-    printed = b""
-    try:
-        while piece := os.read(ours, 65536):
-            printed += piece
-    except OSError:  # the other end was closed
-        pass
-    os.close(ours)
-    return child.wait(timeout=60), printed.decode()
 
 
 def test_names_do_not_command_the_terminal(target, con, tmp_path):
@@ -105,43 +85,6 @@ def test_nobody_reads_to_the_end(file_target, arguments):
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def holds_a_volume(path: str) -> bool:
-    return run_cli("info", path).returncode == 0
-
-
-@pytest.mark.parametrize(("answer", "destroyed"), [("y", True), ("n", False), ("", False)])
-def test_force_asks_at_a_terminal(file_target, answer, destroyed):
-    with rawduck.connect(file_target.path("x.duckdb")) as con:
-        con.execute("CREATE TABLE t AS SELECT 42 AS v")
-    code, printed = at_terminal("format", "--force", file_target.name, answer=answer)
-    assert "it is a rawduck volume" in "".join(printed.splitlines())
-    assert code == (0 if destroyed else 2)
-    with rawduck.connect() as con:
-        assert file_names(con, file_target) == ([] if destroyed else ["x.duckdb"])
-
-
-@pytest.mark.parametrize(("answer", "destroyed"), [("thesis.odt", True), ("y", False)])
-def test_force_wants_the_name_of_a_file_that_is_no_volume(tmp_path, answer, destroyed):
-    path = tmp_path / "thesis.odt"
-    path.write_bytes(b"text" * 8_000_000)
-    assert at_terminal("format", "--force", str(path), answer=answer)[0] == (0 if destroyed else 2)
-    assert holds_a_volume(str(path)) == destroyed
-
-
-def test_force_without_a_terminal(file_target, tmp_path):
-    """A script says --yes for a file that is no volume."""
-    assert run_cli("format", "--force", file_target.name).returncode == 0
-    path = tmp_path / "thesis.odt"
-    path.write_bytes(b"text" * 8_000_000)
-    refused = run_cli("format", "--force", str(path))
-    assert refused.returncode == 2
-    assert "non-empty file" in refused.stderr
-    assert "--force --yes" in refused.stderr
-    assert path.read_bytes().startswith(b"text")
-    assert run_cli("format", "--yes", str(path)).returncode == 2
-    assert run_cli("format", "--force", "--yes", str(path)).returncode == 0
 
 
 def test_trim_of_a_regular_file(file_target):

@@ -137,7 +137,7 @@ def test_a_partition_that_is_read_keeps_writers_off_its_disk(partitions, tmp_pat
     con.execute(f"ATTACH 'nvme://{first}/x.duckdb' AS x (READ_ONLY)")
     result = run_cli("format", "--force", disk)
     assert (result.returncode, str(os.getpid()) in result.stderr) == (2, True), result.stderr
-    result = run_cli("format", "--force", second)  # the neighbour is free
+    result = run_cli("format", "--force", "--yes", second)  # the neighbour is free
     assert result.returncode == 0, result.stderr
 
 
@@ -296,30 +296,6 @@ def test_a_user_who_may_not_open_the_file_below(in_sight):
                 assert run_python(code, name) == "written"
             finally:
                 os.chmod(name, mode)
-
-
-@pytest.fixture
-def partitions(tmp_path):
-    """A loop device with two partitions, and these."""
-    with loop_device(tmp_path / "parts.img", 512, "128M") as disk:
-        names = [f"{disk}p{number}" for number in (1, 2)]
-        for number in (1, 2):
-            add = [
-                shutil.which("addpart", path=TOOLS),
-                disk,
-                str(number),
-                str(number * 120000 - 110000),
-                "98304",
-            ]
-            result = subprocess.run(add, capture_output=True, text=True, check=False)
-            if result.returncode != 0:
-                pytest.skip(f"no partitions of loop devices here: {result.stderr.strip()}")
-        try:
-            yield disk, *names
-        finally:
-            delpart = shutil.which("delpart", path=TOOLS)
-            codes = [subprocess.run([delpart, disk, str(n)], check=False).returncode for n in (1, 2)]
-            assert codes == [0, 0]
 
 
 def test_a_disk_and_its_partitions_exclude_each_other(con, partitions, tmp_path):

@@ -5,8 +5,11 @@
 #include "target/inspect.hpp"
 #include "target/occupants/occupants.hpp"
 #include "target/target.hpp"
+#include "volume/volume.hpp"
 
+#include <fcntl.h>
 #include <fstream>
+#include <sys/stat.h>
 
 namespace rawduck {
 namespace {
@@ -141,6 +144,61 @@ TEST(FindOccupants, AVolumeByEitherSuperblock) {
         TemporaryFile file(5 * MIB + 100);
         WriteAt(file.Path(), offset, std::string("RAWDUCK\0", 8));
         EXPECT_EQ(OccupantsOf(file.Path()), "it is a rawduck volume; ");
+    }
+}
+
+TEST(FindOccupants, TheLabelAndUuidOfAVolume) {
+    TemporaryFile file(64 * MIB);
+    FormatOptions options;
+    options.label = "sales\x1b[31m";
+    Volume::Format(file.Path(), options);
+    const Occupant occupant = FindOccupants(ResolveTarget(file.Path())).at(0);
+    EXPECT_EQ(occupant.what, "it is a rawduck volume (label sales?[31m)");
+    EXPECT_EQ(occupant.kind, "volume");
+    EXPECT_EQ(occupant.uuid.size(), 36u);
+    EXPECT_NE(occupant.uuid.substr(0, 8), "00000000");
+}
+
+TEST(FindOccupants, ALabelThatIsNoText) {
+    for (const auto &[label, shown] : std::vector<std::pair<std::string, std::string>>{
+             {"gr\u00f6\u00dfe \u20ac \U0001f986", "gr\u00f6\u00dfe \u20ac \U0001f986"},
+             {"\xff", "?"},
+             {"a\xc3", "a?"},
+             {"a\xc3(", "a?("},
+             {"\xed\xa0\x80", "???"},
+             {"\xc0\xaf", "??"},
+             {"\xf4\x90\x80\x80", "????"},
+             {"\x80", "?"}}) {
+        TemporaryFile file(5 * MIB);
+        WriteAt(file.Path(), 0, std::string("RAWDUCK\0\0\0\0\0\2", 13));
+        WriteAt(file.Path(), 168, label);
+        EXPECT_EQ(OccupantsOf(file.Path()), "it is a rawduck volume (label " + shown + "); ");
+    }
+}
+
+std::string IdentityOfFirst(const std::string &path) {
+    return FindOccupants(ResolveTarget(path)).at(0).identity;
+}
+
+TEST(FindOccupants, AnIdentityIsOfWhatLiesThere) {
+    TemporaryFile file(8 * MIB), copy(8 * MIB);
+    WriteAt(file.Path(), 0, "text");
+    WriteAt(copy.Path(), 0, "text");
+    const std::string identity = IdentityOfFirst(file.Path());
+    EXPECT_EQ(IdentityOfFirst(file.Path()), identity);
+    EXPECT_EQ(identity.substr(0, 5), "file:");
+    EXPECT_NE(IdentityOfFirst(copy.Path()), identity);
+    const struct timespec long_ago[2] = {{0, UTIME_OMIT}, {1000, 0}};
+    ASSERT_EQ(utimensat(AT_FDCWD, file.Path().c_str(), long_ago, 0), 0);
+    std::string last = IdentityOfFirst(file.Path());
+    EXPECT_NE(last, identity);
+    // What its time does not say, its bytes and its size do.
+    for (const uint64_t offset : {uint64_t(100), 8 * MIB - 1, 9 * MIB}) {
+        WriteAt(file.Path(), offset, "x");
+        ASSERT_EQ(utimensat(AT_FDCWD, file.Path().c_str(), long_ago, 0), 0);
+        const std::string now = IdentityOfFirst(file.Path());
+        EXPECT_NE(now, last) << offset;
+        last = now;
     }
 }
 

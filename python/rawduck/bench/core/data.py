@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import duckdb
 
 import rawduck
-from rawduck import paths, render, tpch, volumes
+from rawduck import consent, paths, render, tpch, volumes
 from rawduck.bench.core.options import Options
 from rawduck.measuring import cold
 
@@ -57,6 +57,7 @@ class Database:
                     f"{self.stock_path} exists and was not made by this benchmark; name another folder with "
                     "--stock-dir, or replace it with --force"
                 )
+            consent.to_replace(self.stock_path, "it was not made by this benchmark", self.options.yes)
             self.stock_path.unlink()
         self.generate()
         # Under its name only when it is complete: an interrupted load is made again.
@@ -116,10 +117,19 @@ class Volume:
         self._options = options
         self._own = options.is_own(target)
         self._ready = False
+        self._agreed: list[str] | None = None
         self._made: set[str] = set()
 
     def path(self, name: str) -> str:
         return paths.volume_path(self.target, name)
+
+    def ask(self) -> None:
+        """What --format --force destroys is asked about at the beginning, and not after hours. Until it is
+        formatted, nothing else may have come there."""
+        options = self._options
+        if options.format and options.force and not self._own:
+            with rawduck.connect() as connection:
+                self._agreed = consent.to_format(connection, [self.target], options.yes)
 
     def prepare(self) -> None:
         """Formats the benchmark's own file or what --format names; otherwise there must be a volume."""
@@ -128,7 +138,9 @@ class Volume:
         self._ready = True
         with rawduck.connect() as connection:
             if self._own or self._options.format:
-                settings = {"force": self._options.force or self._own}
+                settings: dict = {"force": self._options.force or self._own}
+                if self._agreed is not None:
+                    settings["agreed"] = self._agreed
                 if not Path(self.target).is_block_device() and not Path(self.target).is_char_device():
                     settings["size"] = f"{self._gib}G"
                 volumes.format_volume(connection, self.target, **settings)

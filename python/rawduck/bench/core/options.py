@@ -35,6 +35,8 @@ class Options:
     overwrite: bool = False
     format: bool = False
     force: bool = False
+    #: What --force destroys is not asked about.
+    yes: bool = False
     keep: bool = False
     #: Memory is not touched before each run: on a virtual machine the runs pay for what its host gives anew.
     cold_memory: bool = False

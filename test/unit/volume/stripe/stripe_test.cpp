@@ -360,10 +360,11 @@ TEST_F(StripeTest, WhatThisProcessHasLockedIsKnown) {
 TEST_F(StripeTest, AReaderHasItsByteOnEveryMember) {
     Format(3);
     const ReaderLock reader(ResolveVolume(Path("m1"), Headers::NOW));
+    FormatOptions options;
+    options.force = true;
     for (const std::string &path : Paths(3)) {
         EXPECT_TRUE(ReaderBytes(ResolveTarget(path)).IsLocked(reader.Number())) << path;
-        EXPECT_EQ(FailureOf([&] { Volume::Format(path, FormatOptions{0, 0, true, "", 0}); }),
-                  ErrorCode::LOCKED);
+        EXPECT_EQ(FailureOf([&] { Volume::Format(path, options); }), ErrorCode::LOCKED);
     }
 }
 
