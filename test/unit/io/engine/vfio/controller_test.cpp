@@ -51,6 +51,7 @@ class ControllerTest : public ::testing::Test {
     void Start(bool polls = false) {
         ControllerOptions options;
         options.command_timeout_ms = TIMEOUT_MS;
+        options.admin_timeout_ms = admin_timeout_ms_;
         options.silence_ms = silence_ms_;
         options.lanes_max = 3;
         auto function = std::make_unique<ModelController>(state_);
@@ -99,7 +100,7 @@ class ControllerTest : public ::testing::Test {
     }
 
     ModelState state_;
-    uint64_t silence_ms_ = 0;
+    uint64_t silence_ms_ = 0, admin_timeout_ms_ = 1000;
     std::unique_ptr<Controller> controller_;
     std::unique_ptr<BlockIo> io_;
     ModelController *function_ = nullptr;
