@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
+import signal
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +20,8 @@ VFIO_DRIVER = "vfio-pci"
 # Tests have a tree of their own.
 ROOT = Path("/")
 _NVME_CLASS = "0x0108"
-_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# Domains above ffff are those of controllers that have a bus of their own (VMD).
+_ADDRESS = re.compile(r"(?:[0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # The path of a namespace with several paths names the controller in the middle: nvme0c1n1 leads to nvme0n1.
 _NAMESPACE = re.compile(r"(nvme\d+)(?:c\d+)?(n\d+)")
 _EFI_SYSTEM_PARTITION = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
@@ -60,12 +64,20 @@ class Function:
 
     def namespaces(self) -> list[str]:
         """Of the block devices, such as nvme0n1."""
-        names = set()
+        names: set[str] = set()
         for controller in self.controllers():
-            for entry in (self.directory / "nvme" / controller).iterdir():
-                if match := _NAMESPACE.fullmatch(entry.name):
-                    names.add("".join(match.groups()))
+            names |= _names_below(self.directory / "nvme" / controller)
         return sorted(name for name in names if block(name).exists())
+
+    def siblings(self) -> Iterator[tuple[str, str]]:
+        """Controllers of its subsystem through which the kernel reaches a namespace of it, too; and that."""
+        for controller in self.controllers():
+            for entry in (ROOT / "sys/class/nvme-subsystem").glob(f"*/{controller}"):
+                for sibling in sorted(entry.parent.glob("nvme*")):
+                    if sibling.name == controller or not re.fullmatch(r"nvme\d+", sibling.name):
+                        continue
+                    for name in sorted(_namespaces_below(entry) & _namespaces_below(sibling)):
+                        yield sibling.name, name
 
     def nodes(self) -> list[Path]:
         """Everything through which somebody could use it: controller, namespaces, partitions."""
@@ -81,25 +93,36 @@ class Function:
         return ""
 
     def hand_to(self, driver: str) -> None:
-        """Takes it from whatever driver has it. Throws RawduckError; then the kernel's has it again."""
-        try:
-            self._rebind(driver)
-        except PermissionError as error:
-            raise RawduckError(f"{self.address}: drivers are changed by root only ({error})") from None
-        if self.driver != driver:
-            if driver != KERNEL_DRIVER:
-                self._rebind(KERNEL_DRIVER)
-            now = f"the driver {self.driver}" if self.driver else "no driver"
-            raise RawduckError(
-                f"{self.address}: {driver} does not take it, so it has {now}; see the kernel log (dmesg)"
-            )
+        """Takes it from the driver that has it. Throws RawduckError; then the kernel's has it again."""
+        problem = ""
+        with _undisturbed():
+            try:
+                self._rebind(driver)
+            except PermissionError as error:
+                problem = f"drivers are changed by root only ({error})"
+            except OSError as error:
+                problem = f"{driver} does not take it ({error})"
+            if self.driver == driver:
+                return
+            with contextlib.suppress(OSError):
+                if driver != KERNEL_DRIVER:
+                    self._rebind(KERNEL_DRIVER)
+        now = f"the driver {self.driver}" if self.driver else "no driver"
+        problem = problem or f"{driver} does not take it"
+        raise RawduckError(f"{self.address}: {problem}, so it has {now}; see the kernel log (dmesg)")
+
+    def forget_preference(self) -> None:
+        """For vfio-pci, which an interrupted hand-over has left: it would get the controller next time."""
+        preference = self.directory / "driver_override"
+        if preference.exists() and preference.read_text().strip() == VFIO_DRIVER:
+            _write(preference, "\n")
 
     def _rebind(self, driver: str) -> None:
         # The kernel's own choice needs no preference, and vfio-pci never gets what it was not told to take.
-        (self.directory / "driver_override").write_text("\n" if driver == KERNEL_DRIVER else driver)
+        _write(self.directory / "driver_override", "\n" if driver == KERNEL_DRIVER else driver)
         if self.driver:
-            (self.directory / "driver/unbind").write_text(self.address)
-        _bus("drivers_probe").write_text(self.address)
+            _write(self.directory / "driver/unbind", self.address)
+        _write(_bus("drivers_probe"), self.address)
         wait_for(lambda: self.driver == driver)
 
 
@@ -174,6 +197,48 @@ def wait_for(condition: Callable[[], bool], seconds: float = _DRIVER_SECONDS) ->
 
 def driver_is_there(driver: str) -> bool:
     return _bus("drivers", driver).exists()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Signals that end this process come afterwards: between two drivers a controller has none."""
+    came: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():  # no other may set handlers
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is None:  # it is not Python's, which could not restore it
+                continue
+            handlers[number] = signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            os.kill(os.getpid(), number)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def _names_below(controller: Path) -> set[str]:
+    """Of the namespaces that the kernel reaches through it, whichever way it numbers them."""
+    matches = (_NAMESPACE.fullmatch(entry.name) for entry in controller.iterdir())
+    return {"".join(match.groups()) for match in matches if match}
+
+
+def _namespaces_below(controller: Path) -> set[str]:
+    """What tells them apart within a subsystem: without multipathing each path has a device of its own."""
+    names = _names_below(controller)
+    return {_read(block(name) / "wwid") or name for name in names}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _number(status: os.stat_result) -> tuple[int, int] | None:

@@ -22,7 +22,9 @@ constexpr InProcessPrefix IN_PROCESS_PREFIXES[] = {{"memory:", TargetKind::MEMOR
                                                    {"simulated:", TargetKind::SIMULATED}};
 
 constexpr const char *VFIO_PREFIX = "vfio:";
-constexpr size_t PCI_ADDRESS_LENGTH = 12; // "0000:01:00.0"
+//! Of a PCI address, "0000:01:00.0": digits of the domain. Above ffff are those of controllers that have a bus of their
+//! own (VMD), "10000:e1:00.0".
+constexpr size_t DOMAIN_DIGITS_MIN = 4, DOMAIN_DIGITS_MAX = 8;
 constexpr uint64_t NAMESPACE_MAX = UINT32_MAX - 1;
 
 //! Null for a target of the operating system.
@@ -78,11 +80,17 @@ Target ResolveInProcess(const std::string &name, const InProcessPrefix &prefix) 
 
 //! As the kernel writes it, so that one function has one name.
 bool IsPciAddress(const std::string &text) {
-    constexpr const char *FORM = "xxxx:xx:xx.x";
-    bool matches = text.size() == PCI_ADDRESS_LENGTH;
-    for (size_t i = 0; matches && i < PCI_ADDRESS_LENGTH; i++) {
+    const std::string rest = ":xx:xx.x";
+    const size_t digits = text.find(':');
+    if (digits == std::string::npos || digits < DOMAIN_DIGITS_MIN || digits > DOMAIN_DIGITS_MAX ||
+        (digits > DOMAIN_DIGITS_MIN && text[0] == '0')) {
+        return false;
+    }
+    const std::string form = std::string(digits, 'x') + rest;
+    bool matches = text.size() == form.size();
+    for (size_t i = 0; matches && i < form.size(); i++) {
         const bool digit = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
-        matches = FORM[i] == 'x' ? digit : text[i] == FORM[i];
+        matches = form[i] == 'x' ? digit : text[i] == form[i];
     }
     return matches;
 }
@@ -100,9 +108,9 @@ Target ResolveVfio(const std::string &name) {
     Target target;
     target.kind = TargetKind::VFIO_FUNCTION;
     target.name = target.identity = target.node_identity = name;
-    target.path = rest.substr(0, PCI_ADDRESS_LENGTH);
-    const bool names_namespace = rest.size() > PCI_ADDRESS_LENGTH && rest[PCI_ADDRESS_LENGTH] == 'n';
-    target.namespace_id = names_namespace ? NamespaceNumber(rest.substr(PCI_ADDRESS_LENGTH + 1)) : 0;
+    const size_t end = rest.find('n');
+    target.path = rest.substr(0, end);
+    target.namespace_id = end == std::string::npos ? 0 : NamespaceNumber(rest.substr(end + 1));
     if (!IsPciAddress(target.path) || target.namespace_id == 0) {
         throw Error(ErrorCode::INVALID,
                     name + ": this is not a namespace of a PCI function; write it as in vfio:0000:01:00.0n1 "

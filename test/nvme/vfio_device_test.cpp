@@ -56,6 +56,14 @@ class VfioTest : public ::testing::Test {
                                          std::make_shared<IoStats>());
     }
     std::string Directory() const { return "/sys/bus/pci/devices/" + target_.path; }
+    //! In a process of a user who may open the function, and lock so much.
+    bool AsNobody(rlim_t locked_bytes, const std::function<bool()> &body) const {
+        return InChild([&] {
+            const rlimit limit = {locked_bytes, locked_bytes};
+            return setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0 &&
+                   body();
+        });
+    }
     std::string GroupPath() const { return "/dev/vfio/" + LinkName(Directory() + "/iommu_group"); }
 
     Target target_;
@@ -170,14 +178,7 @@ TEST_F(VfioTest, AForkedChildDoesNotKeepTheController) {
 
 TEST_F(VfioTest, AUserWhoMayOpenTheGroupNeedsNoMore) {
     ASSERT_EQ(chown(GroupPath().c_str(), NOBODY, NOBODY), 0);
-    const auto as_nobody = [&](rlim_t locked_bytes, const std::function<bool()> &body) {
-        return InChild([&] {
-            const rlimit limit = {locked_bytes, locked_bytes};
-            return setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0 &&
-                   body();
-        });
-    };
-    EXPECT_TRUE(as_nobody(8 * MIB, [&] {
+    EXPECT_TRUE(AsNobody(8 * MIB, [&] {
         auto io = Open();
         const auto data = Pattern(2 * MIB, 41);
         std::vector<char> back(data.size());
@@ -185,15 +186,53 @@ TEST_F(VfioTest, AUserWhoMayOpenTheGroupNeedsNoMore) {
         io->Read(8 * MIB, back.data(), back.size());
         return back == data;
     }));
-    EXPECT_TRUE(as_nobody(16 * KIB, [&] {
+    EXPECT_TRUE(AsNobody(16 * KIB, [&] {
         const Error error = CatchError([&] { Open(); });
         return error.Code() == ErrorCode::PERMISSION && strstr(error.what(), "ulimit -l") != nullptr;
     }));
     ASSERT_EQ(chown(GroupPath().c_str(), 0, 0), 0);
-    EXPECT_TRUE(as_nobody(8 * MIB, [&] {
+    EXPECT_TRUE(AsNobody(8 * MIB, [&] {
         const Error error = CatchError([&] { Open(); });
         return error.Code() == ErrorCode::PERMISSION && strstr(error.what(), "--user") != nullptr;
     }));
+}
+
+//! What may be locked is less than a buffer for each of them.
+TEST_F(VfioTest, ManyThreadsOfAUserWhoMayLockLittleWaitForEachOther) {
+    constexpr uint64_t THREADS = 48, LENGTH = 256 * KIB;
+    ASSERT_EQ(chown(GroupPath().c_str(), NOBODY, NOBODY), 0);
+    EXPECT_TRUE(AsNobody(8 * MIB, [&] {
+        auto io = Open();
+        std::atomic<uint64_t> done{0}, begun{0};
+        std::vector<std::thread> threads;
+        for (uint64_t t = 0; t < THREADS; t++) {
+            threads.emplace_back([&, t] {
+                const auto data = Pattern(LENGTH, static_cast<uint32_t>(t));
+                std::vector<char> back;
+                for (int round = 0; round < 4; round++) {
+                    back.assign(LENGTH, 0);
+                    try {
+                        io->Write(8 * MIB + t * LENGTH, data.data(), LENGTH);
+                        io->Read(8 * MIB + t * LENGTH, back.data(), LENGTH);
+                        io->Flush();
+                    } catch (const Error &error) {
+                        std::fprintf(stderr, "thread %d: %s\n", static_cast<int>(t), error.what());
+                        back.clear();
+                    }
+                    done += back == data ? 1 : 0;
+                    begun += round == 0 ? 1 : 0;
+                    while (begun < THREADS) { // each has had some, and sleeps with what it has kept
+                        std::this_thread::sleep_for(milliseconds(1));
+                    }
+                }
+            });
+        }
+        for (auto &thread : threads) {
+            thread.join();
+        }
+        return done == 4 * THREADS;
+    }));
+    ASSERT_EQ(chown(GroupPath().c_str(), 0, 0), 0);
 }
 
 //! Reads into more blocks than may be registered, which are copied then, and into memory that always is.

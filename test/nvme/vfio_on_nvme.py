@@ -116,6 +116,11 @@ def refusals(function: str) -> None:
         assert f"process {process} " in refusal(path, "", True)
     with exported(path):
         assert "which the kernel's NVMe target hands to other machines" in refusal(path, "", True)
+    controller = pci.Function(function).controllers()[0]
+    with passed_on(f"/dev/{controller}"):
+        expected = "its controller is passed-on, which the kernel's NVMe target hands to other machines"
+        assert expected in refusal(path, "", True)
+        assert expected in refusal_of_format(path)
     with rawduck.connect() as connection:
         attach_new(connection, generic, "x")
         message = refusal(function, "", True)
@@ -167,6 +172,25 @@ def exported(path: str) -> Iterator[None]:
         (namespace / "enable").write_text("0")
         namespace.rmdir()
         subsystem.rmdir()
+
+
+@contextlib.contextmanager
+def passed_on(path: str) -> Iterator[None]:
+    """By the same, a controller as it is."""
+    subsystem = Path("/sys/kernel/config/nvmet/subsystems/passed-on")
+    subsystem.mkdir()
+    (subsystem / "passthru/device_path").write_text(path)
+    (subsystem / "passthru/enable").write_text("1")
+    try:
+        yield
+    finally:
+        (subsystem / "passthru/enable").write_text("0")
+        subsystem.rmdir()
+
+
+def refusal_of_format(path: str) -> str:
+    with rawduck.connect() as connection:
+        return failure(connection, f"CALL nvme_format('{path}', force := true)")
 
 
 def there_and_back(function: str) -> None:

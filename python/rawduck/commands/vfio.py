@@ -9,8 +9,8 @@ import pwd
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -76,6 +76,10 @@ def bind(
     owner = _user_id(user)
     if function.driver != pci.VFIO_DRIVER:
         _require_possible(function)
+        if not function.driver:
+            # As after a hand-over that was interrupted. Nobody can tell who uses it before the kernel looks.
+            _give_to_kernel(function)
+            _require_possible(function)
         _refuse_used(function, _use_of(function, _occupied()))
         _require_consent(function, yes)
         with _claimed(function):
@@ -84,6 +88,7 @@ def bind(
     if not pci.wait_for(function.group_node.exists):
         raise RawduckError(f"{function.address}: {function.group_node} does not appear; look into dmesg")
     if user:
+        _refuse_driven(function)
         os.chown(function.group_node, owner, -1)
     _print(function, json, f"has the driver vfio-pci. Its targets are vfio:{function.address}n1 and so on")
 
@@ -92,13 +97,29 @@ def unbind(controller: Controller, json: Json = False) -> None:
     """Give a controller back to the kernel's driver, so that its nodes in /dev appear again."""
     function = pci.find(controller)
     if function.driver == pci.VFIO_DRIVER:
-        for node, process in pci.openers([function.group_node]):
-            raise RawduckError(f"{function.address}: {process} drives it ({node}); close it there first")
+        _refuse_driven(function)
+    if problem := _foreign_driver(function):
+        raise RawduckError(f"{function.address}: {problem}")
     if function.driver != pci.KERNEL_DRIVER:
-        function.hand_to(pci.KERNEL_DRIVER)
-        pci.wait_for(lambda: all((Path("/dev") / name).exists() for name in function.namespaces() or ["-"]))
+        _give_to_kernel(function)
+    elif os.geteuid() == 0:
+        function.forget_preference()
     names = ", ".join(f"/dev/{name}" for name in function.namespaces())
     _print(function, json, f"has the kernel's driver again{': ' + names if names else ''}")
+
+
+def _give_to_kernel(function: pci.Function) -> None:
+    function.hand_to(pci.KERNEL_DRIVER)
+    pci.wait_for(lambda: all((pci.ROOT / "dev" / name).exists() for name in function.namespaces() or ["-"]))
+    seen: list[str] = []
+    while (found := function.namespaces()) != seen:  # they come one by one
+        seen = found
+        time.sleep(_MOMENT_SECONDS)
+
+
+def _refuse_driven(function: pci.Function) -> None:
+    for node, process in pci.openers([function.group_node]):
+        raise RawduckError(f"{function.address}: {process} drives it ({node}); close it there first")
 
 
 def _print(function: pci.Function, json: bool, text: str) -> None:
@@ -152,11 +173,29 @@ def _state(row: render.Row) -> str:
 
 def _obstacle(function: pci.Function) -> str:
     """A clause that says why VFIO cannot have it, whoever uses it; empty: it can."""
+    if problem := _foreign_driver(function):
+        return problem
+    for sibling, name in function.siblings():
+        return (
+            f"the kernel reaches its namespace {name} through the controller {sibling}, too, and would go on "
+            "to use it there; a namespace with several paths stays with the kernel"
+        )
     if not function.iommu_group:
         return _NO_IOMMU
     if others := function.others_in_group():
         return f"the IOMMU cannot keep it apart from {', '.join(others)}; move the drive to another slot"
     return ""
+
+
+def _foreign_driver(function: pci.Function) -> str:
+    """A clause about a driver whose users nobody can tell; empty: it is a known one, or none."""
+    driver = function.driver
+    if driver in ("", pci.KERNEL_DRIVER, pci.VFIO_DRIVER):
+        return ""
+    return (
+        f"it has the driver {driver}, and nobody can tell who uses it there; give it back to the driver "
+        f"{pci.KERNEL_DRIVER} with the program that took it"
+    )
 
 
 def _use_of(function: pci.Function, occupied: dict[str, render.Row]) -> str:

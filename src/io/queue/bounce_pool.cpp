@@ -8,9 +8,31 @@
 
 namespace rawduck {
 
-// Runs while commands are in flight, where an exception could not be let through.
 char *BounceMemory::Take(uint64_t chunk_bytes, bool beyond_limit) {
     std::lock_guard<std::mutex> guard(mutex_);
+    return IsAwaited() ? nullptr : TakeLocked(chunk_bytes, beyond_limit);
+}
+
+//! Whoever waits has none himself, so those who have some come to their end. One after the other: who has just given some
+//! back would be the first to take them again.
+char *BounceMemory::Await(uint64_t chunk_bytes) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const uint64_t ticket = tickets_++;
+    awaiting_++;
+    given_back_.wait(lock, [&] { return ticket == served_; });
+    char *chunk = TakeLocked(chunk_bytes, true);
+    while (!chunk && IsScarce() && charged_ + beyond_limit_ > 0) {
+        given_back_.wait(lock);
+        chunk = TakeLocked(chunk_bytes, true);
+    }
+    awaiting_--;
+    served_++;
+    given_back_.notify_all();
+    return chunk;
+}
+
+// Runs while commands are in flight, where an exception could not be let through.
+char *BounceMemory::TakeLocked(uint64_t chunk_bytes, bool beyond_limit) {
     if (!beyond_limit && charged_ + chunk_bytes > bytes_) {
         return nullptr;
     }
@@ -62,15 +84,38 @@ void BounceMemory::Give(char *chunk, uint64_t chunk_bytes, bool beyond_limit) {
     }
     RAWDUCK_INVARIANT(idle_.size() < idle_.capacity(), "a chunk that is given back has its place");
     idle_.push_back(chunk);
-    if (beyond_limit_ + charged_ == 0) {
-        idle_.clear();
-        for (const StableHugeMemory &slab : slabs_) {
-            if (device_) {
-                device_->Forget(slab.Data());
-            }
-        }
-        slabs_.clear();
+    if (IsScarce() && pools_ > 0) {
+        given_back_.notify_all();
+    } else {
+        DropUnused();
     }
+}
+
+void BounceMemory::Join() {
+    std::lock_guard<std::mutex> guard(mutex_);
+    pools_++;
+}
+
+void BounceMemory::Leave() {
+    std::lock_guard<std::mutex> guard(mutex_);
+    RAWDUCK_INVARIANT(pools_ > 0, "a pool that leaves has joined");
+    if (--pools_ == 0) {
+        DropUnused();
+    }
+}
+
+//! The mutex is held.
+void BounceMemory::DropUnused() {
+    if (beyond_limit_ + charged_ > 0) {
+        return;
+    }
+    idle_.clear();
+    for (const StableHugeMemory &slab : slabs_) {
+        if (device_) {
+            device_->Forget(slab.Data());
+        }
+    }
+    slabs_.clear();
 }
 
 uint64_t BounceMemory::Held() const {
@@ -86,13 +131,13 @@ BouncePool::BouncePool(uint64_t chunk_bytes, uint32_t memory_alignment, uint32_t
     // Acquire and Release run while commands are in flight, where an exception could not be let through.
     chunks_.reserve(max_chunks_);
     idle_.reserve(max_chunks_);
+    memory_.Join();
 }
 
 BouncePool::~BouncePool() {
     RAWDUCK_INVARIANT(idle_.size() == chunks_.size(), "nothing is in flight when a queue is destroyed");
-    for (size_t i = 0; i < chunks_.size(); i++) {
-        memory_.Give(chunks_[i], taken_bytes_, i == 0);
-    }
+    GiveBackIdle();
+    memory_.Leave();
 }
 
 char *BouncePool::Acquire() {
@@ -104,7 +149,15 @@ char *BouncePool::Acquire() {
     if (chunks_.size() >= max_chunks_) {
         return nullptr;
     }
-    char *chunk = memory_.Take(taken_bytes_, chunks_.empty());
+    return Add(memory_.Take(taken_bytes_, chunks_.empty()));
+}
+
+char *BouncePool::AcquireOrWait() {
+    char *const chunk = Acquire();
+    return chunk || !chunks_.empty() ? chunk : Add(memory_.Await(taken_bytes_));
+}
+
+char *BouncePool::Add(char *chunk) {
     if (chunk) {
         RAWDUCK_INVARIANT(IsAligned(reinterpret_cast<uintptr_t>(chunk), PAGE_BYTES),
                           "a chunk is aligned for every device");
@@ -119,6 +172,23 @@ void BouncePool::Release(char *chunk) {
                                std::count(idle_.begin(), idle_.end(), chunk) == 0,
                            "a chunk goes back to the pool that it is of, and once");
     idle_.push_back(chunk);
+    if (memory_.IsAwaited()) {
+        GiveBackIdle();
+    }
+}
+
+void BouncePool::Rest() {
+    if (memory_.IsScarce()) {
+        GiveBackIdle();
+    }
+}
+
+void BouncePool::GiveBackIdle() {
+    for (char *const chunk : idle_) {
+        memory_.Give(chunk, taken_bytes_, chunks_.size() == 1);
+        chunks_.erase(std::find(chunks_.begin(), chunks_.end(), chunk));
+    }
+    idle_.clear();
 }
 
 } // namespace rawduck

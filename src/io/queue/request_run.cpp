@@ -104,6 +104,7 @@ void RequestRun::Run() {
     }
     queue_.resubmit.clear();
     RAWDUCK_INVARIANT(queue_.idle.size() == queue_.slots.size(), "a request leaves nothing in flight");
+    queue_.bounce.Rest();
     if (Failed()) {
         Throw();
     }
@@ -161,7 +162,9 @@ CommandSlot *RequestRun::NextPiece() {
     slot.user = segment.data + segment_offset_;
     const bool bounced =
         MustBounce(slot.user, std::min<uint64_t>(caps_.max_transfer_bytes, segment.length - segment_offset_));
-    slot.chunk = bounced ? queue_.bounce.Acquire() : nullptr;
+    // A chunk comes free with a completion; with none to wait for, others may have what there is.
+    const bool nothing_comes = in_flight_ == 0 && reaped_head_ == queue_.reaped.size();
+    slot.chunk = !bounced ? nullptr : nothing_comes ? queue_.bounce.AcquireOrWait() : queue_.bounce.Acquire();
     const uint64_t limit = bounced ? queue_.bounce.ChunkBytes() : caps_.max_transfer_bytes;
     slot.length = static_cast<uint32_t>(std::min(
         {limit, segment.length - segment_offset_, BytesToBoundary(segment.device_offset + segment_offset_)}));
@@ -177,8 +180,7 @@ CommandSlot *RequestRun::NextPiece() {
     slot.command.data = bounced ? slot.chunk : slot.user;
     slot.command.owner = &slot;
     if (bounced && !slot.chunk) {
-        // A chunk comes free with a completion. With none to wait for, memory is exhausted.
-        if (in_flight_ == 0 && reaped_head_ == queue_.reaped.size()) {
+        if (nothing_comes) {
             Fail(Failure::Kind::SYSTEM, slot, ENOMEM);
         }
         return nullptr;

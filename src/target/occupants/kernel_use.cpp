@@ -1,5 +1,6 @@
 #include "target/occupants/kernel_use.hpp"
 
+#include "target/nvme/nvme_node.hpp"
 #include "target/occupants/loop_device.hpp"
 #include "target/open_target.hpp"
 #include "target/system/file_descriptor.hpp"
@@ -126,11 +127,39 @@ void FindSwap(const Target &target, const std::vector<Relative> &relatives, std:
     }
 }
 
+//! Whether the controller at that path, such as /dev/nvme0, leads to one of these: it is the device that the namespace
+//! is of, or, where the kernel joins several paths, one of the subsystem's.
+bool LeadsThroughController(const std::string &path, const std::vector<Relative> &relatives) {
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) {
+        return false;
+    }
+    for (const auto &relative : relatives) {
+        const std::string owner = DiskDirectory(relative.directory) + "/device";
+        const std::string number = DeviceNumberText(status.st_rdev);
+        if (ReadAttribute(owner + "/dev") == number) {
+            return true;
+        }
+        for (const auto &name : ListDirectory(owner)) {
+            if (IsNvmeControllerName(name) && ReadAttribute(owner + "/" + name + "/dev") == number) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 //! The kernel's NVMe target opens what it hands to other machines like anybody else, not for itself alone.
 void FindExports(const Target &target, const std::vector<Relative> &relatives,
                  std::vector<std::string> &uses) {
     const std::string subsystems = "/sys/kernel/config/nvmet/subsystems";
     for (const auto &subsystem : ListDirectory(subsystems)) {
+        const std::string passed = subsystems + "/" + subsystem + "/passthru";
+        if (ReadAttribute(passed + "/enable") == "1" &&
+            LeadsThroughController(ReadAttribute(passed + "/device_path"), relatives)) {
+            uses.push_back("its controller is " + subsystem +
+                           ", which the kernel's NVMe target hands to other machines");
+        }
         for (const auto &number : ListDirectory(subsystems + "/" + subsystem + "/namespaces")) {
             const std::string directory = subsystems + "/" + subsystem + "/namespaces/" + number;
             const std::string subject =

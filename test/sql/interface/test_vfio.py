@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +48,17 @@ class Machine:
             self.make(f"sys/groups/{group}/devices/.made")
             (self.root / "sys/groups" / group / "devices" / address).symlink_to(self.root / directory)
 
+    def add_controller(self, function: str, controller: str, path: str) -> None:
+        """Of the same subsystem as the first, with a namespace that the kernel calls `path`."""
+        directory = self.root / f"sys/bus/pci/devices/{function}/nvme/{controller}"
+        self.make(f"{directory}/{path}/size")
+        self.make(f"{directory}/model", "Model X\n")
+        for name in ("nvme0", controller):
+            link = self.root / "sys/class/nvme-subsystem/nvme-subsys0" / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            target = directory if name == controller else directory.parents[2] / ADDRESS / "nvme/nvme0"
+            link.symlink_to(target)
+
     def set_driver(self, address: str, driver: str) -> None:
         link = self.root / f"sys/bus/pci/devices/{address}/driver"
         link.unlink(missing_ok=True)
@@ -58,6 +71,43 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(vfio, "_occupied", lambda: {"/dev/nvme0n1": FREE})
     monkeypatch.setattr(vfio, "_MOMENT_SECONDS", 0.0)
     return Machine(tmp_path)
+
+
+class Kernel:
+    """What is written to a function's files in /sys is done."""
+
+    def __init__(self, machine: Machine, monkeypatch) -> None:
+        self.machine = machine
+        self.preference = ""
+        self.log: list[str] = []
+        self.vfio_takes_it = True
+        self.at_unbind = lambda: None
+        monkeypatch.setattr(pci, "_write", self.write)
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        monkeypatch.setattr(vfio, "_claimed", lambda _: contextlib.nullcontext())
+        machine.make("dev/vfio/7")
+
+    def write(self, path: Path, text: str) -> None:
+        self.log.append(f"{path.name}={text.strip()}")
+        if path.name == "driver_override":
+            self.preference = text.strip()
+            self.machine.make(f"sys/bus/pci/devices/{ADDRESS}/driver_override", text)
+        elif path.name == "unbind":
+            (self.machine.root / f"sys/bus/pci/devices/{ADDRESS}/driver").unlink()
+            self.at_unbind()
+        elif self.preference and not self.vfio_takes_it:
+            raise OSError(22, "Invalid argument")
+        else:
+            self.machine.set_driver(ADDRESS, self.preference or "nvme")
+
+
+@pytest.fixture
+def kernel(machine, monkeypatch):
+    return Kernel(machine, monkeypatch)
+
+
+def driver(address: str = ADDRESS) -> str:
+    return pci.Function(address).driver
 
 
 def listed(capsys) -> dict:
@@ -155,6 +205,92 @@ def test_without_the_right_or_the_module(machine, monkeypatch):
     assert "no driver vfio-pci; load it (modprobe vfio-pci)" in refusal(ADDRESS, "", True)
 
 
+def test_bind_and_unbind(kernel):
+    vfio.bind(ADDRESS, "", True)
+    assert driver() == "vfio-pci"
+    vfio.unbind(ADDRESS)
+    assert (driver(), kernel.preference) == ("nvme", "")
+
+
+def test_a_hand_over_that_fails(kernel):
+    kernel.vfio_takes_it = False
+    assert "vfio-pci does not take it ([Errno 22] Invalid argument), so it has the driver nvme" in refusal(
+        ADDRESS, "", True
+    )
+    assert (driver(), kernel.preference) == ("nvme", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_come_after_a_hand_over(kernel, number):
+    """Otherwise the controller would have no driver."""
+    came = []
+    before = signal.signal(number, lambda *_: came.append(driver()))
+    kernel.at_unbind = lambda: os.kill(os.getpid(), number)
+    try:
+        vfio.bind(ADDRESS, "", True)
+    finally:
+        signal.signal(number, before)
+    assert came == ["vfio-pci"]
+
+
+def test_after_an_interrupted_hand_over(kernel, machine, monkeypatch):
+    """It is killed between two drivers, or before the first step."""
+    kernel.write(Path("driver_override"), "vfio-pci")
+    vfio.unbind(ADDRESS)
+    assert (driver(), kernel.preference) == ("nvme", "")
+    kernel.write(Path("driver_override"), "vfio-pci")
+    kernel.write(Path("unbind"), ADDRESS)
+    mounted = {**FREE, "in_use": ["it is mounted on /home"], "busy": True}
+    with monkeypatch.context() as patch:
+        patch.setattr(vfio, "_occupied", lambda: {"/dev/nvme0n1": mounted})
+        assert "mounted on /home" in refusal(ADDRESS, "", True), "the kernel is asked who uses it"
+    assert driver() == "nvme"
+    kernel.write(Path("unbind"), ADDRESS)
+    vfio.bind(ADDRESS, "", True)
+    assert driver() == "vfio-pci"
+
+
+def test_what_another_driver_has(kernel, machine, capsys):
+    machine.make("sys/bus/pci/drivers/uio_pci_generic/bind")
+    machine.set_driver(ADDRESS, "uio_pci_generic")
+    expected = "it has the driver uio_pci_generic, and nobody can tell who uses it there"
+    assert expected in listed(capsys)["obstacle"]
+    assert expected in refusal(ADDRESS, "", True)
+    with pytest.raises(rawduck.RawduckError, match=expected):
+        vfio.unbind(ADDRESS)
+    assert (driver(), kernel.log) == ("uio_pci_generic", [])
+
+
+def test_what_a_virtual_machine_has(kernel, machine, monkeypatch):
+    machine.set_driver(ADDRESS, "vfio-pci")
+    monkeypatch.setattr(pci, "openers", lambda nodes: iter([(nodes[0], "process 7 (qemu)")]))
+    assert "process 7 (qemu) drives it" in refusal(ADDRESS, "root", True)
+
+
+def test_a_namespace_with_several_paths(kernel, machine, capsys):
+    machine.add_function("0000:02:00.0", "0x010802", "nvme", "8")
+    machine.add_controller("0000:02:00.0", "nvme1", "nvme0c1n1")
+    expected = "the kernel reaches its namespace nvme0n1 through the controller"
+    vfio.list_controllers(json=True)
+    first, second = json.loads(capsys.readouterr().out)
+    assert f"{expected} nvme1, too" in first["obstacle"]
+    assert f"{expected} nvme0, too" in second["obstacle"]
+    assert f"{expected} nvme1, too" in refusal(ADDRESS, "", True)
+    assert (driver(), kernel.log) == ("nvme", [])
+
+
+def test_paths_that_are_devices_of_their_own(kernel, machine):
+    """As without the kernel's multipathing."""
+    machine.add_function("0000:02:00.0", "0x010802", "nvme", "8")
+    machine.add_controller("0000:02:00.0", "nvme1", "nvme1n1")
+    machine.make("sys/block/nvme1n1/wwid", "eui.2\n")
+    machine.make("sys/block/nvme0n1/wwid", "eui.1\n")
+    vfio.bind(ADDRESS, "", True)
+    vfio.unbind(ADDRESS)
+    machine.make("sys/block/nvme1n1/wwid", "eui.1\n")
+    assert "reaches its namespace eui.1 through the controller nvme1, too" in refusal(ADDRESS, "", True)
+
+
 MAP_AND_CLOSE = """
 import ctypes, mmap, os, sys
 descriptor = os.open("/dev/zero", os.O_RDONLY)
@@ -178,6 +314,9 @@ def test_processes_that_have_a_device_in_their_memory():
 
 
 def test_names(machine):
+    machine.add_function("10000:e1:00.0", "0x010802", "nvme", "9")
+    for name in ("10000:e1:00.0", "vfio:10000:e1:00.0n1"):
+        assert pci.find(name).address == "10000:e1:00.0"
     for name in (ADDRESS, f"vfio:{ADDRESS}n3", f"nvme://vfio:{ADDRESS}n3", str(machine.root / "dev/nvme0n1")):
         assert pci.find(name).address == ADDRESS
     machine.add_function("0000:00:1f.2", "0x010601", "ahci", "5")

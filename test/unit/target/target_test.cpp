@@ -65,10 +65,19 @@ TEST(ResolveTarget, AVfioFunctionHasOneName) {
     for (const char *other :
          {"vfio:", "vfio:0000:0a:1f.7", "vfio:0000:0A:1f.7n1", "vfio:0a:1f.7n1", "vfio:0000:0a:1f.7n",
           "vfio:0000:0a:1f.7n0", "vfio:0000:0a:1f.7n01", "vfio:0000:0a:1f.7n4294967295",
-          "vfio:0000:0a:1f.7n1x", "vfio:0000-0a:1f.7n1"}) {
+          "vfio:0000:0a:1f.7n1x", "vfio:0000-0a:1f.7n1", "vfio:00001:0a:1f.7n1", "vfio:100000000:0a:1f.7n1",
+          "vfio:0000:0a:1f.7:n1", "vfio:000:0a:1f.7n1"}) {
         const Error error = CatchError([&] { ResolveTarget(other); });
         EXPECT_EQ(error.Code(), ErrorCode::INVALID) << other;
         EXPECT_NE(std::string(error.what()).find("vfio:0000:01:00.0n1"), std::string::npos) << error.what();
+    }
+}
+
+TEST(ResolveTarget, AVfioFunctionMayHaveADomainOfMoreDigits) {
+    for (const std::string address : {"10000:e1:00.0", "ffffffff:00:1f.7"}) {
+        const Target target = ResolveTarget("vfio:" + address + "n3");
+        EXPECT_EQ(target.path, address);
+        EXPECT_EQ(target.namespace_id, 3u);
     }
 }
 

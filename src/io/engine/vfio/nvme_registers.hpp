@@ -28,8 +28,9 @@ struct ControllerCapabilities {
     uint64_t PageBytesMin() const { return uint64_t(4096) << (value >> 48 & 0xF); }
 };
 
-constexpr uint8_t ADMIN_CREATE_SUBMISSION_QUEUE = 0x01, ADMIN_CREATE_COMPLETION_QUEUE = 0x05,
-                  ADMIN_SET_FEATURES = 0x09, ADMIN_DOORBELL_BUFFER_CONFIG = 0x7C;
+constexpr uint8_t ADMIN_CREATE_SUBMISSION_QUEUE = 0x01, ADMIN_DELETE_COMPLETION_QUEUE = 0x04,
+                  ADMIN_CREATE_COMPLETION_QUEUE = 0x05, ADMIN_SET_FEATURES = 0x09,
+                  ADMIN_DOORBELL_BUFFER_CONFIG = 0x7C;
 constexpr uint32_t FEATURE_NUMBER_OF_QUEUES = 0x07;
 //! Of Create I/O Submission and Completion Queue.
 constexpr uint32_t QUEUE_CONTIGUOUS = 1, QUEUE_INTERRUPTS = 2;

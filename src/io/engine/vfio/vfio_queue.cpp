@@ -72,7 +72,9 @@ uint32_t VfioQueue::Reap(Command **completed, uint32_t max, bool wait) {
     std::unique_lock<std::mutex> lock(lane_.Mutex());
     for (;;) {
         Send();
-        lane_.Deliver();
+        if (lane_.Deliver()) {
+            Send(); // otherwise those whose commands made room would take it each time, and these never
+        }
         const size_t count = std::min<size_t>(max, done_.size());
         if (count > 0 || !wait) {
             std::copy_n(done_.begin(), count, completed);

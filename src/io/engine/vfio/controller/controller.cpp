@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace rawduck {
 namespace {
@@ -85,30 +86,51 @@ std::string Controller::Dead() {
     return dead_;
 }
 
+//! The one with the fewest users, rather of that kind. There is one.
+QueueLane &Controller::SharedLane(bool polls) {
+    const auto better = [polls](const QueueLane &left, const QueueLane &right) {
+        const bool left_fits = left.Polls() == polls, right_fits = right.Polls() == polls;
+        return left_fits != right_fits ? left_fits : left.users < right.users;
+    };
+    return *std::min_element(lanes_.begin(), lanes_.end(), better);
+}
+
 QueueLane &Controller::LaneFor(bool polls) {
-    QueueLane *fitting = nullptr, *any = nullptr;
-    for (QueueLane &lane : lanes_) {
-        any = !any || lane.users < any->users ? &lane : any;
-        if (lane.Polls() == polls) {
-            fitting = !fitting || lane.users < fitting->users ? &lane : fitting;
+    if (!lanes_.empty()) {
+        QueueLane &shared = SharedLane(polls);
+        const bool is_free = shared.Polls() == polls && shared.users == 0;
+        if (is_free || lanes_.size() >= lanes_max_ || !dead_.empty()) {
+            return shared;
         }
     }
-    if (lanes_.size() >= lanes_max_ || !dead_.empty()) {
-        return fitting ? *fitting : *any;
+    try {
+        return AddLane(polls);
+    } catch (const Error &) {
+        if (lanes_.empty()) {
+            throw;
+        }
+    } catch (const std::bad_alloc &) {
+        if (lanes_.empty()) {
+            throw;
+        }
     }
-    return fitting && fitting->users == 0 ? *fitting : AddLane(polls);
+    // Whoever needs one for a moment, such as a flush, would ask the controller or the system in vain each time.
+    lanes_max_ = static_cast<uint32_t>(lanes_.size());
+    return SharedLane(polls);
 }
 
 QueueLane &Controller::AddLane(bool polls) {
     const auto id = static_cast<uint16_t>(lanes_.size() + 1);
-    const int interrupt = polls || id >= interrupts_.size() ? -1 : interrupts_[id];
     std::list<QueueLane> added;
     added.emplace_back(std::make_unique<QueuePair>(*function_, memory_, id, entries_, list_bytes_, name_),
-                       interrupt, polls);
-    const std::string problem = CreateQueues(added.back());
+                       polls);
+    bool is_clean = true;
+    const std::string problem = CreateQueues(added.back(), is_clean);
     if (!problem.empty()) {
-        // The controller may have one of the two queues, and would go on to use their memory.
-        Recover("a queue could not be made");
+        if (!is_clean) {
+            // It would go on to use the memory of what it has.
+            Recover("a queue could not be made");
+        }
         throw Error(ErrorCode::IO, name_ + ": a queue could not be made: " + problem);
     }
     lanes_.splice(lanes_.end(), added);
@@ -178,7 +200,8 @@ int Controller::RunAdministrative(nvme_passthru_cmd64 &command) {
     std::lock_guard<std::mutex> guard(mutex_);
     const int status = dead_.empty() ? RunAdminWithData(command) : -ENODEV;
     if (status == -ETIMEDOUT) {
-        Recover("a command for administration was not completed in time");
+        const char *const cause = FindFailure();
+        Recover(cause ? cause : "a command for administration was not completed in time");
         return dead_.empty() ? STATUS_ABORTED_BY_HOST : STATUS_HOST_PATH_ERROR_FINAL;
     }
     return status;

@@ -29,6 +29,9 @@ namespace rawduck {
 struct ControllerOptions {
     //! As the kernel's driver waits, unless nvme_core.io_timeout says otherwise.
     uint64_t command_timeout_ms = 30000;
+    //! The same of administrative commands, for which there is another parameter (nvme_core.admin_timeout): machines
+    //! that wait for hours for their data (io_timeout) must not do so for these, which keep everybody waiting.
+    uint64_t admin_timeout_ms = 60000;
     //! How long it may not answer at all before it counts as lost: others may reset it (a tenth of a second).
     uint64_t silence_ms = 2000;
     uint32_t lanes_max = 2;     //!< at most; the controller may have fewer
@@ -51,8 +54,8 @@ class Controller {
     uint32_t QueueEntries() const { return entries_; }
     bool HasInterrupts() const { return !interrupts_.empty(); }
 
-    //! The lane with the fewest queues; a new one while there may be more. One of a dead controller ends every
-    //! command with the cause. Throws Error IO when there is none.
+    //! The lane with the fewest queues; a new one while there may be more, and can be. One of a dead controller ends
+    //! every command with the cause. Throws Error when there is none, and none can be made.
     QueueLane &AcquireLane(bool polls);
     void ReleaseLane(QueueLane &lane);
 
@@ -65,7 +68,7 @@ class Controller {
     void Wait(QueueLane &lane, std::unique_lock<std::mutex> &lock);
 
     //! Runs one command on the calling thread, its data anywhere, and sends it again when the controller was recovered
-    //! meanwhile: it must be one that may be carried out twice. 0, a positive NVMe status or a negative errno. Throws Error IO when the controller is dead or has no queue.
+    //! meanwhile: it must be one that may be carried out twice. 0, a positive NVMe status or a negative errno. Throws Error when the controller is dead or has no queue.
     int Run(NvmeQueueKind kind, nvme_passthru_cmd64 &command);
     //! Empty while it takes commands; otherwise a clause that says why not.
     std::string Dead();
@@ -83,7 +86,8 @@ class Controller {
     std::string Enable();
     std::string Configure();
     std::string SetUpShadowDoorbells(const uint8_t *identity);
-    std::string CreateQueues(QueueLane &lane);
+    std::string CreateQueues(QueueLane &lane, bool &is_clean);
+    int InterruptOf(const QueueLane &lane) const;
     void ResetPair(QueuePair &pair, bool shadow);
     void UseIdentity(const uint8_t *identity);
     int RunAdmin(const SubmissionEntry &entry, uint64_t *result);
@@ -99,6 +103,7 @@ class Controller {
     bool Disable();
     Quiet Quiesce();
     LaneLocks LockLanes();
+    QueueLane &SharedLane(bool polls);
     QueueLane &LaneFor(bool polls);
     QueueLane &AddLane(bool polls);
 
@@ -120,7 +125,8 @@ class Controller {
     ControllerCapabilities capabilities_;
     std::unique_ptr<QueuePair> admin_;
     std::unique_ptr<DmaMemory> admin_data_; //!< a page
-    std::unique_ptr<DmaMemory> shadow_;     //!< two pages: doorbells, event indexes; null: not used
+    std::unique_ptr<DmaMemory> shadow_;     //!< two pages: doorbells, event indexes; null: never needed
+    bool has_shadow_doorbells_ = false;     //!< the controller looks at them
     std::list<QueueLane> lanes_;            //!< in the order in which they are locked
     uint32_t lanes_max_ = 0;
     std::string dead_;

@@ -26,7 +26,6 @@ constexpr uint32_t LIST_BYTES_MIN = 64;
 constexpr long LOOK_NS = 50000;
 //! Of the capabilities that a register names, the commands of the NVM command set.
 constexpr uint16_t OPTIONAL_DOORBELL_BUFFER = 1 << 8;
-constexpr int ADMIN_TIMEOUT_FACTOR = 2;
 
 void ShortPause() {
     const timespec pause = {0, LOOK_NS};
@@ -57,7 +56,7 @@ bool Controller::WaitUntil(uint32_t mask, uint32_t value, uint64_t timeout_ms) {
         if ((*status & mask) == value) {
             return true;
         }
-        if ((value & CSTS_READY) != 0 && (*status & CSTS_FATAL) != 0) {
+        if ((value & CSTS_READY) != 0 && ((*status & CSTS_FATAL) != 0 || RemovalRequested())) {
             return false;
         }
         if (MonotonicNs() > end) {
@@ -101,7 +100,8 @@ std::string Controller::Start() {
     }
     for (QueueLane &lane : lanes_) {
         if (problem.empty()) {
-            problem = CreateQueues(lane);
+            bool is_clean = true; // the caller makes it quiet
+            problem = CreateQueues(lane, is_clean);
         }
     }
     return problem;
@@ -168,10 +168,11 @@ void Controller::UseIdentity(const uint8_t *identity) {
     sgl_ = (sgls & 3) != 0;
 }
 
-//! An emulated controller that has them is spared most writes to its doorbells.
+//! An emulated controller that has them is spared most writes to its doorbells. One that refuses them does without.
 std::string Controller::SetUpShadowDoorbells(const uint8_t *identity) {
     const auto optional = ReadLittleEndian(identity + 256, 2);
     const uint64_t doorbells = 2ull * (options_.lanes_max + 1) * capabilities_.DoorbellStride();
+    has_shadow_doorbells_ = false;
     if ((optional & OPTIONAL_DOORBELL_BUFFER) == 0 || doorbells > PAGE_BYTES) {
         return "";
     }
@@ -185,7 +186,14 @@ std::string Controller::SetUpShadowDoorbells(const uint8_t *identity) {
     configure.data[1] = shadow_->Iova() + PAGE_BYTES;
     uint64_t result = 0;
     const int status = RunAdmin(configure, &result);
-    return status == 0 ? "" : "Doorbell Buffer Config failed: " + StatusText(status);
+    has_shadow_doorbells_ = status == 0;
+    return status >= 0 ? "" : "Doorbell Buffer Config failed: " + StatusText(status);
+}
+
+//! -1: none.
+int Controller::InterruptOf(const QueueLane &lane) const {
+    const uint16_t id = lane.Pair().Id();
+    return lane.Polls() || id >= interrupts_.size() ? -1 : interrupts_[id];
 }
 
 //! The administrative queue uses its doorbells in BAR0, though the controller may mirror them.
@@ -196,20 +204,22 @@ void Controller::ResetPair(QueuePair &pair, bool shadow) {
                                                      uint64_t(index) * stride);
     };
     const uint32_t submission = 2u * pair.Id(), completion = submission + 1;
-    if (shadow && shadow_) {
+    if (shadow && has_shadow_doorbells_) {
         pair.Reset(stride, {at(0, submission), at(1, submission)}, {at(0, completion), at(1, completion)});
     } else {
         pair.Reset(stride, {}, {});
     }
 }
 
-std::string Controller::CreateQueues(QueueLane &lane) {
+//! `is_clean`: whether the controller has neither of the two after a failure.
+std::string Controller::CreateQueues(QueueLane &lane, bool &is_clean) {
     QueuePair &pair = lane.Pair();
     if (pair.Entries() > capabilities_.QueueEntriesMax()) {
         return "its queues have become shorter";
     }
     ResetPair(pair, true);
     lane.ForgetViolation();
+    lane.SetInterrupt(InterruptOf(lane));
     const uint32_t id = pair.Id(), sizes = (pair.Entries() - 1u) << 16 | id;
     SubmissionEntry completion = {};
     completion.opcode = ADMIN_CREATE_COMPLETION_QUEUE;
@@ -221,20 +231,28 @@ std::string Controller::CreateQueues(QueueLane &lane) {
     submission.data[0] = pair.SubmissionIova();
     submission.cdw10 = sizes;
     submission.cdw11 = id << 16 | QUEUE_CONTIGUOUS;
-    for (const SubmissionEntry &entry : {completion, submission}) {
-        uint64_t result = 0;
-        const int status = RunAdmin(entry, &result);
-        if (status != 0) {
-            return "Create I/O Queue failed: " + StatusText(status);
-        }
+    uint64_t result = 0;
+    int status = RunAdmin(completion, &result);
+    if (status != 0) {
+        is_clean = status > 0; // what it has refused, it does not have
+        return "Create I/O Completion Queue failed: " + StatusText(status);
     }
-    return "";
+    status = RunAdmin(submission, &result);
+    if (status == 0) {
+        return "";
+    }
+    SubmissionEntry deletion = {};
+    deletion.opcode = ADMIN_DELETE_COMPLETION_QUEUE;
+    deletion.cdw10 = id;
+    is_clean = status > 0 && RunAdmin(deletion, &result) == 0;
+    return "Create I/O Submission Queue failed: " + StatusText(status);
 }
 
-//! One at a time, looking for its completion until the time is over. 0, a positive NVMe status, or a negative
-//! errno: after ETIMEDOUT the command may still be carried out, and the controller must be recovered.
+//! One at a time, looking for its completion until the time is over, or the controller is gone or wanted back. 0, a
+//! positive NVMe status, or a negative errno: after ETIMEDOUT the command may still be carried out, and the
+//! controller must be recovered.
 int Controller::RunAdmin(const SubmissionEntry &entry, uint64_t *result) {
-    const uint64_t end = MonotonicNs() + options_.command_timeout_ms * 1000000 * ADMIN_TIMEOUT_FACTOR;
+    const uint64_t end = MonotonicNs() + options_.admin_timeout_ms * 1000000;
     admin_->Push(entry, admin_->TakeSlot({}, MonotonicNs()));
     admin_->Ring();
     QueuePair::Completion completion;
@@ -248,7 +266,8 @@ int Controller::RunAdmin(const SubmissionEntry &entry, uint64_t *result) {
         const auto status = function_->Read32(REGISTER_CSTS);
         const bool answers =
             status && *status != REGISTER_GONE && (*status & CSTS_READY) != 0 && (*status & CSTS_FATAL) == 0;
-        if (popped == QueuePair::PopResult::VIOLATION || !answers || MonotonicNs() > end) {
+        if (popped == QueuePair::PopResult::VIOLATION || !answers || MonotonicNs() > end ||
+            RemovalRequested()) {
             return -ETIMEDOUT;
         }
         ShortPause();

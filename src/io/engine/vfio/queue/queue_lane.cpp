@@ -77,12 +77,12 @@ bool QueueLane::WaitForController(std::unique_lock<std::mutex> &lock) {
     const uint64_t deliveries = deliveries_;
     const auto came = [&] { return pair_->HasCompletion() || deliveries != deliveries_; };
     if (interrupt_ >= 0 && !polls_) {
-        lock.unlock();
         pollfd waiting = {interrupt_, POLLIN, 0};
+        lock.unlock();
         const bool told = poll(&waiting, 1, SLICE_MS) == 1;
         if (told) {
             eventfd_t count;
-            eventfd_read(interrupt_, &count);
+            eventfd_read(waiting.fd, &count);
         }
         lock.lock();
         return told || came(); // also of what somebody handed out before: then the caller waits again
@@ -97,6 +97,13 @@ bool QueueLane::WaitForController(std::unique_lock<std::mutex> &lock) {
     }
     woken_ = false;
     return came();
+}
+
+void QueueLane::SetInterrupt(int interrupt) {
+    if (interrupt_ >= 0 && interrupt_ != interrupt) {
+        eventfd_write(interrupt_, 1); // whoever sleeps on it would not be told any more
+    }
+    interrupt_ = interrupt;
 }
 
 void QueueLane::WakeAll() {

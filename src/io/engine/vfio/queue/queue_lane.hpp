@@ -16,16 +16,18 @@ class QueueLane {
     //! How long Wait waits at most, so that somebody looks after the controller's health.
     static constexpr int SLICE_MS = 100;
 
-    //! `interrupt`: a descriptor that becomes readable with completions, borrowed; -1: there is none, and waiting
-    //! threads look again and again. `polls`: they do so without a pause.
-    QueueLane(std::unique_ptr<QueuePair> pair, int interrupt, bool polls)
-        : pair_(std::move(pair)), interrupt_(interrupt), polls_(polls) {}
+    //! `polls`: waiting threads look again and again, without a pause.
+    QueueLane(std::unique_ptr<QueuePair> pair, bool polls) : pair_(std::move(pair)), polls_(polls) {}
 
     //! Taken behind the controller's mutex, and behind those of lanes that were made earlier.
     std::mutex &Mutex() { return mutex_; }
     QueuePair &Pair() { return *pair_; }
+    const QueuePair &Pair() const { return *pair_; }
     bool Polls() const { return polls_; }
     int Interrupt() const { return interrupt_; }
+    //! A descriptor that becomes readable with completions, borrowed; -1: there is none, and waiting threads look
+    //! again and again. To be called again when the controller was reset: it may have fewer than before.
+    void SetInterrupt(int interrupt);
 
     //! Hands out what is complete. True when that was anything.
     bool Deliver();
@@ -50,7 +52,7 @@ class QueueLane {
 
     std::mutex mutex_;
     const std::unique_ptr<QueuePair> pair_;
-    const int interrupt_;
+    int interrupt_ = -1;
     const bool polls_;
     std::condition_variable delivered_;
     bool led_ = false;        //!< a thread waits for the controller

@@ -2,9 +2,9 @@
 
 #include "common/invariant.hpp"
 #include "common/units.hpp"
+#include "io/engine/vfio/queue/device_fences.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 namespace rawduck {
@@ -87,12 +87,12 @@ void QueuePair::Write(Doorbell &doorbell, uint32_t value) {
     }
     const uint32_t before = doorbell.written;
     doorbell.written = value;
-    std::atomic_thread_fence(std::memory_order_release); // what the ring holds comes first
+    FenceBeforeDoorbell(); // what the ring holds comes first
     if (doorbell.shadow.value) {
         *doorbell.shadow.value = value;
         // The controller writes the index and then looks at the doorbell; we write the doorbell and then look at
         // the index. Without a full fence both could see the old one.
-        std::atomic_thread_fence(std::memory_order_seq_cst);
+        FenceBetweenWriteAndRead();
         if (!MustRing(static_cast<uint16_t>(*doorbell.shadow.event), static_cast<uint16_t>(before),
                       static_cast<uint16_t>(value))) {
             return;
@@ -110,7 +110,7 @@ QueuePair::PopResult QueuePair::Pop(Completion &completion) {
     if (!HasCompletion()) {
         return PopResult::NOTHING;
     }
-    std::atomic_thread_fence(std::memory_order_acquire); // the rest of the entry, and the data
+    FenceBehindPhase(); // the rest of the entry, and the data
     const volatile CompletionEntry &entry = Completions()[head_];
     const uint16_t slot = entry.command_id;
     completion.status = static_cast<uint16_t>(entry.status >> 1);

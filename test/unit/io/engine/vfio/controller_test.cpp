@@ -51,6 +51,7 @@ class ControllerTest : public ::testing::Test {
     void Start(bool polls = false) {
         ControllerOptions options;
         options.command_timeout_ms = TIMEOUT_MS;
+        options.admin_timeout_ms = admin_timeout_ms_;
         options.silence_ms = silence_ms_;
         options.lanes_max = 3;
         auto function = std::make_unique<ModelController>(state_);
@@ -99,7 +100,7 @@ class ControllerTest : public ::testing::Test {
     }
 
     ModelState state_;
-    uint64_t silence_ms_ = 0;
+    uint64_t silence_ms_ = 0, admin_timeout_ms_ = 1000;
     std::unique_ptr<Controller> controller_;
     std::unique_ptr<BlockIo> io_;
     ModelController *function_ = nullptr;
@@ -154,6 +155,42 @@ TEST_F(ControllerTest, ManyThreadsShareFewLanes) {
             TearDown();
         }
     }
+}
+
+//! What may be locked suffices for one slab of buffers, which is less than one for each thread.
+TEST_F(ControllerTest, ThreadsWaitForBuffersThatOthersHave) {
+    Start();
+    constexpr size_t QUEUES = 3 + 3; // and their surroundings
+    state_.mappings_max = QUEUES + 1;
+    std::atomic<uint64_t> begun{0};
+    constexpr uint64_t THREADS = 24;
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < THREADS; t++) {
+        threads.emplace_back([&, t] {
+            for (int round = 0; round < 20; round++) {
+                EXPECT_NO_THROW(WriteAndReadBack(t * 128 * KIB, 128 * KIB));
+                begun += round == 0 ? 1 : 0;
+                while (begun < THREADS) { // each has had some, and sleeps with what it has kept
+                    std::this_thread::yield();
+                }
+            }
+        });
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(controller_->Recoveries(), 0u);
+}
+
+TEST_F(ControllerTest, WithoutAnyBufferThereIsNothingToWaitFor) {
+    Start();
+    state_.mappings_max = 0;
+    DmaMemory *none = nullptr;
+    EXPECT_EQ(CatchError([&] { none = new DmaMemory(controller_->Memory(), 4096, "x"); }).Code(),
+              ErrorCode::IO);
+    EXPECT_EQ(none, nullptr);
+    state_.mappings_max = 4; // a queue, and nothing for copies
+    EXPECT_NE(FailedRead().find("limit of locked memory"), std::string::npos);
 }
 
 TEST_F(ControllerTest, WithoutInterruptsThreadsLookAgain) {

@@ -61,6 +61,10 @@ const std::vector<Event> &Events() {
          false,
          [](State &state) { state.absent = true; },
          {FAILS, FAILS, FAILS, DONE, FAILS, FAILS}},
+        {"gone, reads ones",
+         false,
+         [](State &state) { state.reads_ones = true; },
+         {FAILS, FAILS, FAILS, DONE, FAILS, FAILS}},
         {"reset by others",
          false,
          [](State &state) { state.is_reset = true; },
@@ -83,6 +87,7 @@ class Trial {
         function_ = function.get();
         ControllerOptions options;
         options.command_timeout_ms = event.waits ? SHORT_MS : LONG_MS;
+        options.admin_timeout_ms = 2 * options.command_timeout_ms;
         options.silence_ms = 0;
         options.lanes_max = 1;
         controller_ = std::make_unique<Controller>(std::move(function), options, "vfio:x");

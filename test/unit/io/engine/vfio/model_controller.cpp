@@ -12,7 +12,8 @@ namespace {
 
 constexpr uint32_t STRIDE = 4;
 constexpr uint64_t PAGE = 4096;
-constexpr uint16_t INVALID_FIELD = 0x002, OUT_OF_RANGE = 0x080, TRANSFER_ERROR = 0x004;
+constexpr uint16_t INVALID_FIELD = 0x002, OUT_OF_RANGE = 0x080, TRANSFER_ERROR = 0x004,
+                   INVALID_QUEUE_IDENTIFIER = 0x101;
 
 } // namespace
 
@@ -29,11 +30,12 @@ std::optional<uint32_t> ModelController::Read32(uint32_t offset) {
     if (state_.absent) {
         return std::nullopt;
     }
-    if (state_.reads_zero) {
-        return 0;
+    if (state_.reads_zero || state_.reads_ones) {
+        return state_.reads_zero ? 0 : REGISTER_GONE;
     }
     if (state_.is_reset) {
         state_.is_reset = false;
+        interrupts_enabled_ = 0;
         Disable();
     }
     switch (offset) {
@@ -52,7 +54,7 @@ std::optional<uint32_t> ModelController::Read32(uint32_t offset) {
 
 bool ModelController::Write32(uint32_t offset, uint32_t value) {
     std::lock_guard<std::mutex> guard(state_.mutex);
-    if (state_.absent || state_.reads_zero) {
+    if (state_.absent || state_.reads_zero || state_.reads_ones) {
         return !state_.absent;
     }
     const auto set = [&](uint64_t &address, bool high) {
@@ -115,10 +117,11 @@ void ModelController::UnmapMemory(uint64_t iova, uint64_t) {
 bool ModelController::Reset() {
     std::lock_guard<std::mutex> guard(state_.mutex);
     state_.resets++;
-    if (state_.ignores_reset || state_.absent) {
+    if (state_.ignores_reset || state_.absent || state_.reads_ones) {
         return false;
     }
     configuration_ = 0;
+    interrupts_enabled_ = 0;
     Disable();
     return true;
 }
@@ -141,7 +144,8 @@ std::vector<int> ModelController::EnableInterrupts(uint32_t count) {
     while (interrupts_.size() < count) {
         interrupts_.push_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }
-    return interrupts_;
+    interrupts_enabled_ = count;
+    return {interrupts_.begin(), interrupts_.begin() + count};
 }
 
 //! A page at a time, as an IOMMU looks at it.
@@ -210,6 +214,11 @@ void ModelController::Release() {
     held_.clear();
 }
 
+size_t ModelController::CompletionQueues() {
+    std::lock_guard<std::mutex> guard(state_.mutex);
+    return rings_.size() - 1;
+}
+
 size_t ModelController::Held() {
     std::lock_guard<std::mutex> guard(state_.mutex);
     return held_.size();
@@ -235,16 +244,31 @@ uint16_t ModelController::Administer(const SubmissionEntry &entry, uint64_t &res
         result = (state_.queues_max - 1u) << 16 | (state_.queues_max - 1u);
         return 0;
     case ADMIN_DOORBELL_BUFFER_CONFIG:
+        if (state_.refuses_shadow_doorbells) {
+            return INVALID_FIELD;
+        }
         shadow_ = entry.data[0];
         events_ = entry.data[1];
         return 0;
     case ADMIN_CREATE_COMPLETION_QUEUE:
+        if (id > state_.queues_max || entries > state_.entries_max || rings_.count(id) != 0) {
+            return INVALID_QUEUE_IDENTIFIER;
+        }
         rings_[id].completions = entry.data[0];
         rings_[id].interrupts = (entry.cdw11 & QUEUE_INTERRUPTS) != 0;
-        return id <= state_.queues_max && entries <= state_.entries_max ? 0 : INVALID_FIELD;
+        return 0;
     case ADMIN_CREATE_SUBMISSION_QUEUE:
+        if (id > state_.submission_queues_max) {
+            return INVALID_QUEUE_IDENTIFIER;
+        }
         rings_[id].submissions = entry.data[0];
         rings_[id].entries = entries;
+        return 0;
+    case ADMIN_DELETE_COMPLETION_QUEUE:
+        if (state_.refuses_deletion) {
+            return INVALID_FIELD;
+        }
+        state_.deleted += rings_.erase(id);
         return 0;
     default:
         return 0x001;
@@ -313,7 +337,7 @@ void ModelController::Post(uint32_t queue, const SubmissionEntry &entry, uint16_
         rings.completion_tail = 0;
         rings.phase = !rings.phase;
     }
-    if (rings.interrupts && queue < interrupts_.size()) {
+    if (rings.interrupts && queue < interrupts_enabled_) {
         eventfd_write(interrupts_[queue], 1);
     }
 }

@@ -22,6 +22,7 @@ struct ModelState {
     uint8_t mdts = 5; //!< 128 KiB
     size_t mappings_max = SIZE_MAX;
     bool sgl = true, shadow_doorbells = true;
+    uint32_t submission_queues_max = UINT32_MAX; //!< makes completion queues beyond, and no submission queues
 
     // How it fails.
     bool holds = false;                //!< takes commands of I/O queues, and carries none out before Release
@@ -30,11 +31,13 @@ struct ModelState {
     bool ignores_disable = false;      //!< CSTS.RDY stays
     bool ignores_reset = false;
     bool absent = false;           //!< registers cannot be read
+    bool reads_ones = false;       //!< as of a device that has left the bus
     bool reads_zero = false;       //!< as behind a link that is lost
     bool fatal = false;            //!< CSTS.CFS, until it is disabled
     bool is_reset = false;         //!< by somebody else, with the next look at it
     bool starts_never = false;     //!< does not become ready
     bool wrong_identifier = false; //!< completes what it was not given
+    bool refuses_shadow_doorbells = false, refuses_deletion = false;
     std::map<uint64_t, uint16_t> status_of_lba;
 
     std::mutex mutex; //!< guards what follows
@@ -43,6 +46,7 @@ struct ModelState {
     uint64_t faults = 0;
     uint64_t enabled = 0, resets = 0, cut_off = 0, closed = 0, shutdowns = 0, lists = 0, blocks = 0;
     uint64_t ever_held = 0; //!< commands that were kept, whatever became of them
+    uint64_t deleted = 0;   //!< completion queues
     int removal = -1;       //!< eventfd
 };
 
@@ -69,6 +73,8 @@ class ModelController final : public PciFunction {
     //! Carries out what it holds: late, if it was disabled meanwhile and does not mind.
     void Release();
     size_t Held();
+    //! Completion queues that it has, but for the administrative one.
+    size_t CompletionQueues();
 
   private:
     struct Rings {
@@ -97,6 +103,7 @@ class ModelController final : public PciFunction {
     std::map<uint64_t, std::pair<char *, uint64_t>> mappings_;
     std::vector<Taken> held_;
     std::vector<int> interrupts_;
+    uint32_t interrupts_enabled_ = 0; //!< a reset takes them
     bool open_ = true, is_cut_off_ = false;
 };
 
