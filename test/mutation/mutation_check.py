@@ -345,7 +345,7 @@ MUTATIONS = (
     Mutation(
         "taking-back",
         "taking back what files reserved when space is scarce",
-        "file/file_write.cpp",
+        "file/file_space.cpp",
         "    context_.space.ReclaimReservations();\n",
         "",
         without_duckdb=True,

@@ -37,7 +37,7 @@ CHILD_COMMITS = """
 
 
 def test_child_does_not_commit_to_what_others_have_changed(filled):
-    """It knows the database as it was at the fork: a commit of its own would undo what others have committed."""
+    """It knows the database as it was at the fork: its commit would undo what others have committed."""
     change = "CREATE TABLE u AS SELECT range AS v FROM range(500000); INSERT INTO t VALUES (-1)"
     assert run_python(CHILD_COMMITS, filled.path("x.duckdb"), change) == "True"
     with rawduck.connect(filled.path("x.duckdb")) as con:
