@@ -7,6 +7,7 @@
 #include "common/text/text.hpp"
 #include "common/units.hpp"
 #include "io/open_device.hpp"
+#include "target/lock/remove_made.hpp"
 #include "target/open_target.hpp"
 #include "target/system/posix_lock.hpp"
 #include "volume/registry.hpp"
@@ -75,8 +76,9 @@ std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const Open
             file->Truncate(0);
         }
     } catch (...) {
-        // Without the lock, the new file may already belong to another process.
-        if (file->created_ && (file->lock_ || mode.lock == OpenMode::Lock::NONE) && file->HasItsName()) {
+        if (file->created_ && !file->lock_ && mode.lock != OpenMode::Lock::NONE) {
+            RemoveIfUnused(file->buffered_.Get(), path); // it may already belong to another process
+        } else if (file->created_ && file->HasItsName()) {
             unlink(path.c_str());
         }
         throw;

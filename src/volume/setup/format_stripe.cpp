@@ -109,14 +109,7 @@ Reservations Reserve(const Target &target) {
 class PreparedFiles {
   public:
     explicit PreparedFiles(const std::vector<std::string> &names) : names_(names) {}
-    // Of a stripe that was refused before it was locked. Whoever has a file by now keeps it.
-    ~PreparedFiles() {
-        for (auto &[i, file] : files_) {
-            if (!locked_) {
-                UndoAlone(names_[i], file);
-            }
-        }
-    }
+    ~PreparedFiles() = default;
     PreparedFiles(const PreparedFiles &) = delete;
     PreparedFiles &operator=(const PreparedFiles &) = delete;
 
@@ -129,7 +122,6 @@ class PreparedFiles {
         }
     }
     void Locked(const std::vector<Target> &parts, const TargetLock &lock) {
-        locked_ = true;
         for (auto &[i, file] : files_) {
             file.Locked(lock.DescriptorOf(parts[i]));
         }
@@ -147,20 +139,8 @@ class PreparedFiles {
     }
 
   private:
-    static void UndoAlone(const std::string &name, PreparedFile &file) noexcept {
-        try {
-            const Target target = ResolveTarget(name);
-            const TargetLock lock(target, TargetLock::Mode::EXCLUSIVE);
-            file.Locked(lock.DescriptorOf(target));
-            file.Undo();
-        } catch (
-            const std::exception &) { // somebody else has it, or it is gone: the first error is what counts
-        }
-    }
-
     const std::vector<std::string> names_;
     std::map<size_t, PreparedFile> files_;
-    bool locked_ = false;
 };
 
 } // namespace

@@ -3,6 +3,7 @@
 
 #include "common/error.hpp"
 #include "target/directory_entry.hpp"
+#include "target/lock/remove_made.hpp"
 #include "target/reserve_file.hpp"
 #include "target/system/file_descriptor.hpp"
 
@@ -19,8 +20,9 @@ class PreparedFile {
   public:
     //! Makes the file if it is not there; nothing else is changed.
     explicit PreparedFile(const std::string &path) : path_(path), name_(path) {
-        const FileDescriptor made(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-        created_ = made.IsOpen();
+        made_ = FileDescriptor(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644),
+                               FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
+        created_ = made_.IsOpen();
         const int error_number = errno;
         if (!created_ && error_number != EEXIST) {
             throw Error(CodeOf(error_number, ErrorCode::PERMISSION),
@@ -28,8 +30,12 @@ class PreparedFile {
                             (error_number == ENOENT ? "; make its folder first" : ""));
         }
     }
-    //! Without the lock nothing is undone: another process may have made the new file its own.
-    ~PreparedFile() = default;
+    //! Of what could not be locked: another process may have made the new file its own.
+    ~PreparedFile() {
+        if (made_.IsOpen()) {
+            RemoveIfUnused(made_.Get(), path_);
+        }
+    }
     PreparedFile(const PreparedFile &) = delete;
     PreparedFile &operator=(const PreparedFile &) = delete;
 
@@ -49,6 +55,7 @@ class PreparedFile {
         struct stat status;
         created_ = created_ && fstat(fd, &status) == 0 && status.st_size == 0;
         locked_fd_ = fd;
+        made_ = FileDescriptor();
     }
     //! The name of a file that was made, durably. While it is locked.
     void KeepName() {
@@ -73,6 +80,7 @@ class PreparedFile {
   private:
     const std::string path_;
     const EntryFlush name_;
+    FileDescriptor made_; //!< until it is locked
     bool created_ = false, kept_ = false;
     int locked_fd_ = -1, grown_fd_ = -1;
     off_t old_size_ = 0;

@@ -114,3 +114,52 @@ def test_the_limit_is_named_and_nothing_is_lost(place):
         assert not NOT_AN_ANSWER.search(error), (statement, error)
     assert found["errors"], "the limit was never reached"
     assert found["complete"], "not even where there were enough"
+
+
+#: With each number of descriptors, a function that makes files: what it says, and which files are there then.
+FILES_AT_EACH_LIMIT = """
+    import json, resource
+    folder, statement = sys.argv[1], sys.argv[2]
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    connection.close()
+    results = []
+    while not results or (results[-1][0] and len(results) < 60):
+        con = rawduck.connect()
+        con.execute("SET enable_progress_bar = false; SET threads = 2; SELECT 1")
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + len(results), hard))
+        try:
+            con.execute(statement).fetchall()
+            error = ""
+        except duckdb.Error as failure:
+            error = f"{type(failure).__name__}: {failure}"
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        con.close()
+        results.append((error, sorted(os.listdir(folder))))
+    print(json.dumps(results))
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "made"),
+    [
+        ("CALL nvme_format('{new}/x', size := '32M')", ["x"]),
+        ("CALL nvme_format('{new}/x', stripe_with := ['{new}/y'], size := '32M')", ["x", "y"]),
+        ("CALL nvme_copy('{old}/source', 'direct://{new}/x')", ["x"]),
+        ("CALL nvme_copy('{old}/source', '{new}/x')", ["x"]),
+        ("COPY (FROM range(10)) TO 'direct://{new}/x' (FORMAT csv)", ["x"]),
+    ],
+)
+def test_what_could_not_be_made_leaves_nothing(tmp_path, statement, made):
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "old" / "source").write_text("a file")
+    statement = statement.format(old=tmp_path / "old", new=tmp_path / "new")
+    *refused, finished = json.loads(run_python(FILES_AT_EACH_LIMIT, str(tmp_path / "new"), statement))
+    assert refused, "the limit was never reached"
+    assert finished == ["", made]
+    for error, files in refused:
+        assert "FATAL" not in error, error
+        assert "ulimit -n" in error or "Too many open files" in error, error
+        assert files == [], error
