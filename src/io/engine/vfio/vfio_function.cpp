@@ -280,7 +280,7 @@ bool VfioFunction::SetInterrupts(uint32_t index, const std::vector<int> &descrip
     return ioctl(device_.Get(), VFIO_DEVICE_SET_IRQS, set) == 0;
 }
 
-// The same descriptors again after a reset: threads may be waiting for them.
+// The same descriptors again after a reset, though it may have fewer interrupts then: threads may be waiting for them.
 std::vector<int> VfioFunction::EnableInterrupts(uint32_t count) {
     while (interrupts_.size() < count) {
         FileDescriptor fresh(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -290,8 +290,8 @@ std::vector<int> VfioFunction::EnableInterrupts(uint32_t count) {
         interrupts_.push_back(std::move(fresh));
     }
     std::vector<int> descriptors;
-    for (const FileDescriptor &interrupt : interrupts_) {
-        descriptors.push_back(interrupt.Get());
+    for (size_t i = 0; i < std::min<size_t>(count, interrupts_.size()); i++) {
+        descriptors.push_back(interrupts_[i].Get());
     }
     SetInterrupts(VFIO_PCI_MSIX_IRQ_INDEX, {});
     if (descriptors.empty() || !SetInterrupts(VFIO_PCI_MSIX_IRQ_INDEX, descriptors)) {
