@@ -31,13 +31,6 @@ def to_format(connection: duckdb.DuckDBPyConnection, targets: list[str], yes: bo
     return [occupant["identity"] for occupant in occupants]
 
 
-def to_replace(path: Path, what: str, yes: bool) -> None:
-    """The same for a file that is to be removed."""
-    _say([f"{path}: {what}"], yes)
-    if not (yes or typer.confirm("Destroy it?", err=True)):
-        raise RawduckError(f"{path}: left as it is")
-
-
 def _description(occupants: list[render.Row]) -> str:
     return "; ".join(
         row["description"] + (f", UUID {row['uuid']}" if row["uuid"] else "") for row in occupants

@@ -91,7 +91,7 @@ void DirectFile::OpenBuffered() {
     const int flags = O_NONBLOCK | (!mode_.write ? O_RDONLY : mode_.read ? O_RDWR : O_WRONLY);
     const auto closing = mode_.kind == FileKind::TEMP ? FileDescriptor::Closing::PLAIN
                                                       : FileDescriptor::Closing::KEEPS_POSIX_LOCKS;
-    const int attempts = 100; // it may be created and removed by others between our two calls
+    const int attempts = mode_.create ? 100 : 1; // others may create and remove it between our two calls
     int error_number = ENOENT;
     for (int attempt = 0; attempt < attempts && error_number == ENOENT; attempt++) {
         if (!mode_.must_create) {
@@ -111,7 +111,7 @@ void DirectFile::OpenBuffered() {
 // False when there is such a file by now.
 bool DirectFile::Create(int flags, FileDescriptor::Closing closing) {
     std::optional<EntryFlush> entry;
-    if (mode_.kind != FileKind::TEMP) {
+    if (mode_.kind == FileKind::DATABASE || mode_.kind == FileKind::WAL) {
         entry.emplace(path_);
     }
     buffered_ = FileDescriptor(
@@ -123,6 +123,7 @@ bool DirectFile::Create(int flags, FileDescriptor::Closing closing) {
         return false;
     }
     created_ = true;
+    name_is_new_ = mode_.kind != FileKind::TEMP;
     if (entry) {
         entry_.emplace(std::move(*entry));
     }
@@ -336,6 +337,12 @@ void DirectFile::Sync() {
 }
 
 void DirectFile::Flush() {
+    {
+        std::lock_guard<std::mutex> guard(entry_mutex_);
+        if (name_is_new_ && !entry_) {
+            entry_.emplace(path_); // before anything is flushed: when it throws, nothing has failed
+        }
+    }
     // After a failed flush the kernel may have dropped the dirty pages, and the next flush would report
     // success.
     const ScopeExit final([&, exceptions = std::uncaught_exceptions()] {
@@ -349,6 +356,7 @@ void DirectFile::Flush() {
     if (entry_) {
         entry_->Run(buffered_.Get());
         entry_.reset();
+        name_is_new_ = false;
     }
 }
 

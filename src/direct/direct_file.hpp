@@ -89,8 +89,10 @@ class DirectFile final : public StorageFile {
     bool created_ = false;            //!< by Open
     std::atomic<bool> failed_{false}; //!< a flush failed: no more writes
 
-    std::mutex entry_mutex_; //!< guards entry_; held while its name is flushed
+    std::mutex entry_mutex_; //!< guards what follows; held while its name is flushed
     //! Until its name is durable. Not of temporary files, which nobody looks for after a crash.
+    bool name_is_new_ = false;
+    //! Of a database and its log from the beginning; of others, of which a COPY may have hundreds open, when they are synced.
     std::optional<EntryFlush> entry_;
 
     //! Opened by the first read or write that has whole pages: most small files never need it.

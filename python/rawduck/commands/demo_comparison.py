@@ -45,7 +45,8 @@ class Settings:
 
     @property
     def stock_database(self) -> Path:
-        return self.stock_dir / "stock.duckdb"
+        """The demo's own file, which it overwrites and removes: nobody else's has this name."""
+        return self.stock_dir / "rawduck-demo.duckdb"
 
 
 @dataclass

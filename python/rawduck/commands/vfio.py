@@ -87,7 +87,7 @@ def bind(
             function.hand_to(pci.VFIO_DRIVER)
     if not pci.wait_for(function.group_node.exists):
         raise RawduckError(f"{function.address}: {function.group_node} does not appear; look into dmesg")
-    if user:
+    if user and function.group_node.stat().st_uid != owner:
         _refuse_driven(function)
         os.chown(function.group_node, owner, -1)
     _print(function, json, f"has the driver vfio-pci. Its targets are vfio:{function.address}n1 and so on")
@@ -109,6 +109,7 @@ def unbind(controller: Controller, json: Json = False) -> None:
 
 
 def _give_to_kernel(function: pci.Function) -> None:
+    _require_driver(function, pci.KERNEL_DRIVER)
     function.hand_to(pci.KERNEL_DRIVER)
     pci.wait_for(lambda: all((pci.ROOT / "dev" / name).exists() for name in function.namespaces() or ["-"]))
     seen: list[str] = []
@@ -239,11 +240,16 @@ def _require_possible(function: pci.Function) -> None:
         raise RawduckError(f"{function.address}: {problem}")
     if os.geteuid() != 0:
         raise RawduckError(f"{function.address}: drivers are changed by root only (sudo rawduck ...)")
-    if not pci.driver_is_there(pci.VFIO_DRIVER) and shutil.which("modprobe"):
-        subprocess.run(["modprobe", pci.VFIO_DRIVER], check=False, capture_output=True)
-    if not pci.driver_is_there(pci.VFIO_DRIVER):
+    _require_driver(function, pci.VFIO_DRIVER)
+
+
+def _require_driver(function: pci.Function, driver: str) -> None:
+    """Loads it where it is not there."""
+    if not pci.driver_is_there(driver) and shutil.which("modprobe"):
+        subprocess.run(["modprobe", driver], check=False, capture_output=True)
+    if not pci.driver_is_there(driver):
         raise RawduckError(
-            f"{function.address}: this kernel has no driver vfio-pci; load it (modprobe vfio-pci), or "
+            f"{function.address}: this kernel has no driver {driver}; load it (modprobe {driver}), or "
             "install the package with the kernel's further modules"
         )
 

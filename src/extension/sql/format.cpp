@@ -18,6 +18,11 @@ namespace {
 using duckdb::LogicalType;
 using duckdb::Value;
 
+//! The default of `agreed`, which no identity can be.
+Value WhateverItIs() {
+    return Value::LIST(LogicalType::VARCHAR, {Value("*")});
+}
+
 FormatOptions OptionsOf(const Arguments &arguments) {
     FormatOptions options;
     options.size_bytes = ParseSize(arguments.NamedText("size", "0"), "size");
@@ -26,7 +31,12 @@ FormatOptions OptionsOf(const Arguments &arguments) {
     options.label = arguments.NamedText("label", "");
     options.chunk_bytes = ParseSize(arguments.NamedText("chunk", "0"), "chunk");
     const Value &agreed = arguments.Named("agreed");
-    if (agreed.IsNull()) {
+    if (agreed.IsNull()) { // list() of no rows, a variable that was never set: nobody meant "whatever it is"
+        throw duckdb::InvalidInputException(
+            "agreed is NULL; give a list of identities, coalesce(list(identity), []) of nvme_occupants(), or "
+            "leave it out to destroy whatever is there");
+    }
+    if (agreed == WhateverItIs()) {
         return options;
     }
     if (!options.force) {
@@ -110,28 +120,29 @@ void RegisterFormatFunction(duckdb::ExtensionLoader &loader) {
     signature.AddKeywordOnly("size", LogicalType::ANY, Value(LogicalType::VARCHAR));
     signature.AddKeywordOnly("lba_size", LogicalType::ANY, Value(LogicalType::VARCHAR));
     signature.AddKeywordOnly("force", LogicalType::BOOLEAN, Value::BOOLEAN(false));
-    signature.AddKeywordOnly("agreed", texts, Value(texts));
+    signature.AddKeywordOnly("agreed", texts, WhateverItIs());
     signature.AddKeywordOnly("label", LogicalType::VARCHAR, Value(""));
     signature.AddKeywordOnly("stripe_with", texts, Value(texts));
     signature.AddKeywordOnly("chunk", LogicalType::ANY, Value(LogicalType::VARCHAR));
     RegisterRowFunction(
-        loader, {"nvme_format",
-                 "Writes an empty volume to a device, or to a file of the given size. Refuses a "
-                 "target that holds something. size: such as '8G', of a file or a volume in memory; "
-                 "NULL: as it is. lba_size: 512 or 4096; NULL: the device's, 4096 for files. force: "
-                 "destroy what is there, but nothing that is mounted. agreed: only if exactly these lie "
-                 "there, which are identities from nvme_occupants(); NULL: whatever it is. label: at most 63 "
-                 "bytes. stripe_with: "
-                 "more targets, over all of which the volume is striped; size is then that of each "
-                 "file. chunk: how many bytes of it lie on one before the next one's turn, a power of "
-                 "two from 16K to 16M; NULL: 256K.",
-                 "CALL nvme_format('/data/store.rawduck', size := '8G')",
-                 signature,
-                 {{"target", LogicalType::VARCHAR, "The target"},
-                  {"uuid", LogicalType::VARCHAR, "Of the new volume"},
-                  {"capacity", LogicalType::UBIGINT, "Its bytes"},
-                  {"lba_size", LogicalType::UBIGINT, "Bytes of one of its LBAs"}},
-                 FormatRow});
+        loader,
+        {"nvme_format",
+         "Writes an empty volume to a device, or to a file of the given size. Refuses a "
+         "target that holds something. size: such as '8G', of a file or a volume in memory; "
+         "NULL: as it is. lba_size: 512 or 4096; NULL: the device's, 4096 for files. force: "
+         "destroy what is there, but nothing that is mounted. agreed: only if exactly these lie "
+         "there, which are identities from nvme_occupants(); ['*']: whatever it is. label: at most 63 "
+         "bytes. stripe_with: "
+         "more targets, over all of which the volume is striped; size is then that of each "
+         "file. chunk: how many bytes of it lie on one before the next one's turn, a power of "
+         "two from 16K to 16M; NULL: 256K.",
+         "CALL nvme_format('/data/store.rawduck', size := '8G')",
+         signature,
+         {{"target", LogicalType::VARCHAR, "The target"},
+          {"uuid", LogicalType::VARCHAR, "Of the new volume"},
+          {"capacity", LogicalType::UBIGINT, "Its bytes"},
+          {"lba_size", LogicalType::UBIGINT, "Bytes of one of its LBAs"}},
+         FormatRow});
 }
 
 void RegisterOccupantsFunction(duckdb::ExtensionLoader &loader) {

@@ -71,17 +71,33 @@ std::string ReadBytes(const Target &target, int fd, uint64_t offset, uint64_t le
 }
 
 //! What is examined where no signature is looked for: as many bytes, or all, at the beginning and at the end.
-std::array<std::string, 2> ReadEnds(const Target &target, int fd, const ByteRange &range) {
+std::array<ByteRange, 2> EndsOf(const ByteRange &range) {
     const uint64_t length = std::min<uint64_t>(range.length, MIB);
-    return {ReadBytes(target, fd, range.start, length),
-            ReadBytes(target, fd, range.start + range.length - length, length)};
+    return {ByteRange{range.start, length}, ByteRange{range.start + range.length - length, length}};
 }
 
 bool HoldsOnlyZeros(const Target &target, int fd, uint64_t size) {
-    const std::array<std::string, 2> ends = ReadEnds(target, fd, {0, size});
-    return std::all_of(ends.begin(), ends.end(), [](const std::string &bytes) {
-        return bytes.find_first_not_of('\0') == std::string::npos;
+    const std::array<ByteRange, 2> ends = EndsOf({0, size});
+    return std::all_of(ends.begin(), ends.end(), [&](const ByteRange &end) {
+        return ReadBytes(target, fd, end.start, end.length).find_first_not_of('\0') == std::string::npos;
     });
+}
+
+//! Goes on from `checksum`. What cannot be read differs from all that can: to format the target is what may cure that.
+uint32_t ChecksumOf(uint32_t checksum, const Target &target, int fd, const ByteRange &range) {
+    constexpr uint64_t PIECE_BYTES = 4 * KIB;
+    for (uint64_t done = 0; done < range.length; done += PIECE_BYTES) {
+        std::string piece = "unreadable";
+        try {
+            piece = ReadBytes(target, fd, range.start + done, std::min(PIECE_BYTES, range.length - done));
+        } catch (const Error &error) {
+            if (error.Code() != ErrorCode::IO) {
+                throw;
+            }
+        }
+        checksum = Crc32c(checksum, piece.data(), piece.size());
+    }
+    return checksum;
 }
 
 //! Labels come from the device, whoever wrote it, and go to a terminal and into DuckDB.
@@ -267,9 +283,9 @@ std::string Fingerprint(const Target &target, int fd) {
     ranges.push_back({"", {0, size}});
     std::array<uint32_t, 3> checksums = {};
     for (const Partition &examined : ranges) {
-        const std::array<std::string, 2> ends = ReadEnds(target, fd, examined.range);
+        const std::array<ByteRange, 2> ends = EndsOf(examined.range);
         for (size_t i = 0; i < ends.size(); i++) {
-            checksums[i] = Crc32c(checksums[i], ends[i].data(), ends[i].size());
+            checksums[i] = ChecksumOf(checksums[i], target, fd, ends[i]);
         }
     }
     const std::string rest = Circumstances(target, fd, size);

@@ -21,7 +21,8 @@ std::vector<Content> FindContents(const Target &target, int fd);
 
 //! Differs where other bytes lie at the beginning or at the end of it or of one of its partitions: file systems and volumes
 //! change theirs with every mount that writes. Where it is another size, file or drive, too, and where somebody has written
-//! to a file since. `fd` as above, or a copy of both ends. Throws Error IO as above.
+//! to a file since. `fd` as above, or a copy of both ends. What cannot be read counts as such. Throws
+//! Error IO where not even the size is told.
 std::string Fingerprint(const Target &target, int fd);
 
 //! Whether there is a rawduck volume, also one with a damaged superblock, or a part of one. `fd` and errors as above.

@@ -94,7 +94,8 @@ void File::Growth::Take(const EntrySize &more, MetadataUse use) {
         return;
     }
     const MetadataUse first = file_.kind_ == FileKind::WAL ? MetadataUse::LOG : use;
-    file_.metadata_.Take(more, file_.MayUseLast(attempt) ? MetadataUse::REPLACE : first);
+    const MetadataUse last = first == MetadataUse::GROW ? MetadataUse::LOG : MetadataUse::REPLACE;
+    file_.metadata_.Take(more, file_.MayUseLast(attempt) ? last : first);
     taken_ += more;
     any_ = true;
 }

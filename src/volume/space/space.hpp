@@ -42,8 +42,8 @@ class Space {
         std::unique_lock<std::mutex> guard(mutex_);
         for (;;) {
             RecordPendingFree();
-            if (free_.FreeUnits() >= HEADER_UNITS + UnitsForReplacements()) {
-                last_ = LastUnits(); // what is kept is whole again
+            if (free_.FreeUnits() >= ReservedUnits(SpaceUse::CONTENT)) {
+                last_ = LastUnits(); // all that is kept is whole again
             }
             const Extent found = free_.Allocate(wanted, Index(hint), from_the_end, ReservedUnits(use));
             if (found.units > 0 || claimed_units_ == 0) {

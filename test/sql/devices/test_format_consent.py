@@ -13,7 +13,7 @@ import pytest
 import rawduck
 from holders import held
 from rawduck.volumes import format_volume
-from support import AtTerminal, at_terminal, failed, file_names, loop_device, one, run_cli
+from support import AtTerminal, at_terminal, failed, file_names, loop_device, one, run_cli, run_python
 
 SBIN = "/usr/sbin:/sbin:/usr/bin:/bin"
 MIB = 1024**2
@@ -106,6 +106,47 @@ def test_what_a_name_says_decides_nothing_for_scripts(tmp_path, name):
     path = make_file(tmp_path / name)
     assert "--force --yes" in failed("format", "--force", str(path))
     assert path.read_bytes().startswith(b"text")
+
+
+# In SQL.
+
+
+def test_null_is_no_consent(tmp_path, con):
+    """list() of no rows is NULL: whoever agreed to nothing has not agreed to what came since."""
+    path = tmp_path / "a.rawduck"
+    con.execute("CREATE TEMP TABLE seen AS FROM nvme_occupants(?)", [str(path)])
+    for agreed, why in (("list(identity)", "agreed is NULL"), ("coalesce(list(identity), [])", "agreed to")):
+        con.execute(f"SET VARIABLE agreed = (SELECT {agreed} FROM seen)")
+        if not path.exists():
+            make_volume(path)
+        uuid = uuid_of(path)
+        query = "CALL nvme_format(?, force := true, agreed := getvariable('agreed'))"
+        with pytest.raises(duckdb.Error, match=why):
+            con.execute(query, [str(path)])
+        assert uuid_of(path) == uuid
+
+
+EXAMINE_AND_FORMAT = """
+query = "SELECT list(identity) FROM nvme_occupants(?)"
+found = connection.execute(query, [sys.argv[1]]).fetchone()[0]
+print(len(found), found == sys.argv[2:])
+connection.execute("CALL nvme_format(?, force := true, agreed := ?)", [sys.argv[1], found])
+"""
+
+
+def test_what_cannot_be_read_can_be_formatted(tmp_path, con, monkeypatch):
+    """A drive with a bad LBA, for which that is the cure."""
+    path = tmp_path / "a.rawduck"
+    uuid = make_volume(path)
+    readable = identities(con, path)
+    library = tmp_path / "unreadable.so"
+    source = Path(__file__).with_name("unreadable.cpp")
+    subprocess.run(["c++", "-std=c++17", "-shared", "-fPIC", "-o", library, source], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("UNREADABLE", str(path))
+    monkeypatch.setenv("UNREADABLE_AT", str(700 * 1024))
+    assert run_python(EXAMINE_AND_FORMAT, str(path), *readable) == "1 False"
+    assert uuid_of(path) != uuid
 
 
 # While the question is open.

@@ -36,10 +36,12 @@ def test_temporary_files_are_there_while_they_are_needed(box):
     results = run_as_nobody(
         f"SET temp_directory = 'direct://{box}/spilled'",
         "SET memory_limit = '40MB'",
-        "SELECT count(*) FROM (SELECT DISTINCT md5(range::VARCHAR) FROM range(400000))",
+        "SET threads = 2",
+        "CREATE TEMP TABLE t AS SELECT md5(range::VARCHAR) AS s FROM range(2000000)",
+        "SELECT sum(temporary_storage_bytes) > 0 FROM duckdb_memory()",
+        "SELECT count(*), count(DISTINCT s[1:6]) > 1000 FROM t",
     )
-    assert results == [[], [], [[400000]]]
-    assert os.listdir(box) in ([], ["spilled"])
+    assert results == [[], [], [], [[2000000]], [[True]], [[2000000, True]]]
 
 
 def test_a_volume_and_copies_of_its_files(box):

@@ -58,6 +58,19 @@ def test_other_databases_on_the_full_volume(small_target, con):
     assert one(con, "SELECT sum(v) FROM other.t") == 500500
 
 
+def test_a_failed_load_leaves_others_their_commits(small_target, con):
+    """Also where the failed one keeps what it took: its blocks are free for itself only."""
+    attach(con, small_target, "other.duckdb")
+    con.execute("CREATE TABLE other.t (v BIGINT, s VARCHAR)")
+    attach(con, small_target, "x.duckdb")
+    con.execute("CREATE TABLE x.t (v BIGINT, s VARCHAR)")
+    with pytest.raises(duckdb.Error, match="full"):
+        con.execute(LOAD)
+    for n in range(8):
+        con.execute("INSERT INTO other.t VALUES (?, repeat('x', 60000))", [n])
+    assert one(con, "SELECT count(*) FROM other.t") == 8
+
+
 def commit_until_refused(con) -> tuple[int, str]:
     """Returns how many commits of a megabyte succeeded, and what was said to the next one."""
     for n in range(1000):

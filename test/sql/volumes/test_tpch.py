@@ -100,7 +100,7 @@ def test_demo_on_a_device(tmp_path):
         assert refused.returncode == 2
         assert "rawduck" in refused.stderr
         assert "force" in refused.stderr
-        stock = tmp_path / "w" / "stock.duckdb"
+        stock = tmp_path / "w" / "rawduck-demo.duckdb"
         stock.write_bytes(b"kept")
         unasked = run_cli("demo", "--target", device, *options, "--force")
         assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True), unasked.stderr

@@ -57,7 +57,7 @@ class Database:
                     f"{self.stock_path} exists and was not made by this benchmark; name another folder with "
                     "--stock-dir, or replace it with --force"
                 )
-            consent.to_replace(self.stock_path, "it was not made by this benchmark", self.options.yes)
+            render.print_note(f"Replaced: {self.stock_path}, which this benchmark did not make")
             self.stock_path.unlink()
         self.generate()
         # Under its name only when it is complete: an interrupted load is made again.

@@ -269,6 +269,28 @@ TEST(SpaceTest, WhatLogsLeaveIsEnoughForACheckpoint) {
     }
 }
 
+// A load asks for each block as a write does: first as ever, then for the last.
+TEST(SpaceTest, ALoadLeavesLogsTheirShare) {
+    constexpr uint64_t BLOCK = 256 * KIB / ALLOCATION_UNIT_BYTES;
+    for (const uint64_t mebibytes : {64, 256, 4096}) {
+        SCOPED_TRACE(mebibytes);
+        Space space = SpaceOf(100, 100 + mebibytes * MIB / ALLOCATION_UNIT_BYTES);
+        const auto take = [&](uint64_t units, SpaceUse use) {
+            return space.Allocate(units, AllocationUnit{0}, false, use).units;
+        };
+        EXPECT_GT(take(UINT64_MAX, SpaceUse::CONTENT), 0u);
+        const uint64_t for_logs = space.FreeUnits() - space.KeptUnits(SpaceUse::LOG);
+        EXPECT_GT(for_logs, 0u);
+        uint64_t blocks = 0;
+        while (take(BLOCK, SpaceUse::CONTENT) == 0 &&
+               space.AllocateLast(BLOCK, AllocationUnit{0}, SpaceUse::LAST_CONTENT).units > 0) {
+            blocks++;
+        }
+        EXPECT_EQ(blocks, 2u);
+        EXPECT_EQ(take(UINT64_MAX, SpaceUse::LOG), for_logs);
+    }
+}
+
 TEST(SpaceTest, WhatIsKeptForTheLastIsRestored) {
     Space space = SpaceOf(100, 100 + 256 * MIB / ALLOCATION_UNIT_BYTES);
     const auto last = [&] { return space.AllocateLast(4, AllocationUnit{0}, SpaceUse::LAST_LOG); };

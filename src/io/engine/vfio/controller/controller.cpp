@@ -113,6 +113,7 @@ QueueLane &Controller::LaneFor(bool polls) {
         if (lanes_.empty()) {
             throw;
         }
+        return SharedLane(polls); // the next one may find memory
     }
     // Whoever needs one for a moment, such as a flush, would ask the controller or the system in vain each time.
     lanes_max_ = static_cast<uint32_t>(lanes_.size());
