@@ -176,6 +176,7 @@ TEST_F(StripedDeviceTest, AFlushThatHasFailedFailsForEver) {
 TEST_F(StripedDeviceTest, AFlushThatHasFailedIsRememberedWithoutMemory) {
     bool failed = true;
     for (int64_t allocations = 0; failed; allocations++) {
+        io_.reset(); // which uses them
         states_.clear();
         Open(2);
         states_[1]->fail_flush = true;
