@@ -461,7 +461,7 @@ TEST_F(DirectFileTest, WithoutADescriptorNoFileIsMade) {
         close(next);
         const DescriptorLimit few(static_cast<rlim_t>(next) + (may_have_one ? 1 : 0));
         try {
-            DirectFile::Open(path_, Writing());
+            DirectFile::Open(path_, Writing(FileKind::WAL));
             ADD_FAILURE() << "there was no descriptor for it";
         } catch (const Error &error) {
             EXPECT_EQ(error.Code(), ErrorCode::DESCRIPTORS) << error.what();

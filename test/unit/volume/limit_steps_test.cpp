@@ -13,7 +13,7 @@ TEST(LimitStepsTest, AFullVolumeLosesNothing) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         const SimulatedVolume simulated(seed % 2 == 0 ? 512 : 4096, 16 * MIB);
         auto volume = simulated.Mount();
-        const std::string rest(12 * MIB, 'r');
+        const std::string rest(10 * MIB, 'r');
         volume->Open("rest", WriteMode())->Append(rest.data(), rest.size());
         int refused = 0;
         ModelFiles files(volume, "d", seed, 2 * MIB);

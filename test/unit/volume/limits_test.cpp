@@ -104,7 +104,7 @@ class SmallestVolumeTest : public LimitsTest {
         for (int i = 0; i < 40; i++) {
             Commit(1 + random() % 3000);
         }
-        Commit(2 * MIB + 777);                           // needs more space than was reserved for it
+        Commit(MIB + 777);                               // needs more space than was reserved for it
         for (size_t i = 0; i < others.size(); i += 16) { // what all of them may grow by is not kept
             auto other = volume->Open(others[i], WriteMode(FileKind::WAL));
             const std::string bytes = RandomBytes(random, 5001);
