@@ -204,7 +204,12 @@ def test_it_does_not_replace_a_file_that_it_did_not_make(tmp_path):
     assert "--force" in result.stderr
     result = bench(tmp_path, "scan", "--scale", "0.01", "--runs", "1", "--force")
     assert (result.returncode, "--yes" in result.stderr) == (2, True), result.stderr
+    with duckdb.connect(str(precious)):
+        result = bench(tmp_path, "scan", "--scale", "0.01", "--runs", "1", "--force", "--yes")
+        assert (result.returncode, "in use" in result.stderr) == (2, True), result.stderr
     assert precious.read_bytes() == before
+    result = bench(tmp_path, "scan", "--scale", "0.01", "--runs", "1", "--force", "--yes")
+    assert (result.returncode, "Replaced" in result.stderr) == (0, True), result.stderr
 
 
 @pytest.mark.parametrize(

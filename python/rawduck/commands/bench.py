@@ -101,8 +101,8 @@ def bench(
         bool,
         typer.Option(
             "--force",
-            help="Destroy what lies on the target, or in files of stock DuckDB, after saying what and "
-            "asking.",
+            help="Destroy what lies on the target, after saying what and asking; with --yes also databases "
+            "of stock DuckDB in the way that no benchmark has made.",
         ),
     ] = False,
     yes: AgreesToForce = False,

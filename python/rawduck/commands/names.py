@@ -66,7 +66,7 @@ def remove(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="nvme://<target>/<file>; or a pattern in quotes: * and ** and ? and [a-z].",
+            help="nvme://<target>/<file>; or a pattern in quotes: * and ** and ? and \\[a-z].",
             show_default=False,
         ),
     ],

@@ -60,7 +60,12 @@ MountOptions DirectOptionsOf(DirectFileSystem::Opener opener) {
 std::unique_ptr<TargetLock> LockReplaced(const std::string &path) {
     struct stat status;
     const bool is_file = stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-    return is_file ? std::make_unique<TargetLock>(ResolveTarget(path), TargetLock::Mode::EXCLUSIVE) : nullptr;
+    if (!is_file) {
+        return nullptr;
+    }
+    auto lock = std::make_unique<TargetLock>(ResolveTarget(path), TargetLock::Mode::EXCLUSIVE);
+    RequireNoVolume(path);
+    return lock;
 }
 
 //! What was opened, or null. A log is read under the lock.
@@ -97,6 +102,9 @@ duckdb::unique_ptr<duckdb::FileHandle> DirectFileSystem::OpenFile(const std::str
     auto file = Translated([&] {
         if (mode.create) {
             RequireReplaceable(opener, absolute);
+        }
+        if (mode.truncate) {
+            RequireNoVolume(absolute);
         }
         auto opened =
             OpenOrNull(flags, [&] { return DirectFile::Open(absolute, mode, DirectOptionsOf(opener)); });

@@ -70,7 +70,7 @@ std::vector<Extent> File::AllocateOutOfPlace(uint64_t first_unit, uint64_t units
                 throw Error(ErrorCode::NO_SPACE,
                             context_.io.TargetName() + ": the volume is full: no space to replace " +
                                 std::to_string(units * ALLOCATION_UNIT_BYTES) + " bytes of \"" + Name() +
-                                "\"; remove files from it, or use a larger volume");
+                                "\"; remove files from it, or enlarge it (nvme_grow)");
             }
             fresh.back().start = Index(found.start);
             fresh.back().units = found.units;
@@ -117,9 +117,14 @@ void File::EnsureUnits(uint64_t units, Growth &growth) {
                 throw Error(ErrorCode::NO_SPACE,
                             context_.io.TargetName() + ": the volume is full: cannot grow \"" + Name() +
                                 "\" by " + std::to_string((units - map_.Units()) * ALLOCATION_UNIT_BYTES) +
-                                " bytes; remove files from it, or use a larger volume");
+                                " bytes; remove files from it, or enlarge it (nvme_grow)");
             }
-            map_.Append(found.start, found.units);
+            try {
+                map_.Append(found.start, found.units);
+            } catch (...) {
+                context_.space.Free({Extent{0, Index(found.start), found.units}});
+                throw;
+            }
         }
     } catch (...) {
         if (last_from < map_.Units()) {

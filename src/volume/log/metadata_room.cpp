@@ -126,7 +126,7 @@ void MetadataRoom::Take(uint64_t bytes, MetadataUse use) {
             target_name_ + ": the volume is full: there is no space for more metadata, of which it has " +
                 std::to_string(HeldZones()) +
                 " MiB, since the rest is kept for commits to the files that are there; remove files, store "
-                "the same in fewer and larger ones, or use a larger volume");
+                "the same in fewer and larger ones, or enlarge the volume (nvme_grow)");
     }
 }
 
@@ -136,15 +136,21 @@ void MetadataRoom::TakeFound(uint64_t bytes) {
     most_[0] = std::max(most_[0], taken_);
 }
 
-// Where there are fewer than before, files can be removed, and what needs more is refused.
+// Where there are fewer than before, files can be removed, and what needs more is refused. What there is must be published,
+// whatever is kept; for more, nothing is taken that dropping a table and a checkpoint need.
 void MetadataRoom::TakeFoundZones() {
+    TakeZonesFor(MetadataUse::REPLACE, 0);
+    TakeZonesFor(MetadataUse::CREATE, space_.KeptUnits(SpaceUse::CONTENT));
+}
+
+void MetadataRoom::TakeZonesFor(MetadataUse use, uint64_t keep_units) {
     uint64_t missing = 0;
     {
         std::lock_guard<std::mutex> guard(mutex_);
-        const uint64_t needed = ZonesFor(taken_, MetadataUse::CREATE);
+        const uint64_t needed = ZonesFor(taken_, use);
         missing = needed - std::min(needed, zones_);
     }
-    while (missing > 0 && AddZone(0)) {
+    while (missing > 0 && AddZone(keep_units)) {
         missing--;
     }
 }

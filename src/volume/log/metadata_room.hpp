@@ -59,6 +59,7 @@ class MetadataRoom : public Journal::Zones {
     uint64_t ZonesFor(uint64_t bytes, MetadataUse use) const;
     uint64_t KeptUnits(MetadataUse use) const;
     bool AddZone(uint64_t keep_units);
+    void TakeZonesFor(MetadataUse use, uint64_t keep_units);
 
     Space &space_;
     ZoneStock &stock_;

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 import rawduck
 from support import failed, file_names, kill_when_ready, one, run_cli, run_python, start_python, succeeded
@@ -345,3 +346,12 @@ def test_attached_databases_are_left_alone(source, copy, con):
     con.execute(query, [str(folder / "monday"), copy.path("other.duckdb")])
     con.execute(f"ATTACH '{copy.path('other.duckdb')}' AS y (READ_ONLY)")
     assert con.execute(STATE.format("y")).fetchone()[0] == 400000
+
+
+def test_a_volume_is_no_file_to_restore(con, tmp_path):
+    """Nobody is told to make a volume of another name."""
+    volume = tmp_path / "a.rawduck"
+    con.execute("CALL nvme_format(?, size := '32M')", [str(volume)])
+    (tmp_path / "stream").write_bytes(b"text")
+    with pytest.raises(duckdb.Error, match="names a volume but no file on it"):
+        con.execute("CALL nvme_receive(?, ?)", [str(tmp_path / "stream"), f"nvme://{volume}"])

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 import rawduck
 from nobody import run_as_nobody
+from rawduck.volumes import format_volume
 
 OLD = "a\nold\n"
 
@@ -98,3 +99,19 @@ def test_nvme_copy_names_the_destination_that_it_cannot_make(folder):
     assert "x.csv: " in refused
     assert ".nvme_copy-" not in refused, refused
     assert (folder / "x.csv").read_text() == OLD
+
+
+@pytest.mark.parametrize("options", ["", "USE_TMP_FILE false,", "USE_TMP_FILE true,"])
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_volume_is_not_replaced(con, tmp_path, options, members):
+    """Who leaves out the name of a file on it, and takes direct: for nvme:, would lose all that is there."""
+    paths = [str(tmp_path / f"{number}.rawduck") for number in range(members)]
+    format_volume(con, paths[0], size="32M", stripe_with=paths[1:])
+    with rawduck.connect(f"nvme://{paths[0]}/x.duckdb") as other:
+        other.execute("CREATE TABLE t AS SELECT 42 AS v")
+    for path in paths:
+        with pytest.raises(duckdb.Error, match="it is a rawduck volume"):
+            con.execute(f"COPY (SELECT 1 AS a) TO 'direct://{path}' ({options} FORMAT csv)")
+    with rawduck.connect(f"nvme://{paths[0]}/x.duckdb") as other:
+        assert other.execute("SELECT v FROM t").fetchone() == (42,)
+    assert sorted(os.listdir(tmp_path)) == sorted(path.rsplit("/", 1)[1] for path in paths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -52,13 +53,7 @@ class Database:
         if self.stock_path.exists():
             if _made_for(self.stock_path) == self._mark:
                 return
-            if not self.options.force:
-                raise rawduck.RawduckError(
-                    f"{self.stock_path} exists and was not made by this benchmark; name another folder with "
-                    "--stock-dir, or replace it with --force"
-                )
-            render.print_note(f"Replaced: {self.stock_path}, which this benchmark did not make")
-            self.stock_path.unlink()
+            self._remove_foreign()
         self.generate()
         # Under its name only when it is complete: an interrupted load is made again.
         beside = self.stock_path.with_suffix(".loading")
@@ -73,6 +68,22 @@ class Database:
             connection.execute("CREATE TABLE rawduck_bench AS SELECT ? AS made_for", [self._mark])
             connection.execute("CHECKPOINT")
         beside.rename(self.stock_path)
+
+    def _remove_foreign(self) -> None:
+        """What somebody else has made. Nobody is asked: by now the benchmarks may have run for hours."""
+        if not (self.options.force and self.options.yes):
+            raise rawduck.RawduckError(
+                f"{self.stock_path} exists and was not made by this benchmark; name another folder with "
+                "--stock-dir, or replace it with --force --yes"
+            )
+        with self.stock_path.open("r+b") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise rawduck.RawduckError(f"{self.stock_path}: in use ({error}); close it there") from error
+            render.print_note(f"Replaced: {self.stock_path}, which this benchmark did not make")
+            self.stock_path.unlink()
+            self.stock_path.with_name(self.stock_path.name + ".wal").unlink(missing_ok=True)
 
     def prepare_volume(self, volume: Volume) -> None:
         """Both files. The copy is made anew, so that what is measured is what this version writes."""

@@ -1,6 +1,8 @@
 #include "extension/file_systems/copy/replaced_files.hpp"
 
 #include "common/error.hpp"
+#include "target/occupants/contents.hpp"
+#include "target/open_target.hpp"
 #include "target/system/sysfs.hpp"
 
 #include "duckdb/main/client_context.hpp"
@@ -11,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <string_view>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace rawduck {
@@ -65,8 +68,14 @@ void RequireReplaceable(duckdb::optional_ptr<duckdb::FileOpener> opener, const s
     const std::string replaced =
         path.substr(0, path.size() - name.size()) + name.substr(UNFINISHED_PREFIX.size());
     const auto existing = ExistingOf(opener);
-    if (!existing || !existing->Has(replaced) ||
-        faccessat(AT_FDCWD, replaced.c_str(), W_OK, AT_EACCESS) == 0 || errno == ENOENT) {
+    if (!existing || !existing->Has(replaced)) {
+        return;
+    }
+    if (faccessat(AT_FDCWD, replaced.c_str(), W_OK, AT_EACCESS) == 0) {
+        RequireNoVolume(replaced);
+        return;
+    }
+    if (errno == ENOENT) {
         return;
     }
     const int error_number = errno;
@@ -75,6 +84,21 @@ void RequireReplaceable(duckdb::optional_ptr<duckdb::FileOpener> opener, const s
                     ": cannot replace it, because this user may not write to it: " + ErrnoText(error_number) +
                     "; nothing was written. Give yourself write access to the file, remove it, or name "
                     "another one");
+}
+
+void RequireNoVolume(const std::string &path) {
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
+        return; // nothing, or what is refused for what it is
+    }
+    const Target target = ResolveTarget(path);
+    int error_number = 0;
+    const FileDescriptor fd = TryOpenTarget(target, O_RDONLY, error_number);
+    if (fd.IsOpen() && HoldsVolume(target, fd.Get())) { // who may not read it is told by what comes next
+        throw Error(ErrorCode::INVALID,
+                    path + ": it is a rawduck volume, which a copy does not replace; nvme://" + target.path +
+                        "/<name> names a file on it. To do without the volume, remove its file first");
+    }
 }
 
 } // namespace rawduck

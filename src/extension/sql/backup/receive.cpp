@@ -5,6 +5,7 @@
 #include "extension/sql/functions.hpp"
 #include "volume/backup/local_destination.hpp"
 #include "volume/backup/volume_destination.hpp"
+#include "volume/names/file_name.hpp"
 
 #include "common/error.hpp"
 
@@ -25,6 +26,7 @@ std::unique_ptr<Destination> OpenDestination(ClientContext &context, const std::
                                              bool overwrite) {
     if (IsVolumePath(path)) {
         const VolumePath parts = AllowedVolumePath(context, path);
+        CheckFileName(parts.target, parts.file);
         AllowedVolumePath(context, path + ".receiving");
         return std::make_unique<VolumeDestination>(PinOf(context, parts), parts.file, overwrite);
     }

@@ -1,9 +1,9 @@
 #include "extension/sql/copy/file_copy.hpp"
 
 #include "direct/rename_file.hpp"
+#include "extension/file_systems/copy/replaced_files.hpp"
 #include "extension/file_systems/errors.hpp"
 #include "extension/sql/copy/unfinished.hpp"
-#include "target/occupants/contents.hpp"
 #include "target/open_target.hpp"
 #include "target/system/posix_lock.hpp"
 #include "volume/names/path.hpp"
@@ -177,23 +177,13 @@ void FileCopy::LockReplaced() {
         Translated([&] {
             replaced_target_ = ResolveTarget(LocalPath(files_, destination_path_));
             replaced_lock_ = std::make_unique<TargetLock>(replaced_target_, TargetLock::Mode::EXCLUSIVE);
-            RequireNoVolume();
+            RequireNoVolume(replaced_target_.path);
         });
         return;
     }
     replaced_ = files_.OpenFile(destination_path_, FileFlags::FILE_FLAGS_READ | FileFlags::FILE_FLAGS_WRITE |
                                                        FileFlags::FILE_FLAGS_NULL_IF_NOT_EXISTS |
                                                        FileLockType::WRITE_LOCK);
-}
-
-// Who names a volume's own file mostly means a file on it; all that is on it would be gone.
-void FileCopy::RequireNoVolume() {
-    if (HoldsVolume(replaced_target_, OpenTarget(replaced_target_, O_RDONLY).Get())) {
-        throw Error(ErrorCode::INVALID,
-                    destination_path_ + ": it is a rawduck volume, which a copy does not replace; nvme://" +
-                        replaced_target_.path + "/<name> names a file on it. To do without the volume, " +
-                        "remove its file first");
-    }
 }
 
 void FileCopy::RequireNoLog(const std::string &path, const char *advice) {

@@ -38,7 +38,6 @@ class FileCopy {
     void RequireNoLog(const std::string &path, const char *advice);
     bool IsEmpty(const std::string &path);
     void LockReplaced();
-    void RequireNoVolume();
     void OpenSource();
     void ReadSource(uint64_t length, uint64_t offset);
     void OpenDestination();
