@@ -239,6 +239,20 @@ void Volume::Rename(const std::string &from, const std::string &to, bool replace
     writing.Finish();
 }
 
+void Volume::RequireOwnLog(const std::string &name) const {
+    const std::string database = DatabaseOfLog(name);
+    if (database.empty()) {
+        return;
+    }
+    std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
+    const std::shared_ptr<File> file = state_->Find(database);
+    if (file && !file->exclusive_lock) {
+        throw Error(ErrorCode::LOCKED, state_->target.name + ": \"" + name +
+                                           "\" is the log of a database that somebody else has made here "
+                                           "meanwhile; nothing was changed: ATTACH it again");
+    }
+}
+
 void Volume::Remove(const std::string &name, RemoveMode mode) {
     if (!FileExists(name)) {
         state_->ThrowNoFile(name); // without asking for the exclusive lock

@@ -76,7 +76,7 @@ void LookAtHeaders(StorageFile *opened, const std::string &path, FileOpenFlags f
     }
     const auto headers = [&] { return opened ? HeadersOf(*opened) : ""; };
     if (flags.Lock() != duckdb::FileLockType::NO_LOCK) {
-        RequireSeenHeaders(opener, path, headers);
+        RequireSeenHeaders(opener, path, flags.CreateFileIfNotExists(), headers);
     } else if (flags.ReturnNullIfNotExists()) {
         RememberHeaders(opener, path, headers);
     }

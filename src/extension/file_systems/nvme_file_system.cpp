@@ -119,7 +119,7 @@ void LookAtHeaders(const Location &location, FileOpenFlags flags, NvmeFileSystem
     }
     const std::string path = location.path.ToString();
     if (flags.Lock() != duckdb::FileLockType::NO_LOCK) {
-        RequireSeenHeaders(opener, path, [&] { return HeadersOf(location); });
+        RequireSeenHeaders(opener, path, flags.CreateFileIfNotExists(), [&] { return HeadersOf(location); });
     } else if (flags.ReturnNullIfNotExists() && MayBeDatabase(location)) {
         RememberHeaders(opener, path, [&] { return HeadersOf(location); });
     }
@@ -172,6 +172,9 @@ duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::strin
         Location location(path, opener, Wanted::FILE, locks ? PinUse::OPEN : PinUse::LOOK);
         const OpenMode mode = OpenModeOf(flags, location.path.file);
         RequireOwnDatabase(path, mode);
+        if (mode.write) {
+            location.volume->RequireOwnLog(location.path.file);
+        }
         if (!location.path.file.empty()) {
             LookAtHeaders(location, flags, opener);
         }
@@ -214,6 +217,7 @@ bool NvmeFileSystem::FileExists(const std::string &path, Opener opener) {
 void NvmeFileSystem::RemoveFile(const std::string &path, Opener opener) {
     Translated([&] {
         Location location(path, opener);
+        location.volume->RequireOwnLog(location.path.file);
         location.volume->Remove(location.path.file);
     });
 }
@@ -221,6 +225,7 @@ void NvmeFileSystem::RemoveFile(const std::string &path, Opener opener) {
 bool NvmeFileSystem::TryRemoveFile(const std::string &path, Opener opener) {
     return Translated([&] {
         Location location(path, opener);
+        location.volume->RequireOwnLog(location.path.file);
         try {
             location.volume->Remove(location.path.file);
             return true;
@@ -252,6 +257,8 @@ void NvmeFileSystem::MoveFile(const std::string &source, const std::string &targ
                         source + ": cannot move it to another volume (" + target +
                             "); CALL nvme_copy(source, destination) and then nvme_remove(source)");
         }
+        from.volume->RequireOwnLog(from.path.file);
+        from.volume->RequireOwnLog(to.path.file);
         from.volume->Move(from.path.file, to.path.file);
     });
 }

@@ -230,7 +230,8 @@ bool StorageFileSystem::OnDiskFile(FileHandle &handle) {
     if (storage.counts_readers) {
         storage.ExpectReadAhead(); // DuckDB asks before each time
     }
-    return !storage.prefetch;
+    // In a child of fork() there are no threads that would read ahead, and whoever waited for them would wait for ever.
+    return !storage.prefetch || fork_generation_ != ForkGeneration();
 }
 
 duckdb::unique_ptr<duckdb::MemoryMappedFile>

@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 #include "common/process/fork_generation.hpp"
+#include "target/occupants/loop_device.hpp"
 #include "target/open_target.hpp"
 #include "target/stripe.hpp"
 #include "target/system/locked_descriptors.hpp"
@@ -39,7 +40,8 @@ ReaderBytes::ReaderBytes(const Target &target) {
 void ReaderBytes::Add(const Target &part) {
     FileDescriptor node = OpenTarget(BlockDeviceOf(part), O_RDONLY);
     struct stat status;
-    const bool is_device = fstat(node.Get(), &status) == 0 && S_ISBLK(status.st_mode);
+    const int own = node.Get();
+    const bool is_device = fstat(own, &status) == 0 && S_ISBLK(status.st_mode);
     nodes_.push_back(FileDescriptor(node.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS));
     const std::string directory = is_device ? SysfsDirectory(status.st_rdev) : "";
     if (!directory.empty()) {
@@ -48,6 +50,27 @@ void ReaderBytes::Add(const Target &part) {
             nodes_.push_back(std::move(attribute));
         } else if (IsWantOfDescriptors(errno)) {
             ThrowOpenError(part.name, "open " + directory + "/dev for readers", errno);
+        }
+    }
+    if (is_device) {
+        AddBackings(status.st_rdev, own);
+    }
+}
+
+// A loop device and its file are one volume under two names, whose users meet at the lowest. A device over a part of a file
+// has neighbours there, whose readers are not its own.
+void ReaderBytes::AddBackings(dev_t number, int fd) {
+    auto below = BackingOf(number, fd);
+    for (; below && below->range.start == 0; below = BackingOf(below->number, -1)) {
+        int error_number = 0;
+        if (!below->path.empty()) {
+            FileDescriptor node = TryOpenTarget(ResolveTarget(below->path), O_RDONLY, error_number);
+            if (node.IsOpen()) {
+                nodes_.push_back(FileDescriptor(node.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS));
+            }
+        }
+        if (below->number == 0) {
+            return;
         }
     }
 }

@@ -47,6 +47,7 @@ class ReaderBytes {
     friend class ReaderLock;
     static_assert(MOUNTING == WAITING + 1, "one look at both");
     void Add(const Target &part);
+    void AddBackings(dev_t number, int fd);
     bool IsLocked(uint64_t first, uint64_t count) const;
 
     std::vector<FileDescriptor> nodes_; //!< of each member; the first is a block device, or a file

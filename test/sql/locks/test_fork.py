@@ -62,3 +62,37 @@ def test_child_opens_a_duckdb_of_its_own(filled):
     print(connection.execute(f"ATTACH '{sys.argv[1]}' AS x; SELECT min(v) FROM x.t").fetchone()[0])
     """
     assert run_python(code, filled.path("x.duckdb")).splitlines() == ["committed", "-1"]
+
+
+READ_IN_CHILD = """
+    if sys.argv[2] == "direct":
+        connection.execute(f"ATTACH 'direct://{sys.argv[1]}' AS x (READ_ONLY)")
+    else:
+        connection.execute(f"ATTACH '{sys.argv[1]}' AS x (READ_ONLY)")
+    child = os.fork()
+    if child == 0:
+        try:
+            print(connection.execute("SELECT sum(v) FROM x.t").fetchall(), flush=True)
+        except duckdb.Error as error:
+            print("before fork()" in str(error), flush=True)
+        finally:
+            os._exit(0)
+    deadline = time.monotonic() + 30
+    while os.waitpid(child, os.WNOHANG)[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            print("hangs")
+            break
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("kind", ["volume", "direct"])
+def test_child_that_reads_does_not_hang(new_target, tmp_path, kind):
+    """It has none of the threads that read ahead."""
+    path = str(tmp_path / "x.duckdb") if kind == "direct" else new_target("file-4096").path("x.duckdb")
+    with rawduck.connect("direct://" + path if kind == "direct" else path) as con:
+        con.execute("CREATE TABLE t AS SELECT range AS v FROM range(3000000)")
+    answer = run_python(READ_IN_CHILD, path, kind)
+    assert answer in ("True", f"[({3000000 * 2999999 // 2},)]")

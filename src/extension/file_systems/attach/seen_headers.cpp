@@ -70,9 +70,12 @@ void RememberHeaders(duckdb::optional_ptr<duckdb::FileOpener> opener, const std:
 }
 
 void RequireSeenHeaders(duckdb::optional_ptr<duckdb::FileOpener> opener, const std::string &path,
-                        const FindHeaders &headers) {
+                        bool creates, const FindHeaders &headers) {
     const auto seen = SeenBy(opener);
-    const std::optional<std::string> before = seen ? seen->Take(path) : std::nullopt;
+    std::optional<std::string> before = seen ? seen->Take(path) : std::nullopt;
+    if (!before && creates) {
+        before = "";
+    }
     if (before && *before != headers()) {
         throw Error(ErrorCode::LOCKED,
                     path + ": it was written to by another process while it was being attached "

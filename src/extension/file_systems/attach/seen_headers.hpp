@@ -19,8 +19,9 @@ using FindHeaders = std::function<std::string()>; //!< empty when there is no su
 //! For the rest of the query of `opener`; outside of queries nothing is remembered. `headers` is called only to be remembered.
 void RememberHeaders(duckdb::optional_ptr<duckdb::FileOpener> opener, const std::string &path,
                      const FindHeaders &headers);
-//! Under the lock: throws Error LOCKED where they are not what was remembered, which is forgotten.
+//! Under the lock: throws Error LOCKED where they are not what was remembered, which is forgotten. `creates`: DuckDB has found
+//! no file, whether that was remembered or not, and will write a new database.
 void RequireSeenHeaders(duckdb::optional_ptr<duckdb::FileOpener> opener, const std::string &path,
-                        const FindHeaders &headers);
+                        bool creates, const FindHeaders &headers);
 
 } // namespace rawduck
