@@ -172,7 +172,7 @@ duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::strin
         Location location(path, opener, Wanted::FILE, locks ? PinUse::OPEN : PinUse::LOOK);
         const OpenMode mode = OpenModeOf(flags, location.path.file);
         RequireOwnDatabase(path, mode);
-        if (mode.write) {
+        if (flags.OpenForAppending()) { // as DuckDB opens a log; whoever copies one to its place does not
             location.volume->RequireOwnLog(location.path.file);
         }
         if (!location.path.file.empty()) {
@@ -258,7 +258,6 @@ void NvmeFileSystem::MoveFile(const std::string &source, const std::string &targ
                             "); CALL nvme_copy(source, destination) and then nvme_remove(source)");
         }
         from.volume->RequireOwnLog(from.path.file);
-        from.volume->RequireOwnLog(to.path.file);
         from.volume->Move(from.path.file, to.path.file);
     });
 }
