@@ -31,7 +31,8 @@ void Volume::Clone(const std::string &source, const std::string &name, int64_t c
     state_->MakeCopies(source, name, CloneKind::WRITABLE, created_us);
 }
 
-void Volume::TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot,
+void Volume::TakeReceived(const std::string &received, const std::string &to,
+                          const ReceivedSnapshot &snapshot,
                           const std::vector<std::unique_ptr<OpenFile>> &replaced) {
     CheckFileName(state_->target.name, to);
     std::vector<const File *> own;

@@ -17,6 +17,7 @@
 #include "volume/mount/options.hpp"
 #include "volume/mount/volume_info.hpp"
 #include "volume/names/file_name.hpp"
+#include "volume/names/snapshot_name.hpp"
 #include "volume/readers/reader_channel.hpp"
 #include "volume/readers/reader_image.hpp"
 
@@ -117,11 +118,11 @@ class Volume : public std::enable_shared_from_this<Volume> {
     //! Makes a file of its own with the contents of another one, or of a snapshot, as they are durable now; of a database
     //! its logs, too. As Snapshot.
     void Clone(const std::string &source, const std::string &name, int64_t created_us = 0);
-    //! Makes what was received under one name a file `to`; and `snapshot`, a name of a file, unless that is empty, with what
+    //! Makes what was received under one name a file `to`; and `snapshot`, unless its name is empty, with what
     //! OriginNameOf(received) says. `replaced`: what has the names of `to` and its logs, which the caller has locked
     //! exclusively. All of it in one record, durable on return; `received` stays. Throws Error as Snapshot; EXISTS when
     //! something else has one of the names.
-    void TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot,
+    void TakeReceived(const std::string &received, const std::string &to, const ReceivedSnapshot &snapshot,
                       const std::vector<std::unique_ptr<OpenFile>> &replaced);
     //! Gives up <name>@<snapshot>; space that nothing else has is free then. Durable on return. Throws Error: NOT_FOUND,
     //! LOCKED while it is open.

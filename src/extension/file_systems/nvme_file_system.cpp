@@ -133,8 +133,14 @@ std::string Below(const std::string &directory, const std::string &name) {
     return directory.empty() ? name : directory + "/" + name;
 }
 
+//! Its last component says so: the name of a snapshot has no slash.
+bool MeansSnapshots(const std::string &pattern) {
+    const size_t slash = pattern.rfind('/');
+    return pattern.find('@', slash == std::string::npos ? 0 : slash) != std::string::npos;
+}
+
 //! The files that match a pattern, as whoever has the volume open says. A pattern with "@latest" behind it is one of files that
-//! are read so.
+//! are read so; one without "@" is none of snapshots, which have the same rows as their files.
 std::vector<std::string> FilesLike(const VolumePath &pattern, NvmeFileSystem::Opener opener) {
     const std::string files = SourceOfReader(pattern.file);
     const std::string ending = pattern.file.substr(files.size());
@@ -145,7 +151,10 @@ std::vector<std::string> FilesLike(const VolumePath &pattern, NvmeFileSystem::Op
     while (literal + 1 < wanted.size() && !duckdb::FileSystem::HasGlob(wanted[literal])) {
         directory = Below(directory, wanted[literal++]);
     }
-    const WriterRequest request{WriterRequest::Kind::LIST, 0, directory, ending.empty() ? "" : LATEST};
+    const char *const wanted_files = !ending.empty()         ? LATEST
+                                     : MeansSnapshots(files) ? LIST_NAMED
+                                                             : LIST_NO_SNAPSHOTS;
+    const WriterRequest request{WriterRequest::Kind::LIST, 0, directory, wanted_files};
     std::vector<std::string> names;
     for (const std::string &name : NamesIn(DoHereOrAsk(pattern.target, request, MountOptionsOf(opener)))) {
         if (name == files || MatchesPattern(PathComponents(name), wanted, MatchesComponent)) {

@@ -98,7 +98,7 @@ StreamPosition VolumeDestination::Begin(const StreamHeader &header) {
     origin_file_ = volume_->Open(OriginNameOf(part_), ExclusiveMode(true, FileKind::OTHER));
     origin_.header = header;
     origin_.header.from = {};
-    RequireNotReceived();
+    RequireSomethingToReceive();
     const std::string base = header.incremental ? FindBase() : "";
     LockReplaced(base);
     RequireLeftByReceive(*volume_, file_);
@@ -149,20 +149,36 @@ void VolumeDestination::RequireRoom() const {
     }
 }
 
-void VolumeDestination::RequireNotReceived() const {
+// A snapshot that is here already is kept, and the file goes back to it.
+void VolumeDestination::RequireSomethingToReceive() const {
     const SnapshotIdentity &sent = origin_.header.snapshot;
     const std::string name = SnapshotFileName(file_, sent.snapshot);
     CheckFileName(target_, LogNamesOf(name).front()); // the longest
     if (sent.snapshot == LATEST || !volume_->FileExists(name)) {
         return;
     }
-    const bool same = IdentityOf(*volume_, name) == sent;
-    throw Error(
-        ErrorCode::EXISTS,
-        target_ + ": \"" + name + "\" is there already" +
-            (same ? ", and it is the snapshot that the stream has: there is nothing to receive"
-                  : ", and it is another snapshot than the stream has; drop it (`rawduck rm`) or receive "
-                    "into another file"));
+    const std::string there = target_ + ": \"" + name + "\" is there already, and it is ";
+    if (!IsReceived(sent)) {
+        throw Error(ErrorCode::EXISTS, there + "another snapshot than the stream has; drop it (`rawduck rm`) "
+                                               "or receive into another file");
+    }
+    if (IsUnchangedSince(name)) {
+        throw Error(ErrorCode::EXISTS, there + "the snapshot that the stream has, of which \"" + file_ +
+                                           "\" differs in nothing: there is nothing to receive");
+    }
+    if (IsThere(file_) && !overwrite_) {
+        throw Error(ErrorCode::EXISTS,
+                    there + "the snapshot that the stream has, but \"" + file_ +
+                        "\" has changed since. To give that up, pass overwrite := true (rawduck receive: "
+                        "--overwrite); to keep it, make a clone of the snapshot under another name "
+                        "(nvme_clone, `rawduck clone`), for which no stream is needed");
+    }
+}
+
+bool VolumeDestination::IsThere(const std::string &name) const {
+    const std::vector<std::string> endings = StreamEndings();
+    return std::any_of(endings.begin(), endings.end(),
+                       [&](const std::string &ending) { return volume_->FileExists(name + ending); });
 }
 
 // By what it is: names may be the same by chance, or different on purpose.
@@ -317,9 +333,10 @@ void VolumeDestination::Finish() {
         }
     }
     Keep(header.End());
-    const bool has_snapshot = header.snapshot.snapshot != LATEST;
-    volume_->TakeReceived(part_, file_, has_snapshot ? SnapshotFileName(file_, header.snapshot.snapshot) : "",
-                          replaced_);
+    const bool makes_snapshot = header.snapshot.snapshot != LATEST && !IsReceived(header.snapshot);
+    const ReceivedSnapshot snapshot{makes_snapshot ? SnapshotFileName(file_, header.snapshot.snapshot) : "",
+                                    header.snapshot.created_us};
+    volume_->TakeReceived(part_, file_, snapshot, replaced_);
     taken_ = true;
     replaced_.clear();
     for (const StreamFile &file : header.files) {

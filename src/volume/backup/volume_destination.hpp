@@ -33,7 +33,8 @@ class VolumeDestination final : public Destination {
 
   private:
     void RequireRoom() const;
-    void RequireNotReceived() const;
+    void RequireSomethingToReceive() const;
+    bool IsThere(const std::string &name) const;
     std::string FindBase() const;
     void LockReplaced(const std::string &base);
     bool IsUnchangedSince(const std::string &base) const;

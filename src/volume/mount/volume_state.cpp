@@ -3,7 +3,6 @@
 #include "common/clock.hpp"
 #include "common/error.hpp"
 #include "common/invariant.hpp"
-#include "volume/names/snapshot_name.hpp"
 
 #include <algorithm>
 
@@ -257,6 +256,23 @@ void VolumeState::CheckCreatable(const std::string &name) const {
     }
 }
 
+void VolumeState::RequireNoNameOfSnapshot(const std::string &name) const {
+    const std::string database = DatabaseOfLog(name);
+    const SnapshotName parts = SplitSnapshotName(database.empty() ? name : database);
+    if (parts.snapshot == LATEST || ReaderOf(parts.snapshot)) {
+        throw Error(ErrorCode::INVALID, target.name + ": cannot create \"" + name +
+                                            "\": with \"@latest\", \"" + parts.file +
+                                            "\" is read beside its writer; choose another name");
+    }
+    const std::shared_ptr<File> file = Find(parts.file);
+    if (!parts.snapshot.empty() && file && file->Kind() != FileKind::DIRECTORY) {
+        throw Error(ErrorCode::NOT_FOUND,
+                    target.name + ": no snapshot \"" + parts.snapshot + "\" of \"" + parts.file +
+                        "\" on this volume, and no other file is made with such a name; nvme_snapshots('" +
+                        target.name + "') lists them, nvme_snapshot() (`rawduck snapshot`) makes one");
+    }
+}
+
 void VolumeState::WithRoom(const std::function<void()> &action) {
     try {
         return action();
@@ -274,6 +290,7 @@ void VolumeState::WithRoom(const std::function<void()> &action) {
 
 std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind) {
     CheckCreatable(name);
+    RequireNoNameOfSnapshot(name);
     auto file = std::make_shared<File>(context, next_file_id, name, kind, nullptr);
     const auto entry = names.emplace(name, file).first;
     if (kind == FileKind::DIRECTORY) {
@@ -350,6 +367,7 @@ uint64_t VolumeState::QueueFreed(File &file) {
 uint64_t VolumeState::QueueMove(const std::shared_ptr<File> &file, const std::string &from,
                                 const std::string &to) {
     CheckCreatable(to);
+    RequireNoNameOfSnapshot(to);
     const auto [place, is_new] = names.emplace(to, nullptr);
     const std::shared_ptr<File> replaced = place->second;
     Item item(ItemType::MOVE, file->Id());

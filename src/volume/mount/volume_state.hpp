@@ -6,6 +6,7 @@
 #include "volume/file/file.hpp"
 #include "volume/mount/mounted_metadata.hpp"
 #include "volume/mount/options.hpp"
+#include "volume/names/snapshot_name.hpp"
 #include "volume/readers/reader_image.hpp"
 #include "volume/readers/reader_service.hpp"
 
@@ -53,6 +54,8 @@ class VolumeState {
     void RequireReadable(const std::string &name) const;
     bool HasChildren(const std::string &directory) const;
     void CheckCreatable(const std::string &name) const;
+    //! Of a file that is there: whoever misspells it is not to have a file of his own with that name, and without a word.
+    void RequireNoNameOfSnapshot(const std::string &name) const;
     std::shared_ptr<File> Create(const std::string &name, FileKind kind);
     //! Throws READ_ONLY for a file of a snapshot; `what` was to be done, such as "written to".
     void RequireNoSnapshot(const File &file, const char *what) const;
@@ -70,7 +73,7 @@ class VolumeState {
     void MakeCopies(const std::string &from, const std::string &to, CloneKind kind, int64_t created_us = 0,
                     Patience patience = Patience::WAITS);
     //! `own`: what the caller has locked.
-    void TakeReceived(const std::string &received, const std::string &to, const std::string &snapshot,
+    void TakeReceived(const std::string &received, const std::string &to, const ReceivedSnapshot &snapshot,
                       const std::vector<const File *> &own);
     void DropSnapshot(const std::string &name);
     //! As Volume::BeginReader.

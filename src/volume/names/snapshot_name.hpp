@@ -31,6 +31,12 @@ struct SnapshotName {
     std::string file, snapshot;
 };
 SnapshotName SplitSnapshotName(const std::string &name);
+//! Of a stream.
+struct ReceivedSnapshot {
+    std::string name;       //!< that its file gets; empty: no snapshot is made
+    int64_t created_us = 0; //!< when it was made, where it was made
+};
+
 //! What a reader of this file reads: "sales.duckdb" for "sales.duckdb@latest", otherwise the file itself.
 std::string SourceOfReader(const std::string &file);
 

@@ -33,8 +33,12 @@ struct WriterRequest {
     uint64_t number = 0;
     std::string subject; //!< the file, the directory or the function
     std::string
-        argument; //!< SNAPSHOT: its name; CLONE: the new file; RENAME: the new name; LIST: LATEST for what can be read so
+        argument; //!< SNAPSHOT: its name; CLONE: the new file; RENAME: the new name; LIST: which of them, below
 };
+
+//! What LIST may be asked for beside LATEST, which is what can be read so; with nothing said it is all files.
+constexpr const char *LIST_NO_SNAPSHOTS = "files";
+constexpr const char *LIST_NAMED = "snapshots"; //!< with those snapshots that users have named
 
 //! Whether it changes the volume: for somebody who may write to the target.
 bool ChangesVolume(WriterRequest::Kind kind);

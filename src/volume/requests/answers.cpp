@@ -14,7 +14,21 @@ namespace {
 
 std::atomic<Describer> g_describer{nullptr};
 
-//! Each with a 0 behind it. `wanted`: LATEST for files that can be read as such, otherwise all.
+//! Whether `wanted`, the argument of LIST, has this file of that name.
+bool IsListed(const VolumeState &state, const std::string &name, const File &file,
+              const std::string &wanted) {
+    if (wanted == LATEST) {
+        return !file.IsSnapshot() && !file.IsTemp() && DatabaseOfLog(name).empty();
+    }
+    if (wanted.empty() || !file.IsSnapshot()) {
+        return true;
+    }
+    const std::string database = DatabaseOfLog(name);
+    const SnapshotName parts = SplitSnapshotName(database.empty() ? name : database);
+    return wanted == LIST_NAMED && !ReaderOf(parts.snapshot) && !state.Find(SnapshotOfOrigin(name));
+}
+
+//! Each with a 0 behind it. `wanted`: the argument of LIST.
 std::string NamesBelow(const VolumeState &state, const std::string &directory, const std::string &wanted) {
     std::string names;
     const std::string prefix = directory.empty() ? "" : directory + "/";
@@ -22,8 +36,7 @@ std::string NamesBelow(const VolumeState &state, const std::string &directory, c
     for (auto entry = state.names.lower_bound(prefix);
          entry != state.names.end() && entry->first.compare(0, prefix.size(), prefix) == 0; ++entry) {
         const File &file = *entry->second;
-        const bool is_read = !file.IsSnapshot() && !file.IsTemp() && DatabaseOfLog(entry->first).empty();
-        if (file.Kind() != FileKind::DIRECTORY && (wanted != LATEST || is_read)) {
+        if (file.Kind() != FileKind::DIRECTORY && IsListed(state, entry->first, file, wanted)) {
             names += entry->first + '\0';
         }
     }

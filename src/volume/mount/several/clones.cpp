@@ -118,6 +118,9 @@ uint64_t VolumeState::QueueClones(const std::vector<Copy> &copies,
         }
         for (const Copy &copy : copies) {
             CheckCreatable(copy.name);
+            if (copy.kind == CloneKind::WRITABLE) {
+                RequireNoNameOfSnapshot(copy.name);
+            }
         }
         Cloning cloning(*this);
         cloning.Hold(copies);

@@ -93,18 +93,20 @@ void VolumeState::RequireNotReceiving(const std::string &name) const {
 }
 
 void VolumeState::TakeReceived(const std::string &received, const std::string &to,
-                               const std::string &snapshot, const std::vector<const File *> &own) {
+                               const ReceivedSnapshot &snapshot, const std::vector<const File *> &own) {
     WriteScope writing(*this);
     uint64_t ticket = 0;
     WithRoom([&] {
         std::unique_lock<std::shared_mutex> guard(names_mutex);
         std::vector<Copy> copies = CopiesOf(*this, received, to, CloneKind::WRITABLE);
-        if (!snapshot.empty()) {
-            RequireFreeName(*this, snapshot, CloneKind::SNAPSHOT);
-            for (Copy &copy : CopiesOf(*this, received, snapshot, CloneKind::SNAPSHOT)) {
+        if (!snapshot.name.empty()) {
+            RequireFreeName(*this, snapshot.name, CloneKind::SNAPSHOT);
+            for (Copy &copy : CopiesOf(*this, received, snapshot.name, CloneKind::SNAPSHOT)) {
+                copy.created_us = snapshot.created_us;
                 copies.push_back(std::move(copy));
             }
-            copies.push_back({Find(OriginNameOf(received)), OriginNameOf(snapshot), CloneKind::SNAPSHOT});
+            copies.push_back(
+                {Find(OriginNameOf(received)), OriginNameOf(snapshot.name), CloneKind::SNAPSHOT});
             if (!copies.back().source) {
                 throw Error(ErrorCode::NOT_FOUND, target.name + ": \"" + OriginNameOf(received) +
                                                       "\" was removed while it was needed");

@@ -78,6 +78,7 @@ uint64_t VolumeState::QueueMoveTogether(const std::vector<NewName> &moved,
     Removing removing(replaced);
     for (const NewName &change : moved) {
         CheckCreatable(change.name);
+        RequireNoNameOfSnapshot(change.name);
     }
     try {
         for (const std::shared_ptr<File> &file : replaced) {

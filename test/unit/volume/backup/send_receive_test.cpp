@@ -153,6 +153,38 @@ TEST_P(SendReceiveTest, WhatIsThereIsNotReplaced) {
     RequireSound(to.name);
 }
 
+// A restore onto the volume that the backup came from, whose snapshots are there.
+TEST_P(SendReceiveTest, BackToASnapshotThatIsThere) {
+    const std::string full = Sent(from.name, "x.duckdb@monday");
+    const std::string changes = Sent(from.name, "x.duckdb@tuesday", {"monday", ""});
+    std::string text;
+    EXPECT_EQ(FailureOf([&] { Receive(from.name, "x.duckdb", changes); }, &text), ErrorCode::EXISTS);
+    EXPECT_NE(text.find("there is nothing to receive"), std::string::npos) << text;
+    WriteAt(from.name, "x.duckdb", "an accident", 12288);
+    for (const std::string &stream : {full, changes}) {
+        EXPECT_EQ(FailureOf([&] { Receive(from.name, "x.duckdb", stream); }, &text), ErrorCode::EXISTS);
+        EXPECT_NE(text.find("has changed since. To give that up, pass overwrite"), std::string::npos) << text;
+    }
+    Receive(from.name, "x.duckdb", changes, true);
+    EXPECT_EQ(Content(from.name, "x.duckdb"), tuesday);
+    Receive(from.name, "x.duckdb", full, true);
+    EXPECT_EQ(Content(from.name, "x.duckdb"), monday);
+    EXPECT_EQ(Content(from.name, "x.duckdb.wal"), "a log of monday");
+    const VolumePin volume = PinVolume(from.name, MountOptions());
+    volume->Remove("x.duckdb");
+    volume->Remove("x.duckdb.wal");
+    Receive(from.name, "x.duckdb", changes);
+    EXPECT_EQ(Content(from.name, "x.duckdb"), tuesday);
+    EXPECT_EQ(Content(from.name, "x.duckdb.wal"), "a longer log of tuesday");
+    EXPECT_EQ(Content(from.name, "x.duckdb@monday"), monday);
+    EXPECT_EQ(volume->Files().size(), 6u);
+    // They are still the snapshots that they were.
+    Receive(to.name, "copy.duckdb", Sent(from.name, "x.duckdb@monday"));
+    Receive(to.name, "copy.duckdb", changes);
+    EXPECT_EQ(Content(to.name, "copy.duckdb"), tuesday);
+    RequireSound(from.name);
+}
+
 // Cut off anywhere nothing has the name, and what came is not sent again.
 TEST_P(SendReceiveTest, GoesOnWhereItWasCutOff) {
     const std::string full = Sent(from.name, "x.duckdb@monday");
