@@ -2,13 +2,39 @@
 
 #include "common/error.hpp"
 #include "common/process/fork_generation.hpp"
+#include "target/system/available_memory.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <new>
 #include <system_error>
+#include <utility>
 
 namespace rawduck {
+
+namespace {
+
+//! Less is not worth asking whether there is memory for it.
+constexpr uint64_t ASKED_BYTES_MIN = 4 * MIB;
+
+//! Of a log of that size. Who replays it needs memory for what is in it, too.
+uint64_t KeptBytes(uint64_t size) {
+    const uint64_t wanted = std::min(AlignUp(size, PAGE_BYTES), ReadAhead::KEPT_BYTES_MAX);
+    if (wanted <= ASKED_BYTES_MIN) {
+        return wanted;
+    }
+    try {
+        uint64_t available = 0;
+        for (const MemoryLevel &level : AvailableMemory().Read()) {
+            available = available == 0 ? level.available_bytes : std::min(available, level.available_bytes);
+        }
+        return std::min(wanted, available / 8);
+    } catch (const std::bad_alloc &) {
+        return 0;
+    }
+}
+
+} // namespace
 
 ReadAhead::ReadAhead() : fork_generation_(ForkGeneration()) {}
 
@@ -26,14 +52,20 @@ uint64_t ReadAhead::Read(File &file, char *data, uint64_t length, uint64_t offse
     if (is_log_like && offset < size && fork_generation_ == ForkGeneration()) {
         const uint64_t piece = std::min(length, size - offset);
         std::lock_guard<std::mutex> guard(mutex_);
-        const bool follows = offset == expected_ && piece <= PIECE_BYTES_MAX;
+        const bool begins = offset == 0 && file.Kind() == FileKind::WAL;
+        if (begins) {
+            BeginLog(size);
+        }
+        const bool follows = (offset == expected_ || begins) && piece <= PIECE_BYTES_MAX;
         expected_ = offset + piece;
         uint64_t done = Copy(file, data, piece, offset);
         if (done < piece && (follows || done > 0) && Advance(file, piece - done, offset + done)) {
             done += Copy(file, data + done, piece - done, offset + done);
         }
-        if (done < piece ? !follows : expected_ == file.Size()) {
-            DropLocked(); // here and there, or to its end: nothing more is wanted of what lies ahead
+        if (done < piece && !follows) {
+            DropLocked(); // here and there: nothing more is wanted of what lies ahead
+        } else if (expected_ == file.Size()) {
+            EndLocked();
         }
         if (done == piece) {
             return piece;
@@ -42,15 +74,49 @@ uint64_t ReadAhead::Read(File &file, char *data, uint64_t length, uint64_t offse
     return file.Read(data, length, offset);
 }
 
+//! At the start of a log: for the first time, or again.
+void ReadAhead::BeginLog(uint64_t size) {
+    EndLocked();
+    keep_until_ = kept_.empty() ? KeptBytes(size) : 0;
+}
+
+//! What was kept comes before the window, and goes when it has been read again.
+uint64_t ReadAhead::Copy(const File &file, char *data, uint64_t length, uint64_t offset) {
+    uint64_t done = 0;
+    while (keep_until_ == 0 && !kept_.empty() && done < length) {
+        const Window &kept = kept_.front();
+        const uint64_t copied = CopyFrom(kept, file, data + done, length - done, offset + done);
+        done += copied;
+        if (copied > 0 && offset + done < kept.End()) {
+            return done;
+        }
+        copied > 0 ? kept_.pop_front() : kept_.clear(); // it is read elsewhere, or has been written to
+    }
+    return done + CopyFrom(window_, file, data + done, length - done, offset + done);
+}
+
 //! Copies what the window holds of the piece from its start on, as long as nothing has been written to the
 //! file since the window was read.
-uint64_t ReadAhead::Copy(const File &file, char *data, uint64_t length, uint64_t offset) const {
-    if (offset < window_.start || offset >= window_.End() || file.ContentVersion() != window_.version) {
+uint64_t ReadAhead::CopyFrom(const Window &window, const File &file, char *data, uint64_t length,
+                             uint64_t offset) {
+    if (length == 0 || offset < window.start || offset >= window.End() ||
+        file.ContentVersion() != window.version) {
         return 0;
     }
-    const uint64_t held = std::min(length, window_.End() - offset);
-    memcpy(data, window_.bytes.Data() + (offset - window_.start), held);
+    const uint64_t held = std::min(length, window.End() - offset);
+    memcpy(data, window.bytes.Data() + (offset - window.start), held);
     return held;
+}
+
+//! Gives up the window; one of a log is kept if all before it are. Returns memory for another one.
+AlignedBuffer ReadAhead::Leave() {
+    Window left = std::exchange(window_, Window());
+    const uint64_t kept_end = kept_.empty() ? 0 : kept_.back().End();
+    if (keep_until_ == 0 || left.bytes.Empty() || left.start != kept_end || left.End() > keep_until_) {
+        return std::move(left.bytes);
+    }
+    kept_.push_back(std::move(left));
+    return AlignedBuffer();
 }
 
 //! Makes the window begin at `offset`. False when it cannot:
@@ -62,12 +128,12 @@ bool ReadAhead::Advance(File &file, uint64_t length, uint64_t offset) {
     }
     const uint64_t wanted = std::max({WINDOW_BYTES_MIN, 2 * window_.bytes.Size(), 4 * length});
     try {
+        AlignedBuffer memory = Leave();
         if (next_.valid()) {
-            Window next = next_.get();
-            std::swap(window_, next);
-            StartNext(file, std::move(next.bytes));
+            window_ = next_.get();
+            StartNext(file, std::move(memory));
         } else {
-            window_ = Fetch(file, std::move(window_.bytes), AlignDown(offset, PAGE_BYTES),
+            window_ = Fetch(file, std::move(memory), AlignDown(offset, PAGE_BYTES),
                             AlignUp(std::min(wanted, WINDOW_BYTES_MAX), PAGE_BYTES));
             if (wanted >= WINDOW_BYTES_MAX) {
                 StartNext(file, AlignedBuffer());
@@ -120,6 +186,18 @@ void ReadAhead::Drop() {
 void ReadAhead::DropLocked() {
     next_ = std::future<Window>(); // waits for its thread
     window_ = Window();
+    kept_.clear();
+    keep_until_ = 0;
+}
+
+//! Nothing lies ahead any more.
+void ReadAhead::EndLocked() {
+    next_ = std::future<Window>(); // waits for its thread
+    try {
+        Leave();
+    } catch (const std::bad_alloc &) {
+        DropLocked();
+    }
 }
 
 } // namespace rawduck

@@ -1,10 +1,11 @@
 //! Reads a file ahead for a handle that reads it in small pieces, one behind the other. DuckDB replays a
 //! write-ahead log 4 KiB at a time, and decompresses files in pieces of 32 KiB; a file system would read
-//! ahead into the page cache.
+//! ahead into the page cache. A log it reads twice: to look for a checkpoint, and to replay it.
 #pragma once
 
 #include "volume/file/file.hpp"
 
+#include <deque>
 #include <future>
 #include <mutex>
 
@@ -13,8 +14,11 @@ namespace rawduck {
 //! Of one handle. Thread-safe: threads that want the same bytes at once have them read once.
 class ReadAhead {
   public:
-    //! A handle holds two windows at most: one that is copied from, and the next, which a thread reads.
+    //! A handle holds two windows at most, one that is copied from, and the next, which a thread reads; and of a log, until
+    //! they are read again, those from its start on.
     static constexpr uint64_t WINDOW_BYTES_MAX = 1 * MIB;
+    //! Of them; less where the machine has less than eight times as much available.
+    static constexpr uint64_t KEPT_BYTES_MAX = 128 * MIB;
     //! Of the first one, unless four pieces are more. Each is twice as long as the one before.
     static constexpr uint64_t WINDOW_BYTES_MIN = 64 * KIB;
     //! Longer pieces gain less than copying them costs.
@@ -37,15 +41,22 @@ class ReadAhead {
     };
 
     static Window Fetch(File &file, AlignedBuffer memory, uint64_t start, uint64_t length);
-    uint64_t Copy(const File &file, char *data, uint64_t length, uint64_t offset) const;
+    void BeginLog(uint64_t size);
+    uint64_t Copy(const File &file, char *data, uint64_t length, uint64_t offset);
+    static uint64_t CopyFrom(const Window &window, const File &file, char *data, uint64_t length,
+                             uint64_t offset);
     bool Advance(File &file, uint64_t length, uint64_t offset);
+    AlignedBuffer Leave();
     void StartNext(File &file, AlignedBuffer memory);
+    void EndLocked();
     void DropLocked();
 
     const uint64_t fork_generation_; //!< a forked child may have inherited the mutex locked
     std::mutex mutex_;               //!< guards what follows; held while a window is read
     uint64_t expected_ = UINT64_MAX; //!< where the last piece ended
     Window window_;                  //!< empty: nothing is read ahead
+    uint64_t keep_until_ = 0;        //!< in the file: windows up to there are kept when they are left
+    std::deque<Window> kept_;        //!< of a log, from its start or from where it is read again
     std::future<Window> next_;       //!< valid once windows have their full length
     bool failed_ = false;            //!< not tried again: what lies ahead may be what the device cannot read
 };

@@ -77,6 +77,72 @@ TEST_F(ReadAheadTest, ALogThatIsReadInSmallPiecesTakesFewReads) {
     }
 }
 
+// DuckDB looks for a checkpoint in it, and then replays it; where its end is torn, not all of it the first time.
+TEST_F(ReadAheadTest, ALogThatIsReadTwiceIsReadFromTheDeviceOnce) {
+    const MemoryVolume memory(4096);
+    const std::string content = RandomBytes(random, 8 * MIB + 1000);
+    Put(*Mount(memory)->Open("x.wal", WriteMode(FileKind::WAL)), content);
+    for (const uint64_t first : {content.size(), 5 * MIB + 100, 2 * MIB, 10 * KIB}) {
+        auto volume = Mount(memory);
+        auto file = volume->Open("x.wal", OpenMode());
+        stats->Reset();
+        std::string found;
+        while (found.size() < first) {
+            found += Piece(*file, found.size(), std::min(PIECE, first - found.size()));
+        }
+        EXPECT_TRUE(found == content.substr(0, first));
+        EXPECT_TRUE(InPieces(*file, PIECE) == content) << first;
+        EXPECT_LE(BytesRead(), content.size() + 3 * MIB) << first << " bytes before";
+        EXPECT_TRUE(InPieces(*file, 100) == content) << "once more";
+        EXPECT_LE(BytesRead(), 2 * content.size() + 4 * MIB) << "which gave its memory up";
+        EXPECT_TRUE(Piece(*file, 7 * MIB) == content.substr(7 * MIB, PIECE));
+        EXPECT_TRUE(Piece(*file, 0) == content.substr(0, PIECE));
+    }
+}
+
+TEST_F(ReadAheadTest, OfALogNotMoreIsKeptThanItMay) {
+    const MemoryVolume memory(4096, 192 * MIB);
+    auto volume = Mount(memory);
+    const uint64_t size = ReadAhead::KEPT_BYTES_MAX + 5 * MIB;
+    {
+        auto writer = volume->Open("x.wal", WriteMode(FileKind::WAL));
+        for (uint64_t i = 0; i < size / MIB; i++) {
+            const std::string content(MIB, static_cast<char>(i));
+            writer->Append(content.data(), content.size());
+        }
+    }
+    auto file = volume->Open("x.wal", OpenMode());
+    stats->Reset();
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint64_t offset = 0; offset < size; offset += 128 * KIB) {
+            const std::string expected(128 * KIB, static_cast<char>(offset / MIB));
+            ASSERT_TRUE(Piece(*file, offset, 128 * KIB) == expected) << pass << ": " << offset;
+        }
+    }
+    EXPECT_GE(BytesRead(), size + 5 * MIB);
+}
+
+TEST_F(ReadAheadTest, ItSeesWhatIsWrittenToALogBeforeTheSecondTime) {
+    const MemoryVolume memory(4096);
+    auto volume = Mount(memory);
+    auto writer = volume->Open("x.wal", WriteMode(FileKind::WAL));
+    std::string content = RandomBytes(random, 4 * MIB);
+    Put(*writer, content);
+    for (const uint64_t place : {uint64_t(0), 64 * KIB - 10, 2 * MIB + 5}) {
+        auto file = volume->Open("x.wal", OpenMode());
+        EXPECT_TRUE(InPieces(*file, PIECE) == content);
+        for (uint64_t offset = 0; offset < place; offset += PIECE) {
+            Piece(*file, offset);
+        }
+        const std::string fresh = RandomBytes(random, 100);
+        writer->Write(fresh.data(), fresh.size(), place);
+        content.replace(place, fresh.size(), fresh);
+        EXPECT_TRUE(Piece(*file, AlignDown(place, PIECE), 2 * PIECE) ==
+                    content.substr(AlignDown(place, PIECE), 2 * PIECE));
+        EXPECT_TRUE(InPieces(*file, PIECE) == content);
+    }
+}
+
 TEST_F(ReadAheadTest, WhatIsNotReadInPiecesIsReadAsItIsAskedFor) {
     const MemoryVolume memory(4096);
     auto volume = Mount(memory);
@@ -196,16 +262,17 @@ TEST_F(ReadAheadTest, WithoutMemoryForItTheReadSucceeds) {
     auto volume = Mount(memory);
     const std::string content = RandomBytes(random, MIB);
     Put(*volume->Open("f", WriteMode()), content);
+    Put(*volume->Open("f.wal", WriteMode(FileKind::WAL)), content);
     int failed = 0;
-    for (int64_t allocations = 0; allocations < 10; allocations++) {
-        auto file = volume->Open("f", OpenMode());
+    for (int64_t allocations = 0; allocations < 40; allocations++) {
+        auto file = volume->Open(allocations % 2 == 0 ? "f" : "f.wal", OpenMode());
         std::string found(MIB, '?');
         Piece(*file, 0);
         memcpy(&found[0], content.data(), PIECE);
-        const OutOfMemoryAfter none(allocations);
+        const OutOfMemoryAfter none(allocations / 2);
         try {
-            for (uint64_t offset = PIECE; offset < MIB; offset += PIECE) {
-                file->Read(&found[offset], PIECE, offset);
+            for (uint64_t offset = PIECE; offset < 2 * MIB; offset += PIECE) {
+                file->Read(&found[offset % MIB], PIECE, offset % MIB); // of a log, some of it a second time
             }
             EXPECT_TRUE(found == content);
             failed += none.Failed() ? 1 : 0;
