@@ -23,12 +23,15 @@ constexpr int POLL_MS = 100;
                 name + ": cannot " + tried + " it (" + ErrnoText(error_number) + ")" + advice);
 }
 
+std::string PathOf(int fd) {
+    return "/proc/self/fd/" + std::to_string(fd);
+}
+
 //! A pipe opened anew does not wait, which is not to be set for those who have the other descriptors of it.
 FileDescriptor WithoutWaiting(int fd, int access) {
     struct stat status;
     if (fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode)) {
-        const std::string path = "/proc/self/fd/" + std::to_string(fd);
-        FileDescriptor own(open(path.c_str(), access | O_NONBLOCK | O_CLOEXEC));
+        FileDescriptor own(open(PathOf(fd).c_str(), access | O_NONBLOCK | O_CLOEXEC));
         if (own.IsOpen()) {
             return own;
         }
@@ -63,6 +66,33 @@ void WaitFor(int fd, short events, const Interrupted &interrupted, const std::st
     }
 }
 
+//! Without a name, so that nothing is left of what is not finished, however it ended; with it where the file system cannot.
+int OpenNew(const std::string &name, bool &named) {
+    struct stat status{};
+    if (lstat(name.c_str(), &status) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    const int fd = open(DirectoryOf(name).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    named = fd < 0 || lstat(PathOf(fd).c_str(), &status) != 0; // no /proc, no name later
+    if (named && fd >= 0) {
+        close(fd);
+    }
+    return named ? open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : fd;
+}
+
+[[noreturn]] void ThrowExists(const std::string &name) {
+    struct stat status{};
+    const bool is_file =
+        lstat(name.c_str(), &status) != 0 || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode);
+    throw Error(ErrorCode::EXISTS,
+                name + (is_file
+                            ? ": it exists already; a stream replaces nothing, so remove it, or name another "
+                              "file"
+                            : ": it is no file, and a stream goes to a new one; write it to the standard "
+                              "output (fd:1; `rawduck send` without --output), and redirect that"));
+}
+
 } // namespace
 
 DescriptorSink::DescriptorSink(int fd, Interrupted interrupted)
@@ -72,12 +102,10 @@ DescriptorSink::DescriptorSink(int fd, Interrupted interrupted)
 }
 
 DescriptorSink::DescriptorSink(const std::string &new_file, Interrupted interrupted)
-    : new_name_(new_file), fd_(open(new_file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
-      interrupted_(std::move(interrupted)), name_(new_file) {
+    : new_name_(new_file), fd_(OpenNew(new_file, named_)), interrupted_(std::move(interrupted)),
+      name_(new_file) {
     if (!fd_.IsOpen() && errno == EEXIST) {
-        throw Error(ErrorCode::EXISTS, name_ +
-                                           ": it exists already; a stream replaces nothing, so remove it, or "
-                                           "name another file");
+        ThrowExists(name_);
     }
     if (!fd_.IsOpen()) {
         Throw(name_, "make", errno, "");
@@ -85,7 +113,7 @@ DescriptorSink::DescriptorSink(const std::string &new_file, Interrupted interrup
 }
 
 DescriptorSink::~DescriptorSink() {
-    if (new_name_ && !finished_) {
+    if (new_name_ && named_ && !finished_) {
         unlink(name_.c_str());
     }
 }
@@ -108,8 +136,8 @@ void DescriptorSink::Write(const void *data, uint64_t length) {
         }
         if (written < 0) {
             Throw(name_, "write to", errno,
-                  errno == EPIPE ? ": who was to read it has ended; what was received is kept there, and "
-                                   "`rawduck receive --token <destination>` says how to go on"
+                  errno == EPIPE ? ": who was to read it has ended, and says why. If something was received, "
+                                   "`rawduck receive --token <destination>` says there how to go on"
                                  : "");
         }
         bytes += written;
@@ -121,6 +149,12 @@ void DescriptorSink::Finish() {
     // A pipe has nothing to flush.
     if (fsync(fd_.Get()) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP) {
         Throw(name_, "flush", errno, "; what was written may be lost: send again");
+    }
+    if (new_name_ && !named_) {
+        if (linkat(AT_FDCWD, PathOf(fd_.Get()).c_str(), AT_FDCWD, name_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+            errno == EEXIST ? ThrowExists(name_) : Throw(name_, "name", errno, "");
+        }
+        named_ = true;
     }
     if (new_name_) {
         new_name_->Run(fd_.Get());

@@ -32,8 +32,8 @@ class ByteSource {
 //! What waits for a pipe asks this now and then, and throws Error INTERRUPTED when it is true.
 using Interrupted = std::function<bool()>;
 
-//! A descriptor of the process: its number is all that is known of it, and it stays open. Or a file: a new one, which is removed
-//! unless it is finished.
+//! A descriptor of the process: its number is all that is known of it, and it stays open. Or a file: a new one, which has no
+//! name before it is finished, or loses it where the file system cannot do without.
 class DescriptorSink final : public ByteSink {
   public:
     DescriptorSink(int fd, Interrupted interrupted);
@@ -46,6 +46,7 @@ class DescriptorSink final : public ByteSink {
   private:
     void RequireNoTerminal() const;
     const std::optional<EntryFlush> new_name_; //!< of a new file; made before it
+    bool named_ = false;                       //!< the new file has its name already
     FileDescriptor fd_;
     const Interrupted interrupted_;
     const std::string name_;
