@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 from typing import Annotated
 
 import duckdb
@@ -113,9 +114,13 @@ def main() -> None:
     except RuntimeError as error:
         # DuckDB's module tells an interrupt during a query in this way.
         if str(error) != _QUERY_INTERRUPTED:
-            raise
+            traceback.print_exc()
+            sys.exit(EXIT_FAILED)
         render.print_error("interrupted")
         sys.exit(EXIT_INTERRUPTED)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(EXIT_FAILED)  # and not with 1, which says of `check` that it found damage
 
 
 def _one_line(message: str) -> str:

@@ -4,6 +4,7 @@ else with the same description was not agreed to, and is not destroyed."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -53,11 +54,23 @@ def _ask(found: dict[str, list[render.Row]]) -> None:
     for target in others:
         name = Path(target).name
         shown = render.printable(name)
-        if typer.prompt(f"To destroy it, type its name, {shown}", err=True) not in (name, shown):
+        if answer(typer.prompt, f"To destroy it, type its name, {shown}") not in (name, shown):
             raise RawduckError(f"{target}: left as it is")
     asked = [target for target in found if target not in others]
-    if asked and not typer.confirm("Destroy it?" if len(asked) == 1 else "Destroy them?", err=True):
+    if asked and not answer(typer.confirm, "Destroy it?" if len(asked) == 1 else "Destroy them?"):
         raise RawduckError(f"{', '.join(asked)}: left as {'it is' if len(asked) == 1 else 'they are'}")
+
+
+def answer(ask: Callable[..., str | bool], question: str) -> str | bool:
+    """What typer.prompt or typer.confirm is told; Ctrl-C is an interrupt there, too, and the end of input no
+    consent."""
+    try:
+        return ask(question, err=True)
+    except typer.Abort as abort:
+        typer.echo(err=True)  # the question's line has no end yet
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise RawduckError("no answer was given; nothing was changed") from None
 
 
 def _is_other_file(target: str, occupants: list[render.Row]) -> bool:

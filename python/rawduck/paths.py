@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import PurePosixPath
+import stat
+from pathlib import Path, PurePosixPath
+
+from rawduck.errors import RawduckError
 
 VOLUME_SCHEME = "nvme://"
 DIRECT_SCHEME = "direct://"
@@ -57,6 +60,9 @@ def absolute_target(target: str) -> str:
 def holds_volume(path: str) -> bool:
     """Whether an ordinary path is the file or device of a volume (docs/ON_DISK_FORMAT.md)."""
     try:
+        kind = os.stat(path).st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISBLK(kind)):  # opening a pipe waits for its other end
+            return False
         with open(path, "rb") as file:
             return file.read(8) in (b"RAWDUCK\0", b"RAWDUCKM")  # alone, or one of several
     except (OSError, ValueError):
@@ -74,19 +80,30 @@ def meant_on_volume(path: str) -> str | None:
 
 
 def split_volume_path(path: str) -> tuple[str, str] | None:
-    """Target and file of nvme://<target>/<file>, where the target is there."""
+    """Target and file of nvme://<target>/<file>. The target is the first that is no directory; None: there is
+    none."""
     rest = path.removeprefix(VOLUME_SCHEME)
     if rest.startswith((MEMORY_PREFIX, VFIO_PREFIX)):
         target, _, file = rest.partition("/")
         return target, file
     for target in PurePosixPath(rest).parents:
-        if holds_volume(str(target)):
+        if os.path.exists(target) and not os.path.isdir(target):
             return str(target), str(PurePosixPath(rest).relative_to(target))
     return None
 
 
 def volume_path(target: str, file: str) -> str:
     return f"{VOLUME_SCHEME}{absolute_target(target)}/{file}"
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """With those above it. The option is where another one can be named."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RawduckError(
+            f"{folder}: cannot make this folder ({error.strerror}); name another one with {option}"
+        ) from None
 
 
 def direct_path(path: str) -> str:

@@ -28,7 +28,15 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
+def _print_whatever_it_is() -> None:
+    """Names and units in a locale that lacks their characters, too."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 _open_closed_streams()
+_print_whatever_it_is()
 
 
 class _Console(Console):

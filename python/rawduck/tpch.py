@@ -12,7 +12,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
-from rawduck import duckdb_source
+from rawduck import duckdb_source, paths, render
 from rawduck.errors import RawduckError
 
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
@@ -56,12 +56,17 @@ def default_source() -> Path:
     return Path(os.environ.get("RAWDUCK_DUCKDB_SOURCE", "build/duckdb-2.0.0"))
 
 
-def fetched_source() -> Path:
-    """The same folder; DuckDB's source release is downloaded into it, if it is not there."""
+def fetched_source(work_dir: Path) -> Path:
+    """The same folder; where it is not there, the source release is downloaded into the work directory."""
     source = default_source()
-    if not (source / _DBGEN).is_dir() and "RAWDUCK_DUCKDB_SOURCE" not in os.environ:
+    if (source / _DBGEN).is_dir() or "RAWDUCK_DUCKDB_SOURCE" in os.environ:
+        return source
+    source = work_dir / source.name
+    if not (source / _DBGEN).is_dir():
+        paths.make_folder(work_dir, "--work-dir")
+        render.print_note(f"Downloading DuckDB's source release to {source}, for TPC-H's queries and answers")
         try:
-            duckdb_source.fetch(os.path.abspath(source.parent))
+            duckdb_source.fetch(str(work_dir))
         except duckdb_source.FetchError as error:
             raise RawduckError(str(error)) from None
     return source

@@ -270,6 +270,7 @@ def test_top_shows_what_the_writer_does(volume):
         looks = [json.loads(line) for line in top.stdout.read().splitlines()]
         assert top.returncode == 0
         assert len(looks) == 2
+        assert {look["process"] for look in looks} == {writer.pid}
         written = [
             row["bytes_per_s"] for look in looks for row in look["operations"] if row["operation"] == "write"
         ]
@@ -279,9 +280,13 @@ def test_top_shows_what_the_writer_does(volume):
             assert 0 < operation["latency_p50_us"] <= operation["latency_p99_us"]
         shown = subprocess.run(program, capture_output=True, text=True, check=True).stdout
         assert shown.count("commands/s") == 2
-    # Nobody uses it any more.
+    # Nobody uses it any more; what looking at it takes is no load.
     idle = subprocess.run(program, capture_output=True, text=True, check=True).stdout
-    assert "used" in idle
+    assert "no writer" in idle
+    found = subprocess.run([*program, "--json"], capture_output=True, text=True, check=True).stdout
+    looks = [json.loads(line) for line in found.splitlines()]
+    assert [look["process"] for look in looks] == [None, None]
+    assert {row["commands_per_s"] for look in looks for row in look["operations"]} == {0.0}
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])

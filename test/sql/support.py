@@ -191,6 +191,12 @@ class AtTerminal:
     def answer(self, text: str) -> None:
         os.write(self._ours, f"{text}\n".encode())
 
+    def interrupt(self) -> None:
+        self._child.send_signal(signal.SIGINT)
+
+    def end_input(self) -> None:
+        os.write(self._ours, b"\x04")
+
     def end(self) -> tuple[int, str]:
         """Exit code and all that was printed."""
         while self.read():

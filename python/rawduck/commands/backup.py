@@ -49,6 +49,7 @@ def send(
 ) -> None:
     """Write a snapshot of a file, of a database with its log, as a stream, while others write to it."""
     _require_volume_path(path)
+    output = "" if output == "-" else output
     if not output and sys.stdout.isatty():
         raise rawduck.RawduckError(
             "a stream is not for a terminal: pipe it to `rawduck receive`, or give --output FILE"
@@ -117,6 +118,7 @@ def receive(
     if token or abort:
         _show_received(path, abort, json)
         return
+    source = "" if source == "-" else source
     if not source and sys.stdin.isatty():
         raise rawduck.RawduckError(
             "no stream at standard input: pipe `rawduck send` to it, or give --input FILE"
@@ -128,10 +130,16 @@ def receive(
         destination = path if paths.is_volume_path(path) else os.path.abspath(path)
         query = "SELECT * FROM nvme_receive(?, ?, overwrite := ?)"
         parameters = [stream, destination, overwrite]
-    with _connect(stream) as connection, progress_bar(sizes=False) as progress:
-        task = progress.add_task(render.printable(path.rpartition("/")[2] or Path(stream).name), total=100)
-        show = lambda percent: progress.update(task, completed=percent)  # noqa: E731
-        row = run_shown(connection, query, parameters, show)
+    try:
+        with _connect(stream) as connection, progress_bar(sizes=False) as progress:
+            task = progress.add_task(
+                render.printable(path.rpartition("/")[2] or Path(stream).name), total=100
+            )
+            show = lambda percent: progress.update(task, completed=percent)  # noqa: E731
+            row = run_shown(connection, query, parameters, show)
+    except KeyboardInterrupt:
+        _note_kept(path)
+        raise
     if json:
         render.print_json(row)
     elif verify:
@@ -143,7 +151,19 @@ def receive(
 def _stream(file: str, descriptor: str) -> str:
     if not file:
         return descriptor
-    return file if paths.is_ceph_path(file) else os.path.abspath(file)
+    return file if "://" in file else os.path.abspath(file)
+
+
+def _note_kept(path: str) -> None:
+    """What an interrupted receive leaves on a volume takes space until it goes on or is given up."""
+    if not paths.is_volume_path(path):
+        return
+    with rawduck.connect() as connection:
+        if render.rows(connection, "SELECT * FROM nvme_received(?)", [path]):
+            render.print_note(
+                f"What came is kept: `rawduck receive --token {path}` says how to go on, and with --abort "
+                "it is given up"
+            )
 
 
 def _connect(stream: str) -> duckdb.DuckDBPyConnection:
@@ -178,7 +198,7 @@ def _print_stream(row: render.Row) -> None:
     resumed = row["resumed_from"]
     pairs = [
         ("snapshot", row["snapshot"]),
-        ("created", row["created"].strftime("%Y-%m-%d %H:%M:%S")),
+        ("created", row["created"].strftime("%Y-%m-%d %H:%M:%S UTC")),
         ("volume", str(row["volume"])),
         ("since", row["base"] or "the whole snapshot"),
         ("size", render.size(row["size"])),

@@ -46,12 +46,12 @@ def copy(
     copied: list[render.Row] = []
     with rawduck.connect() as connection, progress_bar() as progress:
         sources = names.matching(connection, [_absolute(source) for source in given])
-        into = destination.endswith("/") or _is_folder(destination)
-        names.require_folder(sources, into, destination)
+        into = destination.endswith("/") or _is_folder(connection, destination)
+        targets = names.targets_of(sources, into, destination)
         try:
-            for source in sources:
-                target = names.with_name(destination, source) if into else destination
-                copied.append(_copy_shown(connection, source, target, overwrite, progress, not json))
+            with names.one_mount(connection):
+                for source, target in zip(sources, targets, strict=True):
+                    copied.append(_copy_shown(connection, source, target, overwrite, progress, not json))
         finally:  # what was done before something failed
             if json:
                 render.print_json(copied)
@@ -101,13 +101,10 @@ def _absolute(path: str) -> str:
     return os.path.abspath(path) + ("/" if path.endswith("/") else "")
 
 
-def _is_folder(path: str) -> bool:
-    if not paths.is_volume_path(path):
-        return not paths.has_scheme(path) and Path(path).is_dir()
-    target = path[len(paths.VOLUME_SCHEME) :]
-    if target.startswith(paths.MEMORY_PREFIX):
-        return "/" not in target
-    return Path(target).exists() and not Path(target).is_dir()
+def _is_folder(connection: duckdb.DuckDBPyConnection, path: str) -> bool:
+    if paths.is_volume_path(path):
+        return names.is_folder(connection, path)
+    return not paths.has_scheme(path) and Path(path).is_dir()
 
 
 def _source_size(connection: duckdb.DuckDBPyConnection, source: str) -> int | None:

@@ -50,6 +50,8 @@ def run_demo(
 
     The exit code is 0 when every answer is right, 1 when one is wrong, 2 when the demo could not run.
     """
+    if target.startswith(paths.MEMORY_PREFIX):
+        raise rawduck.RawduckError("the demo compares disks; give it a file or a device")
     tpch.generator()  # where it is missing, this is said before anything is downloaded or formatted
     work_dir = work_dir.absolute()
     settings = demo_comparison.Settings(
@@ -57,13 +59,11 @@ def run_demo(
         scale=scale,
         work_dir=work_dir,
         stock_dir=(stock_dir or work_dir).absolute(),
-        duckdb_source=duckdb_source or tpch.fetched_source(),
+        duckdb_source=duckdb_source or tpch.fetched_source(work_dir),
         force=force,
         yes=yes,
         keep=keep,
     )
-    if settings.target.startswith(paths.MEMORY_PREFIX):
-        raise rawduck.RawduckError("the demo compares disks; give it a file or a device")
     if not demo_comparison.run(settings):
         render.print_error("some answers are wrong, see the table above")
         raise typer.Exit(EXIT_WRONG)

@@ -70,8 +70,8 @@ def run(settings: Settings) -> bool:
     """Runs everything. Returns whether every answer was right."""
     start = time.perf_counter()
     reference = tpch.Reference(settings.duckdb_source, settings.scale)
-    settings.work_dir.mkdir(parents=True, exist_ok=True)
-    settings.stock_dir.mkdir(parents=True, exist_ok=True)
+    paths.make_folder(settings.work_dir, "--work-dir")
+    paths.make_folder(settings.stock_dir, "--stock-dir")
     _format(settings)  # outside of what is cleaned up after: where it is refused, nothing was made
     try:
         verb = "Use the" if tpch.is_generated(settings.data, settings.scale) else "Generate"

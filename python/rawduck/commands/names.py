@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -47,15 +49,18 @@ def move(
     moved: list[render.Row] = []
     with rawduck.connect() as connection:
         sources = matching(connection, given)
-        into = destination.endswith("/")
-        require_folder(sources, into, destination)
+        targets = targets_of(
+            sources, destination.endswith("/") or is_folder(connection, destination), destination
+        )
+        done: set[str] = set()
         try:
-            for source in sources:
-                # A log goes with its database, which may come first.
-                if any(source == row["source"] + ending for row in moved for ending in _LOG_ENDINGS):
-                    continue
-                target = with_name(destination, source) if into else destination
-                moved += render.rows(connection, query, [source, target, overwrite])
+            with one_mount(connection):
+                for source, target in zip(sources, targets, strict=True):
+                    # A log goes with its database, which may come first.
+                    if any(source.removesuffix(ending) in done for ending in _LOG_ENDINGS):
+                        continue
+                    moved += render.rows(connection, query, [source, target, overwrite])
+                    done.add(source)
         finally:  # what was done before something failed
             if json:
                 render.print_json(moved)
@@ -86,10 +91,14 @@ def remove(
             names = matching(connection, path)
             if recursive:
                 names = [part for name in names for part in _all_of(connection, name)]
-            for name in names:
-                # A log goes with its database, which may come first.
-                if name not in {row["removed"] for row in removed}:
-                    removed += _remove_one(connection, name, by_name=name in path)
+            done: set[str] = set()
+            with one_mount(connection):
+                for name in names:
+                    # A log goes with its database, which may come first.
+                    if name not in done:
+                        rows = _remove_one(connection, name, by_name=name in path)
+                        removed += rows
+                        done |= {row["removed"] for row in rows}
         finally:  # what was done before something failed
             if json:
                 render.print_json(removed)
@@ -124,7 +133,23 @@ def _remove_one(connection: duckdb.DuckDBPyConnection, path: str, by_name: bool)
     except duckdb.IOException as error:
         if not by_name or _A_SNAPSHOT not in str(error):
             raise
+    connection.rollback()
+    connection.begin()
     return render.rows(connection, "SELECT dropped AS removed FROM nvme_drop_snapshot(?)", [path])
+
+
+@contextlib.contextmanager
+def one_mount(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """A transaction, which takes nothing back of what is removed, renamed or copied in it: until its end the
+    volume stays mounted."""
+    connection.begin()
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(duckdb.Error):  # what failed first is to be told
+            connection.rollback()
+        raise
+    connection.commit()
 
 
 def _require_volume_paths(given: list[str]) -> None:
@@ -170,14 +195,38 @@ def _is_there(connection: duckdb.DuckDBPyConnection, path: str) -> bool:
     return connection.execute(query, [target, name, name]).fetchall()[0][0] > 0
 
 
-def require_folder(sources: list[str], is_folder: bool, destination: str) -> None:
-    if len(sources) > 1 and not is_folder:
+def is_folder(connection: duckdb.DuckDBPyConnection, path: str) -> bool:
+    """Whether it is a directory of a volume, or the root of one."""
+    split = paths.split_volume_path(path + "/") if paths.is_volume_path(path) else None
+    if not split:
+        return False
+    target, name = split[0], split[1].rstrip("/")
+    query = (
+        "SELECT count(*) FROM nvme_files(?) WHERE (name = ? AND kind = 'directory') OR starts_with(name, ?)"
+    )
+    return not name or connection.execute(query, [target, name, name + "/"]).fetchall()[0][0] > 0
+
+
+def targets_of(sources: list[str], into_folder: bool, destination: str) -> list[str]:
+    """The name that each of them is to have. Two with one name are refused before anything is done, or the
+    second would replace the first."""
+    if not into_folder and len(sources) > 1:
         raise rawduck.RawduckError(
             f"{destination}: {len(sources)} files cannot have one name; end the destination with a slash "
             "to keep their names"
         )
+    targets: dict[str, str] = {}
+    for source in sources:
+        target = _with_name(destination, source) if into_folder else destination
+        if target in targets:
+            raise rawduck.RawduckError(
+                f"{targets[target]} and {source} would both be {target}; nothing was done: take one after "
+                "the other, with other names"
+            )
+        targets[target] = source
+    return list(targets)
 
 
-def with_name(destination: str, source: str) -> str:
+def _with_name(destination: str, source: str) -> str:
     """The source's name below the destination; what is read as @latest has the name of the file."""
     return destination.rstrip("/") + "/" + PurePosixPath(source).name.removesuffix(_LATEST)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import duckdb
@@ -24,6 +26,19 @@ from rawduck import render
 _POLL_SECONDS = 0.1
 # Between two lines where there is no terminal that a bar could move on.
 _LINE_SECONDS = 10.0
+
+
+@contextlib.contextmanager
+def in_one_piece() -> Iterator[None]:
+    """For what is done at once: Ctrl-C comes when it is done, and when it has been said that it is."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def progress_bar(shown: bool = True, sizes: bool = True) -> Progress:

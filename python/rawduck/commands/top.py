@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Annotated
@@ -18,6 +19,14 @@ from rawduck.commands.options import Json, Target
 OPERATIONS = ("read", "write", "flush", "deallocate")
 _MICROSECONDS = "µs"
 _INTERVAL_MAX = 86400
+_NOTHING: render.Row = {
+    "commands": 0,
+    "bytes": 0,
+    "errors": 0,
+    "depth_mean": 0.0,
+    "bytes_by_class": None,
+    "latencies": {},
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -37,8 +46,8 @@ def top(
     """Show what a volume is doing: commands, bytes, depth and latency, in the process that writes to it.
 
     All of it is since the look before. Bytes are told by class, too: database (and other files), metadata,
-    wal, temporary. With --json, or where output is no terminal, each look is printed below the
-    one before.
+    wal, temporary. Where no process has the volume open for writing, there is nothing to show of it. With
+    --json, or where output is no terminal, each look is printed below the one before.
     """
     target = paths.absolute_target(target)
     with rawduck.connect() as connection:
@@ -60,21 +69,26 @@ def _looks(
 ) -> Iterator[render.Row]:
     """What has happened in each interval. The volume is not kept mounted between two looks."""
     before, then = _counters(connection, target), time.monotonic()
+    writer = _writer(before)
     done = 0
     while (count == 0 or done < count) and render.somebody_reads():
         time.sleep(interval)
         now = _counters(connection, target)
+        if (now_writer := _writer(now)) != writer:
+            before, writer = dict.fromkeys(OPERATIONS, _NOTHING), now_writer
         elapsed, then = time.monotonic() - then, time.monotonic()
         space = volumes.volume_info(connection, target)
         yield {
             "target": target,
+            "process": writer,
             "seconds": round(elapsed, 3),
             "used": space["used"],
             "free": space["free"],
             "files": space["files"],
             "open_handles": space["open_handles"],
             "operations": [
-                {"operation": name, **rates(before[name], now[name], elapsed)} for name in OPERATIONS
+                {"operation": name, **rates(before[name], now[name] if writer else before[name], elapsed)}
+                for name in OPERATIONS
             ],
         }
         before = now
@@ -86,11 +100,16 @@ def _counters(connection: duckdb.DuckDBPyConnection, target: str) -> dict[str, r
     return {row["operation"]: row for row in found}
 
 
+def _writer(counters: dict[str, render.Row]) -> int | None:
+    """The process that has the volume open for writing; what this one does is only to look."""
+    process = counters[OPERATIONS[0]]["process"]
+    return None if process == os.getpid() else process
+
+
 def rates(before: render.Row, now: render.Row, seconds: float) -> render.Row:
     """Per second of what was counted between two looks; everything, when the counters have begun anew."""
     if now["commands"] < before["commands"]:
-        nothing = {"commands": 0, "bytes": 0, "errors": 0, "depth_mean": 0.0}
-        before = {**before, **nothing, "bytes_by_class": None, "latencies": {}}
+        before = {**before, **_NOTHING}
     commands = now["commands"] - before["commands"]
     depth = now["depth_mean"] * now["commands"] - before["depth_mean"] * before["commands"]
     classes = _difference(before["bytes_by_class"], now["bytes_by_class"])
@@ -122,10 +141,12 @@ def quantile(counts: dict[float, int], share: float) -> float:
 
 
 def _table(look: render.Row) -> Table:
-    title = (
+    space = (
         f"{render.text(look['target'])}: {render.size(look['used'])} used, {render.size(look['free'])} free, "
-        f"{look['files']} files, {look['open_handles']} open"
+        f"{look['files']} files"
     )
+    writer = f"{look['open_handles']} open in process {look['process']}"
+    title = f"{space}, {writer if look['process'] else 'no writer'}"
     table = render.table(
         "", ">commands/s", ">bytes/s", ">depth", f">p50 {_MICROSECONDS}", f">p99 {_MICROSECONDS}", ">errors",
         title=title,

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 import rawduck
-from rawduck import paths, pci, render
+from rawduck import consent, paths, pci, render
 from rawduck.commands.options import Json
 from rawduck.errors import RawduckError
 
@@ -279,7 +279,7 @@ def _require_consent(function: pci.Function, yes: bool) -> None:
         raise RawduckError(f"{what}. Until `rawduck vfio unbind` their nodes are gone; to do it, say --yes")
     until = "Until `rawduck vfio unbind` their nodes are gone."
     render.console.print(f"{render.text(what)}. {until}", soft_wrap=True)
-    if not typer.confirm("Take it from the kernel?"):
+    if not consent.answer(typer.confirm, "Take it from the kernel?"):
         raise RawduckError(f"{function.address}: left as it is")
 
 

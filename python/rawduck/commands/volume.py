@@ -11,7 +11,7 @@ import typer
 import rawduck
 from rawduck import consent, paths, render, volumes
 from rawduck.commands.options import AgreesToForce, Csv, Json, Target
-from rawduck.commands.progress import run_interruptible
+from rawduck.commands.progress import in_one_piece, run_interruptible
 
 EXIT_DAMAGED = 1
 # Of what nvme_trim says of a regular file.
@@ -78,11 +78,17 @@ def format_target(
         if force:
             agreed = consent.to_format(connection, [target, *stripe_with], yes)
             options |= {"force": True, "agreed": agreed}
-        row = volumes.format_volume(connection, target, **options)
+        with in_one_piece():
+            _print_formatted(volumes.format_volume(connection, target, **options), len(stripe_with), json)
+    if target.startswith(paths.MEMORY_PREFIX):
+        render.print_note(f"{target} is in the memory of this command, and gone with it")
+
+
+def _print_formatted(row: render.Row, others: int, json: bool) -> None:
     if json:
         render.print_json(row)
         return
-    striped = f" and {len(stripe_with)} more" if stripe_with else ""
+    striped = f" and {others} more" if others else ""
     render.console.print(
         f"Formatted {render.text(row['target'])}{striped}: {render.size(row['capacity'])}, "
         f"LBAs of {row['lba_size']} bytes, UUID {row['uuid']}",
@@ -101,14 +107,20 @@ def grow(
     query, values = "SELECT * FROM nvme_grow(?)", [paths.absolute_target(target)]
     if size:
         query, values = "SELECT * FROM nvme_grow(?, size := ?)", [*values, size]
-    with rawduck.connect() as connection:
+    with rawduck.connect() as connection, in_one_piece():
         (row,) = render.rows(connection, query, values)
+        members = volumes.volume_info(connection, row["target"])["members"]
+        _print_grown(row, members, json)
+
+
+def _print_grown(row: render.Row, members: list[str], json: bool) -> None:
     if json:
         render.print_json(row)
         return
     name, capacity = render.text(row["target"]), render.size(row["capacity"])
     done = f"Grown {name}: {capacity}, {render.size(row['added'])} more than before"
-    same = f"Not grown: {name} is as large as its target already: {capacity}"
+    limit = "the smallest of its targets allows" if members else "its target"
+    same = f"Not grown: {name} is as large as {limit} already: {capacity}"
     render.console.print(done if row["added"] else same, soft_wrap=True)
 
 
@@ -208,7 +220,7 @@ def list_files(
 
 
 def files_table(files: list[render.Row]):
-    table = render.table("name", "kind", ">size", ">allocated", ">extents", "modified")
+    table = render.table("name", "kind", ">size", ">allocated", ">extents", "modified (UTC)")
     for file in files:
         modified = file["modified"].strftime("%Y-%m-%d %H:%M:%S") if file["modified"] else "-"
         sizes = (render.size(file["size"]), render.size(file["allocated"]))
@@ -217,7 +229,7 @@ def files_table(files: list[render.Row]):
 
 
 def snapshots_table(snapshots: list[render.Row]):
-    table = render.table("snapshot", ">size", ">held", "created")
+    table = render.table("snapshot", ">size", ">held", "created (UTC)")
     for snapshot in snapshots:
         sizes = (render.size(snapshot["size"]), render.size(snapshot["held"]))
         name = f"{snapshot['file']}@{snapshot['snapshot']}"
@@ -286,10 +298,12 @@ def check(
             [finding["repair"] for finding in findings if finding["repair"]], yes, json or csv
         ):
             query = "SELECT * FROM nvme_check(?, contents := ?, repair := true)"
-            findings = render.rows(connection, query, [target, contents])
+            with in_one_piece():
+                findings = render.rows(connection, query, [target, contents])
+                _print_findings(findings, json, csv)
+        else:
+            _print_findings(findings, json, csv)
     damaged = any(finding["severity"] == "error" for finding in findings)
-    if not render.print_for_scripts(findings, json, csv):
-        _print_findings(findings)
     if damaged:
         raise typer.Exit(EXIT_DAMAGED)
 
@@ -304,13 +318,15 @@ def _agreed(steps: list[str], yes: bool, for_script: bool) -> bool:
         return True
     if for_script or not sys.stdin.isatty():
         raise rawduck.RawduckError(f"a repair would {'; '.join(steps)}. To do it, say --yes")
-    render.console.print("The repair would:")
+    render.print_note("The repair would:")
     for step in steps:
-        render.console.print(f"  {render.printable(step)}", markup=False)
-    return typer.confirm("Do it?")
+        render.print_note(f"  {step}")
+    return bool(consent.answer(typer.confirm, "Do it?"))
 
 
-def _print_findings(findings: list[render.Row]) -> None:
+def _print_findings(findings: render.Rows, json: bool, csv: bool) -> None:
+    if render.print_for_scripts(findings, json, csv):
+        return
     colors = {"ok": "green", "warning": "yellow", "error": "bold red"}
     table = render.table("severity", "what", "detail")
     for finding in findings:

@@ -8,6 +8,8 @@
 #include "io/request/io_stats.hpp"
 #include "volume/registry.hpp"
 
+#include <unistd.h>
+
 namespace rawduck {
 namespace {
 
@@ -70,13 +72,14 @@ void AddStats(const std::string &target, const IoStats &stats, Rows &rows) {
         const double depth_mean = counters.commands == 0 ? 0
                                                          : static_cast<double>(counters.depth_sum) /
                                                                static_cast<double>(counters.commands);
-        rows.push_back({Value(target), Value(IoOperationName(operation)), Value::UBIGINT(counters.requests),
-                        Value::UBIGINT(counters.errors), Value::UBIGINT(counters.commands),
-                        Value::UBIGINT(counters.fua_commands), Value::UBIGINT(counters.bytes),
-                        Value::UBIGINT(counters.bounce_bytes), Value::DOUBLE(depth_mean),
-                        Value::UBIGINT(counters.depth_max), Microseconds(counters.latency_p50_ns),
-                        Microseconds(counters.latency_p99_ns), Microseconds(counters.latency_max_ns),
-                        BytesByClass(stats, operation), Latencies(stats, operation)});
+        rows.push_back({Value(target), Value(IoOperationName(operation)), Value::BIGINT(getpid()),
+                        Value::UBIGINT(counters.requests), Value::UBIGINT(counters.errors),
+                        Value::UBIGINT(counters.commands), Value::UBIGINT(counters.fua_commands),
+                        Value::UBIGINT(counters.bytes), Value::UBIGINT(counters.bounce_bytes),
+                        Value::DOUBLE(depth_mean), Value::UBIGINT(counters.depth_max),
+                        Microseconds(counters.latency_p50_ns), Microseconds(counters.latency_p99_ns),
+                        Microseconds(counters.latency_max_ns), BytesByClass(stats, operation),
+                        Latencies(stats, operation)});
     }
 }
 
@@ -122,6 +125,7 @@ void RegisterStatsFunctions(duckdb::ExtensionLoader &loader) {
          signature,
          {{"target", LogicalType::VARCHAR, "The target"},
           {"operation", LogicalType::VARCHAR, "read, write, flush or deallocate"},
+          {"process", LogicalType::BIGINT, "Whose they are: its process ID"},
           {"requests", LogicalType::UBIGINT, "Calls from above"},
           {"errors", LogicalType::UBIGINT, "Of those, failed"},
           {"commands", LogicalType::UBIGINT, "Commands to the device, retries included"},

@@ -43,7 +43,9 @@ struct MemberHeader {
         char path[160];  //!< where it was found last; empty when that is longer
     } members[STRIPE_MEMBERS_MAX];
 };
-static_assert(offsetof(MemberHeader, stripe) == 16, "FindContents reads it there");
+static_assert(offsetof(MemberHeader, stripe) == 16 && offsetof(MemberHeader, index) == 32 &&
+                  offsetof(MemberHeader, count) == 36 && offsetof(MemberHeader::Name, path) == 72,
+              "FindContents reads them there");
 static_assert(offsetof(MemberHeader, members) == 128, "layout is part of the format");
 static_assert(sizeof(MemberHeader) == 128 + STRIPE_MEMBERS_MAX * 232, "layout is part of the format");
 static_assert(sizeof(MemberHeader) <= ALLOCATION_UNIT_BYTES, "a header is one allocation unit");

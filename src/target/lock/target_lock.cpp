@@ -432,7 +432,10 @@ void TargetLock::LockDescriptor(int fd, Mode mode, ByteRange range, TryFunction 
                     ? "try again; if that lasts, look into the kernel log (dmesg): the device may hang"
                 : wanted_ == Mode::SHARED
                     ? "close it there first"
-                    : "close it there; what is only read can be attached READ_ONLY in every process");
+                    : "close it there, or do it in that process (what commands do, functions do there in "
+                      "SQL: "
+                      "nvme_grow(), nvme_copy(), ...); what is only read can be attached READ_ONLY in every "
+                      "process");
         }
     }
 }

@@ -36,8 +36,10 @@ constexpr uint64_t DATABASE_MAGIC_OFFSET = 8;
 
 // Where a superblock (TreeSuperblock) and a member's header (MemberHeader) say what they are of. The label: of format 2.
 constexpr size_t VERSION_OFFSET = 12, VOLUME_UUID_OFFSET = 40, LABEL_OFFSET = 168, LABEL_BYTES = 64;
-constexpr size_t STRIPE_UUID_OFFSET = 16;
-constexpr size_t IDENTIFYING_BYTES = LABEL_OFFSET + LABEL_BYTES;
+constexpr size_t STRIPE_UUID_OFFSET = 16, MEMBER_INDEX_OFFSET = 32, MEMBER_COUNT_OFFSET = 36;
+constexpr size_t MEMBERS_OFFSET = 128, MEMBER_NAME_BYTES = 232, MEMBERS_MAX = 16;
+constexpr size_t MEMBER_PATH_OFFSET = 72, MEMBER_PATH_BYTES = 160;
+constexpr size_t IDENTIFYING_BYTES = MEMBERS_OFFSET + MEMBERS_MAX * MEMBER_NAME_BYTES;
 
 uint64_t SizeOf(const Target &target, int fd) {
     struct stat status;
@@ -242,11 +244,29 @@ std::string LabelOf(const std::string &superblock) {
     return is_known ? Harmless(superblock.substr(LABEL_OFFSET, LABEL_BYTES).c_str()) : "";
 }
 
+//! Formatting one of them takes the whole volume, so all are named: where they were found when it was written to last.
+std::string MemberText(const std::string &header) {
+    const auto *bytes = reinterpret_cast<const uint8_t *>(header.data());
+    const uint64_t version = ReadLittleEndian(bytes + VERSION_OFFSET, sizeof(uint32_t));
+    const uint64_t index = ReadLittleEndian(bytes + MEMBER_INDEX_OFFSET, sizeof(uint32_t));
+    const uint64_t count = ReadLittleEndian(bytes + MEMBER_COUNT_OFFSET, sizeof(uint32_t));
+    if (version != 1 || count > MEMBERS_MAX || index >= count) {
+        return "it is a member of a rawduck volume on several targets, which is lost with it";
+    }
+    std::string paths;
+    for (uint64_t i = 0; i < count; i++) {
+        const size_t at = MEMBERS_OFFSET + i * MEMBER_NAME_BYTES + MEMBER_PATH_OFFSET;
+        const std::string path = Harmless(header.substr(at, MEMBER_PATH_BYTES).c_str());
+        paths += (i == 0 ? "" : ", ") + (path.empty() ? "member " + std::to_string(i) : path);
+    }
+    return "it is member " + std::to_string(index) + " of a rawduck volume on " + std::to_string(count) +
+           " targets (" + paths + "), which is lost with it";
+}
+
 void FindVolume(const Target &target, int fd, std::vector<Content> &contents) {
     const std::string header = UnitWithMagic(target, fd, MEMBER_MAGIC);
     if (!header.empty()) {
-        contents.push_back({"member", "it is a member of a rawduck volume on several targets",
-                            UuidAt(header, STRIPE_UUID_OFFSET)});
+        contents.push_back({"member", MemberText(header), UuidAt(header, STRIPE_UUID_OFFSET)});
     }
     const std::string superblock = UnitWithMagic(target, fd, VOLUME_MAGIC);
     if (!superblock.empty()) {

@@ -96,13 +96,14 @@ class Errand {
         }
     }
     void DoHere() {
-        const VolumePin volume = PinVolume(target_.name, options_);
-        if (left_open_ && IsDoneOn(*volume)) {
+        volume_ = PinVolume(target_.name, options_);
+        if (left_open_ && IsDoneOn(*volume_)) {
             return;
         }
-        answer_ = volume->Answer(request_);
+        answer_ = volume_->Answer(request_);
     }
     const std::string &Answer() const { return answer_; }
+    const VolumePin &Mounted() const { return volume_; }
 
   private:
     bool Makes() const {
@@ -152,6 +153,7 @@ class Errand {
     WriterRequest request_;
     const MountOptions &options_;
     std::string answer_;
+    VolumePin volume_;       //!< where it was done here
     std::string before_;     //!< the file that it is about, as IDENTIFY says
     bool left_open_ = false; //!< somebody was asked, and it is not known whether it has done it
 };
@@ -205,10 +207,13 @@ void AskOrDoHere(const Target &target, const Interrupted &interrupted, const std
 }
 
 std::string DoHereOrAsk(const std::string &target_name, const WriterRequest &request,
-                        const MountOptions &options) {
+                        const MountOptions &options, VolumePin *mounted) {
     const Target target = ResolveVolume(target_name);
     Errand errand(target, request, options);
     AskOrDoHere(target, options.interrupted, [&] { return errand.Ask(); }, [&] { errand.DoHere(); });
+    if (mounted) {
+        *mounted = errand.Mounted();
+    }
     return errand.Answer();
 }
 

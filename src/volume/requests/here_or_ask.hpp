@@ -3,6 +3,7 @@
 
 #include "volume/mount/options.hpp"
 #include "volume/readers/reader_channel.hpp"
+#include "volume/registry.hpp"
 
 #include <functional>
 #include <string>
@@ -13,9 +14,9 @@ namespace rawduck {
 //! Asks whoever has the volume open to do `request` (not READ), or opens it and does it here where nobody has, and returns the
 //! answer. Whoever comes or goes meanwhile is asked, or waited for, for a while. What one of them was
 //! asked for when it ended is done once: it is looked for first. Throws what the writer refuses, Unanswered when
-//! it does not answer, INTERRUPTED, and as PinVolume.
+//! it does not answer, INTERRUPTED, and as PinVolume. `mounted`: the volume, where it was done here.
 std::string DoHereOrAsk(const std::string &target_name, const WriterRequest &request,
-                        const MountOptions &options);
+                        const MountOptions &options, VolumePin *mounted = nullptr);
 
 //! The same for anything else: `ask` returns whether somebody was there and answered; `here` throws LOCKED when somebody is.
 void AskOrDoHere(const Target &target, const Interrupted &interrupted, const std::function<bool()> &ask,

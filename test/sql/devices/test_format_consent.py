@@ -384,3 +384,26 @@ def test_a_label_that_is_no_text(tmp_path, con):
         file.write(b"\xff")
     assert [row[2] for row in occupants(con, path)] == ["it is a rawduck volume (label ?ales)"]
     assert "(label ?ales)" in failed("format", str(path))
+
+
+@pytest.mark.parametrize(
+    ("leave", "code", "said"), [("interrupt", 130, "interrupted"), ("end_input", 2, "no answer")]
+)
+def test_a_question_without_an_answer(file_target, leave, code, said):
+    terminal = AtTerminal("format", "--force", file_target.name)
+    terminal.read_until("Destroy it?")
+    getattr(terminal, leave)()
+    ended, printed = terminal.end()
+    assert ended == code
+    assert printed.splitlines()[-1].startswith(f"rawduck: {said}")
+    assert is_volume(Path(file_target.name))
+
+
+def test_of_a_member_the_whole_volume_is_named(tmp_path):
+    members = [tmp_path / "a", tmp_path / "b"]
+    with rawduck.connect() as connection:
+        format_volume(connection, str(members[0]), size="32M", stripe_with=[str(members[1])])
+        ((_, kind, description, _),) = occupants(connection, members[1])
+    assert kind == "member"
+    assert f"member 1 of a rawduck volume on 2 targets ({members[0]}, {members[1]})" in description
+    assert "which is lost with it" in description

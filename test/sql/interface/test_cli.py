@@ -220,7 +220,7 @@ def test_the_demo_asks_for_its_tools_first(monkeypatch, tmp_path):
         raise rawduck.RawduckError("tpchgen-cli is not installed")
 
     monkeypatch.setattr(tpch, "generator", missing)
-    monkeypatch.setattr(tpch, "fetched_source", lambda: pytest.fail("it is downloaded"))
+    monkeypatch.setattr(tpch, "fetched_source", lambda _: pytest.fail("it is downloaded"))
     with pytest.raises(rawduck.RawduckError, match="tpchgen-cli"):
         demo.run_demo(work_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []

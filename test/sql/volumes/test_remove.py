@@ -57,3 +57,46 @@ def test_only_files_of_volumes(con, path):
 def test_a_missing_file(file_target, con):
     with pytest.raises(duckdb.IOException, match=r'no file "x\.duckdb" on this volume'):
         con.execute(f"CALL nvme_remove('{file_target.path('x.duckdb')}')")
+
+
+def mounted(con):
+    return con.execute("SELECT count(*) FROM nvme_volumes()").fetchone()[0]
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_many_in_one_mount(file_target, con, end, tmp_path):
+    """A transaction keeps the volume mounted, and takes back nothing."""
+    paths = [file_target.path(f"{name}.csv") for name in "abcd"]
+    for path in paths:
+        con.execute(f"COPY (SELECT 1) TO '{path}'")
+    assert mounted(con) == 0
+    con.execute("BEGIN")
+    con.execute(f"CALL nvme_remove('{paths[0]}')")
+    assert mounted(con) == 1
+    con.execute(f"CALL nvme_remove('{paths[1]}')")
+    con.execute(f"CALL nvme_move('{paths[2]}', '{file_target.path('moved.csv')}')")
+    con.execute("CALL nvme_copy(?, ?)", [paths[3], str(tmp_path / "d.csv")])
+    con.execute(end)
+    assert mounted(con) == 0
+    assert names(con, file_target) == ["d.csv", "moved.csv"]
+
+
+@pytest.mark.parametrize("call", ["nvme_move('{path}', '{other}')", "nvme_copy('{path}', '{other}')"])
+def test_each_of_them_keeps_it_mounted(file_target, con, call):
+    path, other = file_target.path("a.csv"), file_target.path("b.csv")
+    con.execute(f"COPY (SELECT 1) TO '{path}'")
+    con.execute("BEGIN")
+    con.execute("CALL " + call.format(path=path, other=other))
+    assert mounted(con) == 1
+    with pytest.raises(duckdb.IOException):
+        con.execute(f"CALL nvme_remove('{path}x')")
+    con.execute("ROLLBACK")
+    assert mounted(con) == 0
+    assert "b.csv" in names(con, file_target)
+
+
+def test_outside_of_a_transaction_nothing_is_kept(file_target, con):
+    path = file_target.path("a.csv")
+    con.execute(f"COPY (SELECT 1) TO '{path}'")
+    con.execute(f"CALL nvme_remove('{path}')")
+    assert mounted(con) == 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from rawduck import render, tpch
+from rawduck import paths, render, tpch
 from rawduck.bench.core import machine, report
 from rawduck.bench.core.case import Measurement
 from rawduck.bench.core.data import Database, Volume
@@ -60,8 +60,9 @@ class Bench:
         self._own_volumes: dict[int, Volume] = {}
 
     def __enter__(self) -> Bench:
-        for folder in (self.options.work_dir, self.options.stock_dir, self.options.out):
-            folder.mkdir(parents=True, exist_ok=True)
+        paths.make_folder(self.options.work_dir, "--work-dir")
+        paths.make_folder(self.options.stock_dir, "--stock-dir")
+        paths.make_folder(self.options.out, "--out")
         self._lock = self._lock_work_dir()
         #: For stock DuckDB's databases and temporary files that live no longer than this.
         self.scratch = Path(tempfile.mkdtemp(prefix="rawduck-bench-", dir=self.options.stock_dir))

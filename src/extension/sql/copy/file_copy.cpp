@@ -102,8 +102,9 @@ FileCopy::FileCopy(duckdb::FileSystem &files, std::string source, std::string de
     // Now that nobody can begin one.
     RequireNoLog(source_path_,
                  "it holds what is not yet in the file. ATTACH the database, CHECKPOINT and DETACH it, "
-                 "then copy; of a snapshot, and from a volume that can only be read, ATTACH it READ_ONLY and "
-                 "use COPY FROM DATABASE");
+                 "then copy. Of a snapshot, of @latest, and from a volume that can only be read: nvme_send "
+                 "and nvme_receive (`rawduck send` and `receive`) copy both; or ATTACH it READ_ONLY and use "
+                 "COPY FROM DATABASE");
     try {
         OpenDestination();
     } catch (...) {

@@ -1,6 +1,7 @@
 //! nvme_files(target) and nvme_remove(path).
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"
+#include "extension/sql/files/kept_volumes.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/target_argument.hpp"
 #include "extension/sql/volume_rows.hpp"
@@ -47,8 +48,10 @@ Rows RemoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
     auto opener = duckdb::ClientData::Get(context).file_opener.get();
     Sandbox(opener).RequireFile(path);
     const VolumePath place = SplitVolumePath(path);
-    const std::string answer =
-        DoHereOrAsk(place.target, {WriterRequest::Kind::REMOVE, 0, place.file, ""}, MountOptionsOf(opener));
+    VolumePin mounted;
+    const std::string answer = DoHereOrAsk(place.target, {WriterRequest::Kind::REMOVE, 0, place.file, ""},
+                                           MountOptionsOf(opener), &mounted);
+    KeepUntilCommit(context, mounted);
     Rows rows;
     for (const std::string &name : NamesIn(answer)) {
         rows.push_back({Value(VolumePath{place.target, name}.ToString())});
@@ -95,7 +98,8 @@ void RegisterFileFunctions(duckdb::ExtensionLoader &loader) {
     RegisterRowFunction(
         loader, {"nvme_remove",
                  "Removes a file from a volume, a database with its logs, at once and for good; beside a "
-                 "writer, too",
+                 "writer, too. A transaction (BEGIN ... COMMIT) takes nothing back; in it the volume stays "
+                 "mounted, which makes removing many files faster.",
                  "CALL nvme_remove('nvme:///dev/nvme0n1/old.duckdb')",
                  signature,
                  {{"removed", LogicalType::VARCHAR, "The path; of a database with logs, theirs, too"}},

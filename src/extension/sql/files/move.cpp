@@ -1,6 +1,7 @@
 //! nvme_move(source, destination): gives a file of a volume another name.
 #include "extension/file_systems/sandbox.hpp"
 #include "extension/file_systems/settings.hpp"
+#include "extension/sql/files/kept_volumes.hpp"
 #include "extension/sql/functions.hpp"
 #include "extension/sql/row_function.hpp"
 #include "volume/names/file_name.hpp"
@@ -50,8 +51,10 @@ Rows MoveRow(duckdb::ClientContext &context, const Arguments &arguments) {
                                             move.destination +
                                             "); nvme_copy it (rawduck cp), then nvme_remove it (rawduck rm)");
     }
+    VolumePin mounted;
     DoHereOrAsk(from.target, {WriterRequest::Kind::RENAME, move.overwrite ? 1U : 0U, from.file, to.file},
-                MountOptionsOf(duckdb::ClientData::Get(context).file_opener.get()));
+                MountOptionsOf(duckdb::ClientData::Get(context).file_opener.get()), &mounted);
+    KeepUntilCommit(context, mounted);
     return {{Value(move.source), Value(move.destination)}};
 }
 

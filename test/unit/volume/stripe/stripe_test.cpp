@@ -215,7 +215,10 @@ TEST_F(StripeTest, MembersAreNotFormattedAlone) {
     Format(2);
     std::string text;
     EXPECT_EQ(FailureOf([&] { Volume::Format(Path("m1"), FormatOptions()); }, &text), ErrorCode::EXISTS);
-    EXPECT_NE(text.find("member of a rawduck volume on several targets"), std::string::npos) << text;
+    EXPECT_NE(text.find("member 1 of a rawduck volume on 2 targets (" + Path("m0") + ", " + Path("m1") +
+                        "), which is lost with it"),
+              std::string::npos)
+        << text;
     FormatOptions options;
     options.size_bytes = 16 * MIB;
     EXPECT_EQ(FailureOf([&] { Volume::FormatStripe({Path("m1"), Path("new")}, options); }),
