@@ -384,3 +384,15 @@ def test_a_label_that_is_no_text(tmp_path, con):
         file.write(b"\xff")
     assert [row[2] for row in occupants(con, path)] == ["it is a rawduck volume (label ?ales)"]
     assert "(label ?ales)" in failed("format", str(path))
+
+
+@pytest.mark.parametrize("command", [("bench", "micro", "--quick"), ("demo",)])
+def test_what_only_has_the_name_of_a_program_s_own_volume_stays(tmp_path, command):
+    """The programs make theirs anew each time, and ask nobody."""
+    volume = tmp_path / f"{command[0]}.rawduck"
+    assert run_cli("format", str(volume), "--size", "32M").returncode == 0
+    rawduck.connect(f"nvme://{volume}/mine.duckdb").close()
+    before = volume.read_bytes()
+    result = run_cli(*command, "--target", str(volume), "--work-dir", str(tmp_path))
+    assert (result.returncode, "was not made here" in result.stderr) == (2, True), result.stderr
+    assert volume.read_bytes() == before
