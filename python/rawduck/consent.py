@@ -32,6 +32,22 @@ def to_format(connection: duckdb.DuckDBPyConnection, targets: list[str], yes: bo
     return [occupant["identity"] for occupant in occupants]
 
 
+def to_replace_own(connection: duckdb.DuckDBPyConnection, target: str, label: str) -> list[str]:
+    """What lies in a file that a program makes anew each time, and asks nobody about: the identities.
+
+    Raises RawduckError for anything but a volume that the program has labelled: by its name alone it may be
+    somebody else's.
+    """
+    occupants = volumes.occupants(connection, [target])
+    for occupant in occupants:
+        if occupant["kind"] != "volume" or volumes.volume_info(connection, target)["label"] != label:
+            raise RawduckError(
+                f"{target} would be replaced, and was not made here: {_description(occupants)}. Nothing was "
+                "changed: move or remove it, or name another folder with --work-dir"
+            )
+    return [occupant["identity"] for occupant in occupants]
+
+
 def _description(occupants: list[render.Row]) -> str:
     return "; ".join(
         row["description"] + (f", UUID {row['uuid']}" if row["uuid"] else "") for row in occupants

@@ -239,7 +239,7 @@ void Volume::Rename(const std::string &from, const std::string &to, bool replace
     writing.Finish();
 }
 
-void Volume::RequireOwnLog(const std::string &name) const {
+void Volume::RequireOwnLog(const std::string &name, LogUse use) const {
     const std::string database = DatabaseOfLog(name);
     if (database.empty()) {
         return;
@@ -247,9 +247,18 @@ void Volume::RequireOwnLog(const std::string &name) const {
     std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
     const std::shared_ptr<File> file = state_->Find(database);
     if (file && !file->exclusive_lock) {
-        throw Error(ErrorCode::LOCKED, state_->target.name + ": \"" + name +
-                                           "\" is the log of a database that somebody else has made here "
-                                           "meanwhile; nothing was changed: ATTACH it again");
+        throw Error(
+            ErrorCode::LOCKED,
+            state_->target.name + ": \"" + name + "\" is the log of \"" + database +
+                "\", which is here and not attached by this process: somebody has made it meanwhile, or "
+                "put another volume here; nothing was changed: ATTACH it again. nvme_remove() removes "
+                "a log by its name");
+    }
+    if (!file && use == LogUse::APPEND) {
+        throw Error(ErrorCode::LOCKED,
+                    state_->target.name + ": \"" + name + "\" is the name of a log of \"" + database +
+                        "\", which is not here: another volume is by now where it was attached; nothing was "
+                        "changed: put its volume back, or ATTACH it where that is now");
     }
 }
 

@@ -93,10 +93,13 @@ class Volume : public std::enable_shared_from_this<Volume> {
     std::unique_ptr<OpenFile> Open(const std::string &name, const OpenMode &mode);
     bool FileExists(const std::string &name) const;
     bool Stat(const std::string &name, FileInfo &info) const;
-    //! For DuckDB, which writes, moves and removes a log while it has the database locked, or where there is none. Throws
-    //! Error LOCKED where `name` is the log of a database that is there and that nobody here has locked: somebody else has
-    //! made it, or put another volume in the place of the one where it was attached. Other names are nobody's log.
-    void RequireOwnLog(const std::string &name) const;
+    //! What is to be done to a log; a new database has none that may stay, so DuckDB removes that before.
+    enum class LogUse { APPEND, REMOVE_OR_MOVE };
+    //! For DuckDB, which writes, moves and removes a log while it has the database locked, or removes it where there is no
+    //! database. Throws Error LOCKED where `name` is the log of a database that is there and that nobody here has locked, or
+    //! is to be appended to and the database is not there: somebody else has made it, or put another volume in the place of
+    //! the one where it was attached. Other names are nobody's log.
+    void RequireOwnLog(const std::string &name, LogUse use) const;
     //! Throws NOT_FOUND, or LOCKED for a database or a log that is open with a lock, unless it is the caller's.
     void Remove(const std::string &name, RemoveMode mode = RemoveMode::UNLOCKED);
     //! Atomically replaces `to`, in one record; what may be replaced: see MoveMode. Throws Error: LOCKED,

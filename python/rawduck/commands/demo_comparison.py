@@ -18,6 +18,9 @@ from rawduck.measuring.measure import QueryTask, StatsTask, Worker
 
 DATABASE = "tpch.duckdb"
 
+#: Of a volume in the demo's own file. What lies there without it is somebody else's.
+_LABEL = "rawduck demo"
+
 
 @dataclass
 class Settings:
@@ -113,7 +116,10 @@ def _format(settings: Settings) -> None:
     with rawduck.connect() as connection:
         if disks.is_block_device(settings.target):
             _describe_device(connection, settings)
-        if settings.force and not settings.own_target:
+        if settings.own_target:
+            options["label"] = _LABEL
+            options["agreed"] = consent.to_replace_own(connection, settings.target, _LABEL)
+        elif settings.force:
             options["agreed"] = consent.to_format(connection, [settings.target], settings.yes)
         row = volumes.format_volume(connection, settings.target, **options)
     size, lba = render.size(row["capacity"]), row["lba_size"]

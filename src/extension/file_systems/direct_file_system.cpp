@@ -146,6 +146,7 @@ void DirectFileSystem::RemoveFile(const std::string &path, Opener opener) {
     }
     // DuckDB does not sync after removing a write-ahead log, and relies on its not coming back.
     Translated([&] {
+        RequireNoVolume(absolute); // COPY with OVERWRITE removes whatever it finds in its directory
         const EntryFlush name(absolute, absolute);
         local_->RemoveFile(absolute, opener);
         name.Run();

@@ -182,7 +182,7 @@ duckdb::unique_ptr<duckdb::FileHandle> NvmeFileSystem::OpenFile(const std::strin
         const OpenMode mode = OpenModeOf(flags, location.path.file);
         RequireOwnDatabase(path, mode);
         if (flags.OpenForAppending()) { // as DuckDB opens a log; whoever copies one to its place does not
-            location.volume->RequireOwnLog(location.path.file);
+            location.volume->RequireOwnLog(location.path.file, Volume::LogUse::APPEND);
         }
         if (!location.path.file.empty()) {
             LookAtHeaders(location, flags, opener);
@@ -226,7 +226,7 @@ bool NvmeFileSystem::FileExists(const std::string &path, Opener opener) {
 void NvmeFileSystem::RemoveFile(const std::string &path, Opener opener) {
     Translated([&] {
         Location location(path, opener);
-        location.volume->RequireOwnLog(location.path.file);
+        location.volume->RequireOwnLog(location.path.file, Volume::LogUse::REMOVE_OR_MOVE);
         location.volume->Remove(location.path.file);
     });
 }
@@ -234,7 +234,7 @@ void NvmeFileSystem::RemoveFile(const std::string &path, Opener opener) {
 bool NvmeFileSystem::TryRemoveFile(const std::string &path, Opener opener) {
     return Translated([&] {
         Location location(path, opener);
-        location.volume->RequireOwnLog(location.path.file);
+        location.volume->RequireOwnLog(location.path.file, Volume::LogUse::REMOVE_OR_MOVE);
         try {
             location.volume->Remove(location.path.file);
             return true;
@@ -266,7 +266,7 @@ void NvmeFileSystem::MoveFile(const std::string &source, const std::string &targ
                         source + ": cannot move it to another volume (" + target +
                             "); CALL nvme_copy(source, destination) and then nvme_remove(source)");
         }
-        from.volume->RequireOwnLog(from.path.file);
+        from.volume->RequireOwnLog(from.path.file, Volume::LogUse::REMOVE_OR_MOVE);
         from.volume->Move(from.path.file, to.path.file);
     });
 }

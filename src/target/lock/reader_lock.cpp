@@ -24,6 +24,18 @@ constexpr std::chrono::milliseconds BEGINNING_TIME{5000}, BEGINNING_PAUSE{300}, 
 
 constexpr int NUMBERS_TRIED = 16;
 
+//! Behind READERS_BEGIN there is room for as many times the bytes of a target, and one more. A prime, so that where the parts
+//! of a file begin, commonly at multiples of some power of two, they have different ones.
+constexpr uint64_t PLACE_BYTES = uint64_t(1) << 51, PLACES = 2039;
+static_assert(ReaderBytes::QUEUE + ReaderBytes::QUEUE_BYTES <= PLACE_BYTES);
+static_assert(READERS_BEGIN + (PLACES + 1) * PLACE_BYTES < uint64_t(1) << 63, "as large as an offset can be");
+
+//! Where, in a file or device, the bytes of a target begin that lies there from `start` on. Neighbours have others. One in 2039
+//! has the same: it waits for readers that are not its own, and does not lose one.
+uint64_t BytesBegin(uint64_t start) {
+    return READERS_BEGIN + (start == 0 ? 0 : 1 + start / SYSFS_SECTOR_BYTES % PLACES) * PLACE_BYTES;
+}
+
 } // namespace
 
 ReaderBytes::ReaderBytes(const Target &target) {
@@ -42,12 +54,13 @@ void ReaderBytes::Add(const Target &part) {
     struct stat status;
     const int own = node.Get();
     const bool is_device = fstat(own, &status) == 0 && S_ISBLK(status.st_mode);
-    nodes_.push_back(FileDescriptor(node.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS));
+    nodes_.push_back(
+        {FileDescriptor(node.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS), BytesBegin(0)});
     const std::string directory = is_device ? SysfsDirectory(status.st_rdev) : "";
     if (!directory.empty()) {
         FileDescriptor attribute(OpenAboveStreams((directory + "/dev").c_str(), O_RDONLY));
         if (attribute.IsOpen()) {
-            nodes_.push_back(std::move(attribute));
+            nodes_.push_back({std::move(attribute), BytesBegin(0)});
         } else if (IsWantOfDescriptors(errno)) {
             ThrowOpenError(part.name, "open " + directory + "/dev for readers", errno);
         }
@@ -57,16 +70,18 @@ void ReaderBytes::Add(const Target &part) {
     }
 }
 
-// A loop device and its file are one volume under two names, whose users meet at the lowest. A device over a part of a file
-// has neighbours there, whose readers are not its own.
+// A loop device and its file are one volume under two names, whose users meet at the lowest, and so are two devices over the
+// same part of a file.
 void ReaderBytes::AddBackings(dev_t number, int fd) {
-    auto below = BackingOf(number, fd);
-    for (; below && below->range.start == 0; below = BackingOf(below->number, -1)) {
+    uint64_t start = 0;
+    for (auto below = BackingOf(number, fd); below; below = BackingOf(below->number, -1)) {
+        start += below->range.start;
         int error_number = 0;
         if (!below->path.empty()) {
             FileDescriptor node = TryOpenTarget(ResolveTarget(below->path), O_RDONLY, error_number);
             if (node.IsOpen()) {
-                nodes_.push_back(FileDescriptor(node.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS));
+                nodes_.push_back({FileDescriptor(node.Release(), FileDescriptor::Closing::KEEPS_POSIX_LOCKS),
+                                  BytesBegin(start)});
             }
         }
         if (below->number == 0) {
@@ -76,13 +91,13 @@ void ReaderBytes::AddBackings(dev_t number, int fd) {
 }
 
 bool ReaderBytes::IsLocked(uint64_t first, uint64_t count) const {
-    for (const FileDescriptor &node : nodes_) {
+    for (const Node &node : nodes_) {
         struct flock lock = {};
         lock.l_type = F_WRLCK;
         lock.l_whence = SEEK_SET;
-        lock.l_start = static_cast<off_t>(READERS_BEGIN + first);
+        lock.l_start = static_cast<off_t>(node.begin + first);
         lock.l_len = static_cast<off_t>(count);
-        if (fcntl(node.Get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) {
+        if (fcntl(node.fd.Get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) {
             return true;
         }
     }
@@ -99,18 +114,18 @@ bool ReaderBytes::AnyLocked() const {
 
 std::optional<uint64_t> ReaderBytes::LowestLocked(uint64_t begin, uint64_t end) const {
     std::optional<uint64_t> lowest;
-    for (const FileDescriptor &node : nodes_) {
+    for (const Node &node : nodes_) {
         while (begin < end) {
             struct flock lock = {};
             lock.l_type = F_WRLCK;
             lock.l_whence = SEEK_SET;
-            lock.l_start = static_cast<off_t>(READERS_BEGIN + begin);
+            lock.l_start = static_cast<off_t>(node.begin + begin);
             lock.l_len = static_cast<off_t>(end - begin);
-            if (fcntl(node.Get(), F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK ||
-                lock.l_start < static_cast<off_t>(READERS_BEGIN + begin)) {
+            if (fcntl(node.fd.Get(), F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK ||
+                lock.l_start < static_cast<off_t>(node.begin + begin)) {
                 break;
             }
-            end = static_cast<uint64_t>(lock.l_start) - READERS_BEGIN;
+            end = static_cast<uint64_t>(lock.l_start) - node.begin;
             lowest = end;
         }
     }
@@ -134,9 +149,9 @@ ReaderLock::ReaderLock(const Target &target, uint64_t number)
 }
 
 void ReaderLock::Lock(const Target &target) {
-    for (const FileDescriptor &node : bytes_.nodes_) {
-        RegisterLocked(node.Get());
-        if (const int failed = TryLock(node.Get(), F_RDLCK, {READERS_BEGIN + number_, 1})) {
+    for (const ReaderBytes::Node &node : bytes_.nodes_) {
+        RegisterLocked(node.fd.Get());
+        if (const int failed = TryLock(node.fd.Get(), F_RDLCK, {node.begin + number_, 1})) {
             Release();
             if (failed == EAGAIN || failed == EACCES) {
                 throw Error(ErrorCode::LOCKED, target.name +
@@ -153,18 +168,18 @@ ReaderLock::~ReaderLock() {
     if (fork_generation_ == ForkGeneration()) {
         Release();
     } else {
-        for (FileDescriptor &node :
+        for (ReaderBytes::Node &node :
              bytes_.nodes_) { // closed already, and the numbers may be something else's
-            static_cast<void>(node.Release());
+            static_cast<void>(node.fd.Release());
         }
     }
 }
 
 // By name: a descriptor that was sent elsewhere would keep the lock after it is closed here.
 void ReaderLock::Release() noexcept {
-    for (const FileDescriptor &node : bytes_.nodes_) {
-        UnregisterLocked(node.Get());
-        TryLock(node.Get(), F_UNLCK, {READERS_BEGIN + number_, 1});
+    for (const ReaderBytes::Node &node : bytes_.nodes_) {
+        UnregisterLocked(node.fd.Get());
+        TryLock(node.fd.Get(), F_UNLCK, {node.begin + number_, 1});
     }
 }
 

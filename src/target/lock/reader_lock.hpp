@@ -3,7 +3,8 @@
 //! keeps for it what it reads, and gives that up when nobody has the byte any more.
 //!
 //! As those of TargetLock these are locks of open file descriptions: a process that is killed keeps its lock until its last
-//! request is done. Of a block device the byte is locked in its attribute in /sys, too, which all of its nodes share.
+//! request is done. Of a block device the byte is locked in its attribute in /sys, too, which all of its nodes share, and of a
+//! loop device in what it lies over, where its users meet those of other devices over the same bytes.
 #pragma once
 
 #include "target/system/file_descriptor.hpp"
@@ -27,7 +28,7 @@ class ReaderBytes {
     bool IsLocked(uint64_t number) const;
     bool AnyLocked() const;
     //! Of the target itself, or the first of its members, open for reading.
-    int Descriptor() const { return nodes_.front().Get(); }
+    int Descriptor() const { return nodes_.front().fd.Get(); }
 
     static constexpr uint64_t COUNT = uint64_t(1) << 48;
     //! Locked by readers who have no writer to ask, while they have the volume to make a snapshot: for a moment.
@@ -46,11 +47,15 @@ class ReaderBytes {
   private:
     friend class ReaderLock;
     static_assert(MOUNTING == WAITING + 1, "one look at both");
+    struct Node {
+        FileDescriptor fd;
+        uint64_t begin; //!< where its bytes begin, which have their numbers from there on
+    };
     void Add(const Target &part);
     void AddBackings(dev_t number, int fd);
     bool IsLocked(uint64_t first, uint64_t count) const;
 
-    std::vector<FileDescriptor> nodes_; //!< of each member; the first is a block device, or a file
+    std::vector<Node> nodes_; //!< of each member; the first is a block device, or a file
 };
 
 //! Thread-safe. A forked child does not have it.

@@ -407,3 +407,15 @@ def test_of_a_member_the_whole_volume_is_named(tmp_path):
     assert kind == "member"
     assert f"member 1 of a rawduck volume on 2 targets ({members[0]}, {members[1]})" in description
     assert "which is lost with it" in description
+
+
+@pytest.mark.parametrize("command", [("bench", "micro", "--quick"), ("demo",)])
+def test_what_only_has_the_name_of_a_program_s_own_volume_stays(tmp_path, command):
+    """The programs make theirs anew each time, and ask nobody."""
+    volume = tmp_path / f"{command[0]}.rawduck"
+    assert run_cli("format", str(volume), "--size", "32M").returncode == 0
+    rawduck.connect(f"nvme://{volume}/mine.duckdb").close()
+    before = volume.read_bytes()
+    result = run_cli(*command, "--target", str(volume), "--work-dir", str(tmp_path))
+    assert (result.returncode, "was not made here" in result.stderr) == (2, True), result.stderr
+    assert volume.read_bytes() == before

@@ -115,3 +115,21 @@ def test_a_volume_is_not_replaced(con, tmp_path, options, members):
     with rawduck.connect(f"nvme://{paths[0]}/x.duckdb") as other:
         assert other.execute("SELECT v FROM t").fetchone() == (42,)
     assert sorted(os.listdir(tmp_path)) == sorted(path.rsplit("/", 1)[1] for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("name", "statement"),
+    [
+        ("k=1/data_0.csv", "COPY (SELECT 1 AS a, 1 AS k) TO '{0}' (FORMAT csv, PARTITION_BY k, OVERWRITE)"),
+        ("data_0.csv", "COPY (SELECT 1 AS a) TO '{0}' (FORMAT csv, PER_THREAD_OUTPUT, OVERWRITE)"),
+        ("x.duckdb.wal", "ATTACH '{0}/x.duckdb'"),
+    ],
+)
+def test_a_volume_is_not_removed_to_make_room(con, tmp_path, name, statement):
+    """What COPY overwrites is a directory, and all that lies there; a new database has no log."""
+    volume = tmp_path / name
+    volume.parent.mkdir(exist_ok=True)
+    format_volume(con, str(volume), size="32M")
+    with pytest.raises(duckdb.Error, match="it is a rawduck volume"):
+        con.execute(statement.format(f"direct://{tmp_path}"))
+    rawduck.connect(f"nvme://{volume}/x.duckdb").close()

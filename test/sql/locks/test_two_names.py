@@ -1,5 +1,9 @@
-"""A loop device and the file behind it are one volume under two names."""
+"""One volume under two names: a loop device and its file, or two devices over the same part of a file."""
 
+import subprocess
+from contextlib import ExitStack
+
+import pytest
 import rawduck
 from support import CHILD_SECONDS, loop_device, one, start_python
 
@@ -11,11 +15,23 @@ print(connection.execute("SELECT count(*), sum(v) FROM x.t").fetchone())
 """
 
 
-def test_a_reader_keeps_its_state_beside_a_writer_under_another_name(tmp_path, con):
+def part_of(image, stack) -> str:
+    """A loop device over what lies behind the first MiB."""
+    options = ["--find", "--show", "--direct-io=on", "--sector-size", "4096"]
+    part = ["--offset", str(1024**2), "--sizelimit", str(100 * 1024**2)]
+    added = subprocess.run(["losetup", *options, *part, image], capture_output=True, text=True, check=True)
+    device = added.stdout.strip()
+    stack.callback(subprocess.run, ["losetup", "--detach", device], check=True)
+    return device
+
+
+@pytest.mark.parametrize("of_part", [False, True])
+def test_a_reader_keeps_its_state_beside_a_writer_under_another_name(tmp_path, con, of_part):
     image = tmp_path / "disk.img"
-    with loop_device(image, 4096, "128M") as device:
-        con.execute("CALL nvme_format(?)", [device])
-        for reader, writer in ((device, image), (image, device)):
+    with loop_device(image, 4096, "128M") as whole, ExitStack() as stack:
+        one_name, other_name = (part_of(image, stack), part_of(image, stack)) if of_part else (whole, image)
+        con.execute("CALL nvme_format(?)", [one_name])
+        for reader, writer in ((one_name, other_name), (other_name, one_name)):
             with rawduck.connect(f"nvme://{writer}/x.duckdb") as own:
                 own.execute("CREATE OR REPLACE TABLE t AS SELECT range AS v FROM range(1000000)")
             with start_python(READ_BESIDE, str(reader)) as child:

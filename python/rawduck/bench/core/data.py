@@ -13,6 +13,9 @@ from rawduck import consent, paths, render, tpch, volumes
 from rawduck.bench.core.options import Options
 from rawduck.measuring import cold
 
+#: Of volumes in files of the benchmark's own. What lies there without it is somebody else's.
+_LABEL = "rawduck bench"
+
 
 @dataclass(frozen=True)
 class Database:
@@ -136,8 +139,11 @@ class Volume:
 
     def ask(self) -> None:
         """What --format --force destroys is asked about at the beginning, and not after hours. Until it is
-        formatted, nothing else may have come there."""
+        formatted, nothing else may have come there. Of the benchmark's own file only whether it is that."""
         options = self._options
+        if self._own:
+            with rawduck.connect() as connection:
+                consent.to_replace_own(connection, self.target, _LABEL)
         if options.format and options.force and not self._own:
             with rawduck.connect() as connection:
                 self._agreed = consent.to_format(connection, [self.target], options.yes)
@@ -146,15 +152,18 @@ class Volume:
         """Formats the benchmark's own file or what --format names; otherwise there must be a volume."""
         if self._ready:
             return
-        self._ready = True
         with rawduck.connect() as connection:
             if self._own or self._options.format:
                 settings: dict = {"force": self._options.force or self._own}
+                if self._own:
+                    settings["label"] = _LABEL
+                    settings["agreed"] = consent.to_replace_own(connection, self.target, _LABEL)
                 if self._agreed is not None:
                     settings["agreed"] = self._agreed
                 if not Path(self.target).is_block_device() and not Path(self.target).is_char_device():
                     settings["size"] = f"{self._gib}G"
                 volumes.format_volume(connection, self.target, **settings)
+            self._ready = True  # before that it may be somebody else's, which stays
             volumes.volume_info(connection, self.target)
 
     def copy(self, source: Path, destination: str) -> None:

@@ -96,7 +96,8 @@ void RequireNoVolume(const std::string &path) {
     const FileDescriptor fd = TryOpenTarget(target, O_RDONLY, error_number);
     if (fd.IsOpen() && HoldsVolume(target, fd.Get())) { // who may not read it is told by what comes next
         throw Error(ErrorCode::INVALID,
-                    path + ": it is a rawduck volume, which a copy does not replace; nvme://" + target.path +
+                    path + ": it is a rawduck volume, which is not replaced or removed like this; nvme://" +
+                        target.path +
                         "/<name> names a file on it. To do without the volume, remove its file first");
     }
 }
