@@ -197,10 +197,10 @@ def _is_there(connection: duckdb.DuckDBPyConnection, path: str) -> bool:
 
 def is_folder(connection: duckdb.DuckDBPyConnection, path: str) -> bool:
     """Whether it is a directory of a volume, or the root of one."""
-    split = paths.split_volume_path(path + "/") if paths.is_volume_path(path) else None
+    split = paths.split_volume_path(path.rstrip("/") + "/x") if paths.is_volume_path(path) else None
     if not split:
         return False
-    target, name = split[0], split[1].rstrip("/")
+    target, name = split[0], split[1].rpartition("/")[0]
     query = (
         "SELECT count(*) FROM nvme_files(?) WHERE (name = ? AND kind = 'directory') OR starts_with(name, ?)"
     )

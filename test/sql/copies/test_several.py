@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from support import failed, run_cli, succeeded
@@ -82,3 +83,35 @@ def test_what_is_missing_is_said(files):
     for command in ("cp", "mv"):
         assert "no destination" in failed(command, files.path("a.csv"))
     assert "not a path on a volume" in failed("mv", "a.csv", files.path("x.csv"))
+
+
+@pytest.mark.parametrize("command", ["mv", "cp"])
+def test_two_files_to_one_name_are_refused_before_anything_is_done(files, command):
+    succeeded("cp", "b.csv", files.path("f/e.csv"))
+    before = names(files)
+    refused = failed(command, files.path("**/e.csv"), files.path("g/"), "--overwrite")
+    assert (
+        f"{files.path('d/e.csv')} and {files.path('f/e.csv')} would both be {files.path('g/e.csv')}"
+        in refused
+    )
+    assert names(files) == before
+
+
+@pytest.mark.parametrize("command", ["mv", "cp"])
+def test_into_a_directory_that_is_there(files, command):
+    succeeded(command, files.path("a.csv"), files.path("b.csv"), files.path("d"))
+    assert {"d/a.csv", "d/b.csv", "d/e.csv"} <= set(names(files))
+
+
+def test_a_pipe_is_not_waited_for(files, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in failed("cp", str(tmp_path / "pipe"), files.path("x"))
+
+
+def test_patterns_beside_snapshots(files):
+    """They neither stop it midway nor come along."""
+    succeeded("snapshot", files.path("a.csv@monday"))
+    succeeded("mv", files.path("*"), files.path("g/"))
+    assert names(files) == ["a.csv@monday", "d/e.csv", "g/a.csv", "g/b.csv", "g/c.txt"]
+    succeeded("rm", files.path("**"))
+    assert names(files) == ["a.csv@monday"]

@@ -8,7 +8,7 @@ import threading
 import duckdb
 import pytest
 import rawduck
-from support import run_cli
+from support import file_names, run_cli, start_python
 
 
 def one(con, query, *parameters):
@@ -121,7 +121,7 @@ def test_a_snapshot_with_a_log_is_copied_off_the_volume(target, con, sales, tmp_
     con.execute("INSERT INTO sales.t VALUES (-1)")  # lies in the log
     con.execute(f"CALL nvme_snapshot('{sales}', 'monday')")
     with pytest.raises(
-        duckdb.IOException, match=r"write-ahead log beside it.*of a snapshot.*COPY FROM DATABASE"
+        duckdb.IOException, match=r"write-ahead log beside it.*Of a snapshot.*COPY FROM DATABASE"
     ):
         con.execute(f"CALL nvme_copy('{sales}@monday', '{tmp_path / 'refused.duckdb'}')")
     con.execute(f"ATTACH '{sales}@monday' AS monday (READ_ONLY); ATTACH '{tmp_path / 'a.duckdb'}' AS backup")
@@ -181,3 +181,55 @@ def test_the_command_line(file_target):
     with rawduck.connect() as con:
         con.execute(f"ATTACH '{file_target.path('y.duckdb')}' AS y")
         assert one(con, "SELECT count(*) FROM y.t") == 1000
+
+
+def test_a_pattern_has_the_rows_of_files_and_not_of_their_snapshots(file_target, con):
+    """Nor what is kept for a reader, which has the same rows, too."""
+    for name in ("a", "b"):
+        con.execute(f"COPY (FROM range(10)) TO '{file_target.path(f'd/{name}.parquet')}'")
+    writer = con.cursor()
+    writer.execute(f"ATTACH '{file_target.path('x.duckdb')}' AS x")
+    con.execute(f"CALL nvme_snapshot('{file_target.path('d/a.parquet')}', 'monday')")
+    code = """
+rows = connection.execute(f"SELECT count(*) FROM read_parquet('{sys.argv[1]}@latest')")
+print("ready", flush=True)
+connection.execute(f"ATTACH '{sys.argv[2]}@latest' AS x (READ_ONLY)")
+print("attached", flush=True)
+sys.stdin.readline()
+"""
+    path, database = file_target.path("d/b.parquet"), file_target.path("x.duckdb")
+    with start_python(code, path, database) as reader:
+        assert [reader.stdout.readline() for _ in range(2)] == ["ready\n", "attached\n"]
+        for pattern in ("d/*", "d/**", "**/*.parquet*", "*/[ab]*"):
+            count = one(con, f"SELECT count(*) FROM read_parquet('{file_target.path(pattern)}')")
+            assert count == 20, pattern
+        everything = con.execute("SELECT file FROM glob(?)", [file_target.path("**")]).fetchall()
+        assert sorted(everything) == [(path_,) for path_ in (file_target.path("d/a.parquet"), path, database)]
+        named = con.execute("SELECT file FROM glob(?)", [file_target.path("**/*@*")]).fetchall()
+        assert named == [(file_target.path("d/a.parquet@monday"),)]
+        reader.communicate("\n")
+
+
+@pytest.mark.parametrize("ending", ["@monady", "@latest", "@latest-00000000002a"])
+def test_no_file_gets_the_name_of_a_snapshot(target, con, sales, ending):
+    """A misspelt one would be an empty database."""
+    con.execute(f"CALL nvme_snapshot('{sales}', 'monday'); DETACH sales")
+    other = target.path("other.duckdb")
+    con.execute(f"CALL nvme_clone('{sales}', '{other}')")
+    for statement in (
+        f"ATTACH '{sales}{ending}' AS x",
+        f"COPY (SELECT 1) TO '{sales}{ending}'",
+        f"CALL nvme_move('{other}', '{sales}{ending}')",
+        f"CALL nvme_clone('{other}', '{sales}{ending}')",
+        f"CALL nvme_copy('{other}', '{sales}{ending}')",
+    ):
+        with pytest.raises(duckdb.Error):
+            con.execute(statement)
+    if ending == "@monady":
+        with pytest.raises(
+            duckdb.IOException, match=r'no snapshot "monady" of "sales.duckdb" on this volume'
+        ):
+            con.execute(f"ATTACH '{sales}{ending}' AS x")
+    found = [name for name in sorted(file_names(con, target)) if "@latest-" not in name]  # of the ATTACH
+    assert found == ["other.duckdb", "sales.duckdb", "sales.duckdb@monday"]
+    con.execute(f"ATTACH '{target.path('of@nothing.duckdb')}' AS x; CREATE TABLE x.t AS SELECT 1")

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <fcntl.h>
+#include <fstream>
 #include <sys/socket.h>
 
 namespace rawduck {
@@ -21,6 +22,11 @@ void WriteInterrupted(int fd) {
     EXPECT_EQ(CatchError([&] { sink.Write(bytes.data(), bytes.size()); }).Code(), ErrorCode::INTERRUPTED);
 }
 
+std::string ContentOf(const std::string &path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
 } // namespace
 
 // Would it wait for a reader, the test would end with its time.
@@ -35,6 +41,30 @@ TEST(StreamBytesTest, IsInterruptedWhereNobodyReads) {
     EXPECT_EQ(fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0) << "which others would notice";
     close(ends[0]);
     close(ends[1]);
+}
+
+// Whoever is killed before the end leaves nothing that looks like a backup.
+TEST(StreamBytesTest, AFileHasItsNameWhenItIsFinished) {
+    const TemporaryFile beside(0);
+    const std::string path = beside.Path() + ".stream";
+    {
+        DescriptorSink sink(path, nullptr);
+        sink.Write("half", 4);
+        EXPECT_NE(access(path.c_str(), F_OK), 0);
+    }
+    EXPECT_NE(access(path.c_str(), F_OK), 0);
+    DescriptorSink sink(path, nullptr), other(path, nullptr);
+    sink.Write("whole", 5);
+    sink.Finish();
+    EXPECT_EQ(ContentOf(path), "whole");
+    other.Write("another", 7);
+    EXPECT_EQ(CatchError([&] { other.Finish(); }).Code(), ErrorCode::EXISTS);
+    EXPECT_EQ(CatchError([&] { DescriptorSink(path, nullptr); }).Code(), ErrorCode::EXISTS);
+    EXPECT_EQ(ContentOf(path), "whole");
+    EXPECT_NE(
+        std::string(CatchError([&] { DescriptorSink("/dev/null", nullptr); }).what()).find("standard output"),
+        std::string::npos);
+    unlink(path.c_str());
 }
 
 } // namespace rawduck
