@@ -17,9 +17,11 @@ def compare_all(history: History) -> None:
         if not history.attach(name):  # it was never there
             del history.databases[name]
             history.shadow.remove(name)
+        else:
+            history.compare(name, [], payload=True)
     for name, path in history.snapshots.items():
         history.life.tell([f"ATTACH '{path}' AS {name} (READ_ONLY)"])
-        history.compare(name, name, [])
+        history.compare(name, [], payload=True)
         history.life.tell([f"DETACH {name}"])
     for name, rows in history.files.items():
         found = history.life.tell([f"SELECT count(*), sum(k)::BIGINT FROM read_csv('{history.path(name)}')"])

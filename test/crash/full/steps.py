@@ -34,7 +34,7 @@ def changes_of(history: History, name: str) -> list[str]:
 def insert_into(history: History, table: str) -> str:
     payload = history.rng.choice(PAYLOADS)
     rows = history.rng.choice(ROWS)
-    each = 32 * -payload if payload < 0 else payload // 4
+    each = 96 * -payload if payload < 0 else payload // 4  # what cannot be compressed takes long to make
     rows = max(1, min(rows, INSERT_BYTES_MAX // (each + 1)))
     first, history.keys = history.keys, history.keys + rows
     return sql.insert(table, first, first + rows, payload)
@@ -59,7 +59,7 @@ def fill(history: History) -> None:
         return
     table = f"{name}.{tables[0]}"
     for size in FILLS:
-        for _ in range(200):
+        for _ in range(60):
             before = history.counts["refused"]
             history.keys += 1
             history.change({name: [sql.insert(table, history.keys - 1, history.keys, size)]})
@@ -165,10 +165,10 @@ def detach(history: History, name: str) -> None:
 
 def spill(history: History) -> None:
     query = """SELECT sum(n) FROM (SELECT row_number() OVER (ORDER BY s) AS n
-        FROM (SELECT md5(range::VARCHAR) AS s FROM range(600000)))"""
+        FROM (SELECT md5(range::VARCHAR) AS s FROM range(400000)))"""
     call = ["SET memory_limit = '60MB'", query]
     history.judge(history.life.try_one(*call), "spill", ("Out of Memory", "OutOfMemory"))
-    history.life.tell(["SET memory_limit = '400MB'"])
+    history.life.tell(["SET memory_limit = '2GB'"])
 
 
 def defragment(history: History) -> None:
