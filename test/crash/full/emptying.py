@@ -86,17 +86,19 @@ def make_room(history: History) -> None:
         for remove, name in others:
             remove(history, name)
         others = []
-    shared = bool(history.snapshots)
+    clones = [name for name in names if history.databases[name].clone]
     left = empty_all(history, names)
-    if left and not shared:
+    if left and not history.snapshots and not clones:
         raise Broken(f"stuck: {left}")
-    history.counts["waited for snapshots"] += len(left)
+    history.counts["waited for snapshots or clones"] += len(left)
     for remove, name in others:
         remove(history, name)
+    if left:  # what they share goes with the last that has it
+        for name in clones:
+            remove_database(history, name)
+        left = empty_all(history, [name for name in left if name not in clones])
     if left:
-        left = empty_all(history, list(left))
-    if left:
-        raise Broken(f"stuck without snapshots: {left}")
+        raise Broken(f"stuck without snapshots and clones: {left}")
 
 
 def large_ones(history: History) -> list[str]:
