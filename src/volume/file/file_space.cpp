@@ -25,7 +25,7 @@ void File::Growth::Take(const EntrySize &more, MetadataUse use) {
     }
     const bool log = file_.kind_ == FileKind::WAL;
     if (file_.MayUseLast(attempt)) {
-        use = log ? MetadataUse::LAST_LOG : use == MetadataUse::GROW ? MetadataUse::LOG : use;
+        use = log ? MetadataUse::LAST_LOG : use == MetadataUse::GROW ? MetadataUse::LAST_CONTENT : use;
     } else if (log) {
         use = MetadataUse::LOG;
     }

@@ -12,7 +12,8 @@ namespace {
 //! What each kind of use leaves to the next: a share of the room, at least what a file takes when its extents get a
 //! tree of their own, and at most this many bytes.
 constexpr uint64_t KEPT_SHARE = 16;
-constexpr uint64_t LAST_LOG_BYTES = 4 * KIB; //!< for the last extents of some logs
+constexpr uint64_t LAST_LOG_BYTES = 4 * KIB;      //!< for the last extents of some logs
+constexpr uint64_t LAST_REPLACED_BYTES = 4 * KIB; //!< for what a checkpoint replaces
 constexpr uint64_t KEPT_BYTES_MIN = TREE_PAGE_BYTES + LAST_LOG_BYTES, KEPT_BYTES_MAX = 4 * MIB;
 //! For creating logs: a share of the volume, and at least room for some.
 constexpr uint64_t NEW_LOG_SHARE = 256;
@@ -56,6 +57,8 @@ uint64_t KeptBytes(MetadataUse use, uint64_t each) {
         return each;
     case MetadataUse::LAST_LOG:
         return each - LAST_LOG_BYTES;
+    case MetadataUse::LAST_CONTENT:
+        return LAST_REPLACED_BYTES;
     default:
         return 0;
     }
@@ -104,7 +107,8 @@ uint64_t MetadataRoom::KeptUnits(MetadataUse use) const {
     case MetadataUse::GROW:
         return space_.KeptUnits(SpaceUse::CONTENT);
     case MetadataUse::LOG:
-    case MetadataUse::LAST_LOG: // a zone is as large as four of the blocks that are kept for a checkpoint
+    case MetadataUse::LAST_LOG:
+    case MetadataUse::LAST_CONTENT: // a zone is as large as four of the blocks that are kept for a checkpoint
         return space_.KeptUnits(SpaceUse::LOG);
     default:
         return space_.KeptUnits(SpaceUse::REPLACEMENT);
