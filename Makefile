@@ -21,6 +21,7 @@ ARCHITECTURE ?= x86_64
 RELEASE ?= 1.5.6
 SEED ?= 1
 CUTS ?= 20000
+HISTORIES ?= 40
 COMPARISONS ?= 100000
 KILLS ?= 200
 
@@ -113,6 +114,11 @@ test-bench: build ## The benchmarks, with next to no data
 test-crash: build ## Power cuts of DuckDB on a simulated device; SEED=1 CUTS=20000
 	@scripts/bootstrap.sh test
 	@$(PYTHON) test/crash/run.py --seed $(SEED) --cuts $(CUTS)
+
+.PHONY: test-full
+test-full: build ## Full volumes, killed and emptied again, in random histories; SEED=1 HISTORIES=40, ARGS='--only 7 --verbose'
+	@scripts/bootstrap.sh test
+	@$(PYTHON) test/crash/full/full_volumes.py --seed $(SEED) --histories $(HISTORIES) $(ARGS)
 
 .PHONY: gpu-check
 gpu-check: build ## Everything that only a GPU can show, and the bars, in ten minutes; ARGS='--scale 10', or --rehearse

@@ -330,6 +330,7 @@ OpenMode OpenModeOf(FileOpenFlags flags, const std::string &name) {
     mode.owner_only = flags.CreatePrivateFile();
     mode.lock = LockOf(flags);
     mode.kind = KindOf(flags, mode, name);
+    mode.gone_unless_synced = mode.kind == FileKind::DATABASE;
     return mode;
 }
 

@@ -89,24 +89,6 @@ uint64_t File::TailRoom(uint64_t size) const {
     return any_tail_fits_ ? context_.lba_size - 1 : size % context_.lba_size;
 }
 
-void File::Growth::Take(const EntrySize &more, MetadataUse use) {
-    if (file_.IsTemp()) {
-        return;
-    }
-    const MetadataUse first = file_.kind_ == FileKind::WAL ? MetadataUse::LOG : use;
-    const MetadataUse last = first == MetadataUse::GROW ? MetadataUse::LOG : MetadataUse::REPLACE;
-    file_.metadata_.Take(more, file_.MayUseLast(attempt) ? last : first);
-    taken_ += more;
-    any_ = true;
-}
-
-File::Growth::~Growth() {
-    if (any_) {
-        std::unique_lock<std::shared_mutex> guard(file_.map_mutex_);
-        file_.metadata_.Settle(taken_, file_.SizeOfEntry());
-    }
-}
-
 std::string File::Name() const {
     std::lock_guard<std::mutex> guard(name_mutex_);
     return name_;

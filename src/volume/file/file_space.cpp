@@ -17,6 +17,30 @@ constexpr uint64_t GROWTH_FREE_SHARE = 8;
 
 } // namespace
 
+// A log's last attempt leaves blocks the metadata that they need to be replaced, as Space does with their space: the
+// checkpoint that ends the log replaces some.
+void File::Growth::Take(const EntrySize &more, MetadataUse use) {
+    if (file_.IsTemp()) {
+        return;
+    }
+    const bool log = file_.kind_ == FileKind::WAL;
+    if (file_.MayUseLast(attempt)) {
+        use = log ? MetadataUse::LAST_LOG : use == MetadataUse::GROW ? MetadataUse::LAST_CONTENT : use;
+    } else if (log) {
+        use = MetadataUse::LOG;
+    }
+    file_.metadata_.Take(more, use);
+    taken_ += more;
+    any_ = true;
+}
+
+File::Growth::~Growth() {
+    if (any_) {
+        std::unique_lock<std::shared_mutex> guard(file_.map_mutex_);
+        file_.metadata_.Settle(taken_, file_.SizeOfEntry());
+    }
+}
+
 // On a full volume only a few blocks can be replaced, and a publish frees the space of the old ones. Files
 // also reserve more than they use.
 void File::MakeSpace() {
@@ -105,11 +129,14 @@ Space::Piece File::GrowthFor(uint64_t missing) {
 void File::EnsureUnits(uint64_t units, Growth &growth) {
     const uint64_t units_before = map_.Units();
     uint64_t last_from = UINT64_MAX; // the file unit from which on the file has what is kept for the last
+    std::vector<Extent> unused;
     try {
         while (map_.Units() < units) {
             growth.Take(MoreExtents(1), MetadataUse::GROW);
+            unused.resize(1); // beforehand: what is found must not get lost for want of memory
             Space::Piece found = GrowthFor(units - map_.Units());
-            if (found.units == 0 && MayUseLast(growth.attempt)) {
+            const bool last = found.units == 0 && MayUseLast(growth.attempt);
+            if (last) {
                 found = context_.space.AllocateLast(units - map_.Units(), map_.End(), LastUse());
                 last_from = std::min(last_from, map_.Units());
             }
@@ -122,7 +149,8 @@ void File::EnsureUnits(uint64_t units, Growth &growth) {
             try {
                 map_.Append(found.start, found.units);
             } catch (...) {
-                context_.space.Free({Extent{0, Index(found.start), found.units}});
+                unused[0] = Extent{0, Index(found.start), found.units};
+                last ? context_.space.FreeLast(unused, LastUse()) : context_.space.Free(unused);
                 throw;
             }
         }

@@ -12,7 +12,9 @@ namespace {
 //! What each kind of use leaves to the next: a share of the room, at least what a file takes when its extents get a
 //! tree of their own, and at most this many bytes.
 constexpr uint64_t KEPT_SHARE = 16;
-constexpr uint64_t KEPT_BYTES_MIN = TREE_PAGE_BYTES + 4 * KIB, KEPT_BYTES_MAX = 4 * MIB;
+constexpr uint64_t LAST_LOG_BYTES = 4 * KIB;      //!< for the last extents of some logs
+constexpr uint64_t LAST_REPLACED_BYTES = 4 * KIB; //!< for what a checkpoint replaces
+constexpr uint64_t KEPT_BYTES_MIN = TREE_PAGE_BYTES + LAST_LOG_BYTES, KEPT_BYTES_MAX = 4 * MIB;
 //! For creating logs: a share of the volume, and at least room for some.
 constexpr uint64_t NEW_LOG_SHARE = 256;
 constexpr uint64_t NEW_LOG_BYTES_MIN = 48 * KIB, NEW_LOG_BYTES_MAX = 4 * MIB;
@@ -44,6 +46,24 @@ uint64_t BytesForLogs(const SpaceMap::Area &area) {
                       NEW_LOG_BYTES_MAX);
 }
 
+//! From this use, where each kind leaves `each` to the next.
+uint64_t KeptBytes(MetadataUse use, uint64_t each) {
+    switch (use) {
+    case MetadataUse::CREATE:
+        return 3 * each;
+    case MetadataUse::GROW:
+        return 2 * each;
+    case MetadataUse::LOG:
+        return each;
+    case MetadataUse::LAST_LOG:
+        return each - LAST_LOG_BYTES;
+    case MetadataUse::LAST_CONTENT:
+        return LAST_REPLACED_BYTES;
+    default:
+        return 0;
+    }
+}
+
 } // namespace
 
 MetadataRoom::MetadataRoom(Space &space, ZoneStock &stock, const SpaceMap::Area &area, uint64_t zones,
@@ -63,8 +83,7 @@ uint64_t MetadataRoom::BytesIn(uint64_t zones) const {
 
 uint64_t MetadataRoom::Limit(MetadataUse use, uint64_t zones) const {
     const uint64_t all = BytesIn(zones);
-    const uint64_t kept = std::clamp(all / KEPT_SHARE, KEPT_BYTES_MIN, KEPT_BYTES_MAX) *
-                          (static_cast<uint64_t>(MetadataUse::REPLACE) - static_cast<uint64_t>(use));
+    const uint64_t kept = KeptBytes(use, std::clamp(all / KEPT_SHARE, KEPT_BYTES_MIN, KEPT_BYTES_MAX));
     return all - std::min(all, kept);
 }
 
@@ -88,6 +107,8 @@ uint64_t MetadataRoom::KeptUnits(MetadataUse use) const {
     case MetadataUse::GROW:
         return space_.KeptUnits(SpaceUse::CONTENT);
     case MetadataUse::LOG:
+    case MetadataUse::LAST_LOG:
+    case MetadataUse::LAST_CONTENT: // a zone is as large as four of the blocks that are kept for a checkpoint
         return space_.KeptUnits(SpaceUse::LOG);
     default:
         return space_.KeptUnits(SpaceUse::REPLACEMENT);

@@ -15,8 +15,9 @@ namespace rawduck {
 //! What the room is used for; each use may take what is kept from those before it. So when the volume is full,
 //! existing files can still grow, commits reach their logs, and blocks can be replaced. Creating logs has a
 //! reserve of its own, and uses the common room when that is full, so logs and other files do not starve each
-//! other.
-enum class MetadataUse { CREATE, GROW, LOG, REPLACE };
+//! other. LAST_LOG and LAST_CONTENT: for what gets what is kept for the last (Space::AllocateLast), which is little: a log has a
+//! little more than LOG, the blocks of a checkpoint nearly all.
+enum class MetadataUse { CREATE, GROW, LOG, LAST_LOG, LAST_CONTENT, REPLACE };
 
 //! Thread-safe. Bytes are those of MetadataBytes.
 class MetadataRoom : public Journal::Zones {

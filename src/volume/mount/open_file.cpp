@@ -126,6 +126,9 @@ void OpenFile::Close() {
         std::unique_lock<std::shared_mutex> guard(state.names_mutex);
         RAWDUCK_INVARIANT(file->writers > 0, "every writer is counted");
         last_writer = --file->writers == 0;
+        if (last_writer && mode_.gone_unless_synced && !file->Published() && !file->Removed()) {
+            Attempt(failure, [&] { state.QueueRemove(state.names.find(file->Name())); });
+        }
     }
     if (last_writer && file->Removed()) {
         Attempt(failure, [&] { file->GiveBackReservation(); });

@@ -16,6 +16,9 @@ struct OpenMode {
     //! On a volume, with a shared lock: what is durable stays in its place as long as it is open, so that others can be told
     //! where that is. Throws LOCKED where somebody writes.
     bool in_place = false;
+    //! On a volume: a new file of which nothing was synced is gone when its last writer closes it, as it would be after a
+    //! crash. Half a database cannot be opened, and stands in the way of the next one of its name.
+    bool gone_unless_synced = false;
     //! Of a new file on a volume, and how any file is read and written. TEMP only for what DuckDB opens as
     //! temporary; never guessed from the name.
     FileKind kind = FileKind::OTHER;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 import rawduck
-from support import attach, kill_when_ready, one, run_python
+from support import attach, file_names, kill_when_ready, one, run_python
 
 LOAD = "INSERT INTO x.t SELECT range, md5(range::VARCHAR) FROM range(5000000)"
 
@@ -126,6 +126,35 @@ def test_emptied_after_kills(new_target, size):
     with rawduck.connect(target.path("x.duckdb")) as con:
         con.execute("CREATE TABLE u AS SELECT range AS v FROM range(100000)")
         assert one(con, "SELECT count(*) FROM nvme_check(?) WHERE severity <> 'ok'", target.name) == 0
+
+
+def attach_until_refused(con, target) -> str:
+    """Makes databases as long as there is space; returns the name of the one for which there was none."""
+    for n in range(100):
+        try:
+            attach(con, target, f"y{n}.duckdb")
+        except duckdb.IOException:
+            return f"y{n}.duckdb"
+    raise AssertionError("there is always space")
+
+
+def test_a_database_that_could_not_be_made_is_not_there(small_target, con):
+    """Half of one could not be opened, and would stand in the way of the next attempt."""
+    attach(con, small_target, "x.duckdb")
+    con.execute("CREATE TABLE x.t (v BIGINT, s VARCHAR)")
+    with pytest.raises(duckdb.Error, match="full"):
+        con.execute(LOAD)
+    refused = attach_until_refused(con, small_target)
+    assert refused not in file_names(con, small_target)
+    with pytest.raises(duckdb.Error, match="full"):
+        attach(con, small_target, refused)
+    con.execute("DETACH x")
+    con.execute("SELECT * FROM nvme_remove(?)", [small_target.path("x.duckdb")])
+    name = attach(con, small_target, refused)
+    con.execute(f"CREATE TABLE {name}.t AS SELECT 42 AS v")
+    con.execute(f"DETACH {name}")
+    attach(con, small_target, refused)
+    assert one(con, f"SELECT v FROM {name}.t") == 42
 
 
 def test_copy_onto_a_volume_that_is_too_small(small_target, con, tmp_path):

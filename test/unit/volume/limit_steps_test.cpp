@@ -288,6 +288,41 @@ TEST(LimitStepsTest, MemoryThatRunsOutAnywhereOnAFileEndsNoProcess) {
     }
 }
 
+// What is kept for the last commits is given once: an attempt that failed for want of memory must not have used it.
+TEST(LimitStepsTest, WithoutMemoryNothingIsTakenOfWhatIsKeptForTheLast) {
+    bool reached = true;
+    for (int64_t step = 0; reached; step++) {
+        ASSERT_LT(step, 200);
+        const MemoryVolume memory(4096, 16 * MIB);
+        auto volume = memory.Mount();
+        auto log = volume->Open("log", WriteMode(FileKind::WAL));
+        for (const uint64_t length : {MIB, 64 * KIB, 32 * KIB}) { // the last does not fit into what is kept
+            const std::string bytes(length, 'l');
+            try {
+                for (;;) {
+                    log->Append(bytes.data(), bytes.size());
+                }
+            } catch (const Error &error) {
+                ASSERT_EQ(error.Code(), ErrorCode::NO_SPACE) << error.what();
+            }
+        }
+        const std::string last(16 * KIB, 'l');
+        bool failed = false;
+        {
+            const OutOfMemoryAfter limit(step);
+            try {
+                log->Append(last.data(), last.size());
+            } catch (const std::bad_alloc &) {
+                failed = true;
+            }
+            reached = limit.Failed();
+        }
+        if (failed) {
+            EXPECT_NO_THROW(log->Append(last.data(), last.size())) << "step " << step;
+        }
+    }
+}
+
 TEST(LimitStepsTest, AFailedWriteIntoAHoleShowsNobodysBytes) {
     const MemoryVolume memory(4096, 32 * MIB);
     auto volume = memory.Mount();

@@ -292,6 +292,33 @@ TEST_P(LimitsTest, FragmentsThatFillTheVolumeFailTheWriteAndNotTheSync) {
     UseTheDatabase();
 }
 
+// Where free space lies in single units, no zone can be added to the metadata, and each unit of a log takes some of it.
+TEST_P(LimitsTest, LogsInFragmentsLeaveRoomForReplacements) {
+    Open();
+    const std::string unit(ALLOCATION_UNIT_BYTES, 'u');
+    {
+        auto pieces = volume->Open("pieces", WriteMode());
+        const std::string bytes(24 * MIB, 'p');
+        pieces->Append(bytes.data(), bytes.size());
+        pieces->Sync();
+        for (uint64_t offset = 0; offset < bytes.size(); offset += 2 * unit.size()) {
+            pieces->Write(unit.data(), unit.size(), offset); // to another place
+        }
+    }
+    auto rest = volume->Open("rest", WriteMode());
+    for (const uint64_t length : {MIB, 64 * KIB, 4 * KIB}) {
+        const std::string bytes(length, 'r');
+        UntilNoSpace([&](int) { rest->Append(bytes.data(), bytes.size()); });
+    }
+    rest->Sync();
+    const int commits = UntilNoSpace([&](int) { Commit(ALLOCATION_UNIT_BYTES); });
+    EXPECT_GT(commits, 0);
+    Overwrite(3 * ALLOCATION_UNIT_BYTES, BLOCK);
+    Overwrite(ALLOCATION_UNIT_BYTES, ALLOCATION_UNIT_BYTES);
+    EXPECT_EQ(volume->Info().poisoned, "");
+    EXPECT_TRUE(ReadAll(*simulated.MountAfterCut(), "keep.duckdb") == content);
+}
+
 TEST_P(LimitsTest, WhatOpenFilesReservedIsThereForOthers) {
     Open();
     std::vector<std::unique_ptr<OpenFile>> files;
