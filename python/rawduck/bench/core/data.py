@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import duckdb
 
 import rawduck
-from rawduck import consent, paths, render, tpch, volumes
+from rawduck import consent, disks, paths, render, tpch, volumes
 from rawduck.bench.core.options import Options
 from rawduck.measuring import cold
 
@@ -152,7 +152,7 @@ class Volume:
                 settings: dict = {"force": self._options.force or self._own}
                 if self._agreed is not None:
                     settings["agreed"] = self._agreed
-                if not Path(self.target).is_block_device() and not Path(self.target).is_char_device():
+                if not disks.is_device(self.target):
                     settings["size"] = f"{self._gib}G"
                 volumes.format_volume(connection, self.target, **settings)
             volumes.volume_info(connection, self.target)
