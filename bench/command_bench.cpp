@@ -1,11 +1,13 @@
 //! What the processor does for a command, by engine: `command_bench TARGET ENGINE [POLLING]` in a guest whose clock
 //! counts instructions and that has one processor (test/nvme/run.sh instructions), so that nanoseconds are
-//! instructions. Prints a line per case: engine, case, count for each command: of all that runs, interrupts included.
+//! instructions. Prints a line per case: engine, case, and for each command: instructions of all that runs, interrupts
+//! included; system calls; interrupts of the drive.
 //!
 //! ENGINE is one of rawduck's, or "fixed": io_uring_cmd with buffers that were registered with the ring, which is
 //! the least that the kernel's driver can do. Into registered memory where the engine has a use for it.
 #include "common/clock.hpp"
 #include "common/memory/huge_memory.hpp"
+#include "device_events.hpp"
 #include "io/block_io.hpp"
 #include "io/device/nvme_device.hpp"
 #include "io/open_device.hpp"
@@ -28,7 +30,7 @@ using namespace rawduck;
 
 namespace {
 
-constexpr uint64_t NS_PER_CASE = 50000000, WARM_UP_COMMANDS = 200;
+constexpr uint64_t NS_PER_CASE = 50000000, WARM_UP_COMMANDS = 200, COUNTED_COMMANDS = 2000;
 constexpr uint64_t SPAN_BYTES = 64 * MIB;
 constexpr uint32_t DEPTH_MAX = 32;
 //! Where the NVMe command begins in an entry of a ring with large entries.
@@ -79,7 +81,7 @@ class IdleCounter {
 
 //! What is not the engine's doing.
 struct Pauses {
-    uint64_t ns = 0;
+    uint64_t ns = 0, system_calls = 0;
 
     //! Long enough for the device to have answered.
     void Wait() {
@@ -87,6 +89,7 @@ struct Pauses {
         const timespec pause = {0, 300000};
         nanosleep(&pause, nullptr);
         ns += MonotonicNs() - start;
+        system_calls++;
     }
 };
 
@@ -108,8 +111,20 @@ void Measure(const std::string &engine, const std::string &name, const Pauses *p
         commands += step();
         ns = MonotonicNs() - start;
     }
-    std::printf("%s\t%s\t%.0f\n", engine.c_str(), name.c_str(),
-                static_cast<double>(ns - (not_counted() - before)) / static_cast<double>(commands));
+    const double instructions =
+        static_cast<double>(ns - (not_counted() - before)) / static_cast<double>(commands);
+    // Afterwards: what counts them takes instructions of its own.
+    const uint64_t pauses = polling ? polling->system_calls : 0;
+    const DeviceEvents events;
+    uint64_t counted = 0;
+    while (counted < COUNTED_COMMANDS) {
+        counted += step();
+    }
+    const DeviceEvents::Counts counts = events.Count();
+    const uint64_t calls = counts.system_calls - (polling ? polling->system_calls - pauses : 0);
+    std::printf("%s\t%s\t%.0f\t%.2f\t%.2f\n", engine.c_str(), name.c_str(), instructions,
+                static_cast<double>(calls) / static_cast<double>(counted),
+                static_cast<double>(counts.interrupts) / static_cast<double>(counted));
     std::fflush(stdout);
 }
 

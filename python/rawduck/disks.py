@@ -6,6 +6,8 @@ import os
 import stat
 from pathlib import Path
 
+from rawduck import paths
+
 
 def disk_of(path: str | os.PathLike[str]) -> str:
     """The name of the whole disk (such as 'nvme0n1') below a device, file or folder; '' for none."""
@@ -31,6 +33,11 @@ def block_device(target: str) -> str:
         if (Path("/sys/block") / entry.name).exists():
             return f"/dev/{entry.name}"
     return target
+
+
+def is_device(target: str) -> bool:
+    """Whether a target is there whole, and has a size of its own: no regular file."""
+    return paths.is_function(target) or Path(target).is_block_device() or Path(target).is_char_device()
 
 
 def is_block_device(path: str) -> bool:

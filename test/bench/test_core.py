@@ -13,7 +13,8 @@ import sys
 
 import pytest
 import rawduck
-from rawduck.bench.core import report, stats
+from rawduck import disks
+from rawduck.bench.core import machine, report, stats
 from rawduck.bench.core.case import CPU, WALL, Case, Kind, Measurement, Mode
 from rawduck.bench.core.experiment import Bar, Experiment, at_least, at_most
 from rawduck.bench.core.options import Options
@@ -82,6 +83,16 @@ def run(
 def csv_rows(folder) -> list[dict[str, str]]:
     with (folder / "results.csv").open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_a_target_that_the_kernel_does_not_drive_lies_on_no_disk(tmp_path):
+    """Nor on that of the folder in which it happens to be named."""
+    described = machine.describe("vfio:0000:01:00.0n1", tmp_path)
+    assert described["target_disk"] == {
+        "name": "PCI function 0000:01:00.0n1, which the kernel does not drive"
+    }
+    assert disks.is_device("vfio:0000:01:00.0n1")
+    assert not disks.is_device(str(tmp_path / "bench.rawduck"))
 
 
 def test_median_and_standard_error():

@@ -6,6 +6,7 @@ guest a time says nothing.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,9 +45,6 @@ def check_all(check: Callable, target: str, stock_device: str, out: str, scale: 
     """`stock_device` becomes the disk of stock DuckDB: what lies on it is lost."""
     folders = {"stock_dir": Path(STOCK_DIR), "work_dir": Path(out), "out": Path(out) / "results"}
     options = Options(target, **folders, scale=scale, format=True, force=True, quick=True)
-    subprocess.run(["mkfs.ext4", "-q", "-F", stock_device], check=True)
-    Path(STOCK_DIR).mkdir()
-    subprocess.run(["mount", stock_device, STOCK_DIR], check=True)
     checks = {
         Counts: {
             "every engine and strategy is there": _complete,
@@ -57,12 +55,22 @@ def check_all(check: Callable, target: str, stock_device: str, out: str, scale: 
         Passthrough: {"with passthrough and without": _both_engines},
         Fdp: {"what the device wrote, with placement and without": _amplification},
     }
+    with disk_of_stock(stock_device), Bench(list(checks), options) as bench:
+        for kind, named in checks.items():
+            _check_one(check, bench, kind, named)
+
+
+@contextlib.contextmanager
+def disk_of_stock(device: str) -> Iterator[Path]:
+    """A file system that forgets what it is told to, unlike one in memory."""
+    place = Path(STOCK_DIR)
+    subprocess.run(["mkfs.ext4", "-q", "-F", device], check=True)
+    place.mkdir(exist_ok=True)
+    subprocess.run(["mount", device, place], check=True)
     try:
-        with Bench(list(checks), options) as bench:
-            for kind, named in checks.items():
-                _check_one(check, bench, kind, named)
+        yield place
     finally:
-        subprocess.run(["umount", STOCK_DIR], check=True)
+        subprocess.run(["umount", place], check=True)
 
 
 def _check_one(check: Callable, bench: Bench, kind: type[Experiment], named: dict[str, Callable]) -> None:

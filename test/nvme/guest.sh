@@ -178,7 +178,7 @@ vfio_plan=
 [ -z "$NVME_IOMMU" ] || vfio_plan="\"vfio\": {\"data\": \"$out/data\", \"fdp\": \"$(function_of fdp)\",
     \"plain\": \"$(function_of link)\", \"bad\": \"$(function_of bad)\", \"slow\": \"$(function_of kills)\",
     \"other\": \"/dev/$(generic "$second")\", \"modes\": $some, \"everything\": $everything,
-    \"kills\": ${NVME_KILLS:-5}},"
+    \"bench\": \"$out/bench\", \"stock\": \"/dev/$second\", \"kills\": ${NVME_KILLS:-5}},"
 
 # In one process: to start Python over the guest's file system takes half a minute.
 start=$SECONDS

@@ -6,6 +6,7 @@ bench=$1 out=$2
 export PATH=$PATH:/usr/sbin:/sbin LANG=C.UTF-8 HOME=/tmp
 cd /tmp
 touch "$out/booted"
+mountpoint -q /sys/kernel/tracing || mount -t tracefs none /sys/kernel/tracing # system calls are counted there
 modprobe nvme
 udevadm settle 2>/dev/null || sleep 2
 generic=$(ls -d /dev/ng*n1) block=$(ls -d /dev/nvme*n1)

@@ -1,10 +1,12 @@
-"""What is on a drive whose power went: `power_pull.py LOG SIZE ACKNOWLEDGED RESULTS`, outside the guest.
+"""What is on a drive whose power went: `power_pull.py LOG SIZE ACKNOWLEDGED RESULTS ENGINE`, outside
+the guest.
 
 LOG is what QEMU's blklogwrites noted of the writes and flushes that reached the emulated drive of SIZE
 bytes until the guest was killed, in the format of Linux' dm-log-writes. Images are made as a power cut
 leaves them: at the moment of the kill without anything that was not flushed, and at random moments before
 it with any part of that. Each must hold the transactions of commit_on_nvme.py up to one of them, at the kill
-all that were acknowledged. Appends a line `PASS name` or `FAIL name: reason` per check to RESULTS.
+all that were acknowledged. Appends a line `PASS name` or `FAIL name: reason` per check to RESULTS; the
+names begin with ENGINE.
 """
 
 from __future__ import annotations
@@ -142,11 +144,14 @@ def transactions(image: Path) -> int:
 class Pulled:
     """Checks of one drive."""
 
-    def __init__(self, events: list[Write | None], size: int, folder: Path, results: Path) -> None:
+    def __init__(
+        self, events: list[Write | None], size: int, folder: Path, results: Path, engine: str
+    ) -> None:
         self._events = events
         self._drive = Drive(folder / "drive.img", size)
         self._image = folder / "cut.img"
         self._results = results
+        self._engine = engine
         self._applied = 0
         self._durable = -1
 
@@ -171,6 +176,7 @@ class Pulled:
             raise AssertionError(f"{count} transactions were acknowledged, {self._durable} are there")
 
     def check(self, name: str, body, *arguments: int) -> None:
+        name = f"{self._engine}: {name}"
         line = f"PASS {name}"
         try:
             body(*arguments)
@@ -181,15 +187,17 @@ class Pulled:
 
 
 def main() -> None:
-    log, size, acknowledged, results = sys.argv[1:]
+    log, size, acknowledged, results, engine = sys.argv[1:]
     events = read_log(Path(log))
     count = len(Path(acknowledged).read_text().splitlines())
     flushes = sum(event is None for event in events)
-    print(f"power pulled after {len(events)} events, {flushes} of them flushes, {count} transactions")
+    print(
+        f"{engine}: power pulled after {len(events)} events, {flushes} of them flushes, {count} transactions"
+    )
     seed = random.randrange(2**32)
     moments = sorted(random.Random(seed).sample(range(len(events)), min(CUTS, len(events))))
     with tempfile.TemporaryDirectory() as folder:
-        pulled = Pulled(events, int(size), Path(folder), Path(results))
+        pulled = Pulled(events, int(size), Path(folder), Path(results), engine)
         for moment in [*moments, len(events)]:
             pulled.check(
                 f"power cut after event {moment} with seed {seed + moment}", pulled.at, moment, seed + moment

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import bench_of_driver
 import faults_on_nvme
 import fdp_on_nvme
 import kills_on_nvme
@@ -86,6 +87,8 @@ def check_the_rest(results, plan: dict) -> None:
     results.check("vfio: the kernel's driver reads what was written", lambda: read_by_the_kernel(fdp))
     results.check("vfio: a controller goes there and back", lambda: there_and_back(fdp))
     results.check("vfio: placement, as nvme-cli sees it", lambda: placement(fdp))
+    with bound(fdp) as target:
+        bench_of_driver.check_all(results.check, target, plan["stock"], plan["bench"])
     with bound(plan["bad"]) as target:
         words = {"read": "unrecovered read error: media error", "write": "write fault"}
         results.check("vfio: media errors", lambda: faults_on_nvme.media_errors(target, "auto", other, words))
@@ -202,16 +205,21 @@ def there_and_back(function: str) -> None:
     assert json.loads(printed(vfio.bind, function, "nobody", True, True))["owner"] == "nobody"
     assert "ready" in printed(vfio.list_controllers)
     target = f"vfio:{function}n1"
+    told, tells = os.pipe()
     child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException), rawduck.connect() as connection:
             attach_new(connection, target, "x")
+            os.write(tells, b"1")  # not before: between formatting and attaching nobody has it open
             time.sleep(1000)
         os._exit(1)
+    os.close(tells)
     try:
-        assert pci.wait_for(lambda: opens(function, child), 60), listed(function)
+        assert os.read(told, 1) == b"1", "the child could not attach it"
+        assert opens(function, child), listed(function)
         assert f"process {child}" in refusal_of(unbind, function)
     finally:
+        os.close(told)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     after = unbind(function)

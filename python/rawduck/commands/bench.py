@@ -196,7 +196,12 @@ def _run(chosen: list[str], options: Options) -> list[Outcome]:
     with Bench([EXPERIMENTS[name] for name in chosen], options) as running:
         running.volume.ask()
         device = disks.block_device(options.target)
-        if disks.is_block_device(device) and disks.disk_of(device) != disks.disk_of(options.stock_dir):
+        if paths.is_function(options.target):
+            running.say(
+                f"{options.stock_dir} lies on another disk than {options.target}, which the kernel does not "
+                "drive: what follows compares the disks too."
+            )
+        elif disks.is_block_device(device) and disks.disk_of(device) != disks.disk_of(options.stock_dir):
             running.say(
                 f"{options.stock_dir} lies on another disk than {options.target}: what follows compares the "
                 "disks too. Name a folder on the same disk with --stock-dir."

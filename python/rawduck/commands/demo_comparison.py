@@ -111,7 +111,7 @@ def _step(what: str) -> Iterator[None]:
 
 def _format(settings: Settings) -> None:
     options: dict = {"force": settings.force or settings.own_target}
-    if not disks.is_block_device(settings.target):
+    if not disks.is_device(settings.target):
         options["size"] = f"{1 + math.ceil(settings.scale)}G"
     with rawduck.connect() as connection:
         if disks.is_block_device(settings.target):

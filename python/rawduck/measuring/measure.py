@@ -36,7 +36,8 @@ class Result:
     #: As nvme_stats() counts them; 0 for stock DuckDB.
     bytes_read: int = 0
     bounce_bytes: int = 0
-    #: What the kernel fetched from storage, and was given for it, for this process, whoever asked.
+    #: What the kernel fetched from storage, and was given for it, for this process, whoever asked. Of volumes
+    #: also what went past its block layer.
     device_bytes: int = 0
     written_bytes: int = 0
     #: The part of the CPU time that was spent in the kernel.
@@ -92,6 +93,9 @@ class Session:
         connection.execute("USE measured")
 
 
+_NOTHING_MOVED = (0, 0, 0)
+
+
 @dataclass
 class QueryTask(Session):
     """One query, or several statements, on one database."""
@@ -105,14 +109,19 @@ class QueryTask(Session):
         with self.open() as connection:
             if self.before:
                 connection.execute(self.before)
-            counted = _bytes_read(connection) if self.extension else (0, 0)
+            counted = _bytes_moved(connection) if self.extension else _NOTHING_MOVED
             with Stopwatch() as watch:
                 rows = connection.execute(self.query).fetchall()
-            now = _bytes_read(connection) if self.extension else (0, 0)
+            now = _bytes_moved(connection) if self.extension else _NOTHING_MOVED
             if self.after:
                 rows = connection.execute(self.after).fetchall()
-        read, bounced = now[0] - counted[0], now[1] - counted[1]
-        return watch.result(rows=rows, bytes_read=read, bounce_bytes=bounced)
+        read, bounced, written = (after - before for after, before in zip(now, counted, strict=True))
+        result = watch.result(rows=rows, bytes_read=read, bounce_bytes=bounced)
+        if paths.is_volume_path(self.database):
+            # The kernel does not count NVMe commands, nor what it does not see.
+            result.device_bytes = max(result.device_bytes, read)
+            result.written_bytes = max(result.written_bytes, written)
+        return result
 
 
 @dataclass
@@ -230,11 +239,13 @@ class Stopwatch:
         )
 
 
-def _bytes_read(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    columns = "coalesce(sum(bytes), 0), coalesce(sum(bounce_bytes), 0)"
-    query = f"SELECT {columns} FROM nvme_stats() WHERE operation = 'read'"
-    total, bounced = connection.execute(query).fetchone()
-    return int(total), int(bounced)
+def _bytes_moved(connection: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:
+    """Read, copied of it, and written, as the engine counts them."""
+    sums = [
+        f"coalesce(sum({column}) FILTER (operation = '{operation}'), 0)::BIGINT"
+        for column, operation in (("bytes", "read"), ("bounce_bytes", "read"), ("bytes", "write"))
+    ]
+    return connection.execute(f"SELECT {', '.join(sums)} FROM nvme_stats()").fetchone()
 
 
 def _storage_bytes() -> tuple[int, int]:

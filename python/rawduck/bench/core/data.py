@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import duckdb
 
 import rawduck
-from rawduck import consent, paths, render, tpch, volumes
+from rawduck import consent, disks, paths, render, tpch, volumes
 from rawduck.bench.core.options import Options
 from rawduck.measuring import cold
 
@@ -160,7 +160,7 @@ class Volume:
                     settings["agreed"] = consent.to_replace_own(connection, self.target, _LABEL)
                 if self._agreed is not None:
                     settings["agreed"] = self._agreed
-                if not Path(self.target).is_block_device() and not Path(self.target).is_char_device():
+                if not disks.is_device(self.target):
                     settings["size"] = f"{self._gib}G"
                 volumes.format_volume(connection, self.target, **settings)
             self._ready = True  # before that it may be somebody else's, which stays

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 
 import rawduck
-from rawduck import disks
+from rawduck import disks, paths
 
 _QUEUE_FACTS = (
     "rotational",
@@ -36,7 +36,7 @@ def describe(target: str, stock_dir: Path) -> dict[str, Any]:
         "system": platform.freedesktop_os_release().get("PRETTY_NAME", platform.system()),
         "root": os.geteuid() == 0,
         "target": target,
-        "target_disk": _disk(_existing(disks.block_device(target))),
+        "target_disk": _target_disk(target),
         "stock_disk": _disk(stock_dir),
         "stock_file_system": _file_system(stock_dir),
         "python": platform.python_version(),
@@ -51,6 +51,14 @@ def _cpu_model() -> str:
         if line.startswith(("model name", "Model")):
             return line.partition(":")[2].strip()
     return platform.processor() or "unknown"
+
+
+def _target_disk(target: str) -> dict[str, Any]:
+    if paths.is_function(target):
+        return {
+            "name": f"PCI function {target.removeprefix(paths.VFIO_PREFIX)}, which the kernel does not drive"
+        }
+    return _disk(_existing(disks.block_device(target)))
 
 
 def _existing(target: str) -> Path:

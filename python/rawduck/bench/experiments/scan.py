@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rawduck import disks
+from rawduck import disks, paths
 from rawduck.bench.core import modes
 from rawduck.bench.core.case import (
     COPIED,
@@ -64,13 +64,21 @@ class Scan(Experiment):
                 name,
                 f"{_TITLES[name]}, scale factor {scale:g}",
                 {"scale": scale, "query": query, "threads": self.bench.options.threads},
-                [*self._modes(), _DEVICE, _DEVICE_SMALL_PAGES],
+                [*self._modes(), *self._yardsticks()],
                 lambda mode, query=query: self._measure(mode, query),
                 self._prepare,
             )
 
     def _modes(self) -> list[modes.DuckMode]:
         return modes.with_config([*modes.ours(), *modes.stock()], threads=self.bench.options.threads)
+
+    def _yardsticks(self) -> list[Mode]:
+        if paths.is_function(self.bench.options.target):
+            self.leave_out(
+                "bare device", "the kernel has no device for this target that a plain reader could open"
+            )
+            return []
+        return [_DEVICE, _DEVICE_SMALL_PAGES]
 
     def _prepare(self) -> None:
         self._database.prepare_volume(self.bench.volume)
@@ -141,7 +149,8 @@ class Scan(Experiment):
 
 
 def _per_gib(results: Results, case: Case, mode: Mode) -> tuple[str, ...] | None:
-    needed = results.median(case, _DEVICE, READ)
+    measured = results.mode(case, _DEVICE.name) or results.mode(case, modes.VOLUME)
+    needed = results.median(case, measured, READ) if measured else None
     if not needed:
         return None
     gib = needed / 1024**3

@@ -6,12 +6,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import duckdb
 from rich.table import Table
 
 import rawduck
-from rawduck import paths, render, tpch
+from rawduck import disks, paths, render, tpch
 from rawduck.bench.core import modes
 from rawduck.bench.core.case import CPU, Case, Kind, Measurement, Metric, Mode
 from rawduck.bench.core.data import make_cold
@@ -31,9 +32,11 @@ ENGINES = (
         for interface in ("io_uring_cmd", "nvme", "io_uring", "libaio", "posix", "thrpool", "emu", "psync")
     ),
 )
-#: Of a PCI function (vfio:...), where `auto` is rawduck's own driver.
-DRIVERS = ("auto", "xnvme:spdk")
+#: Of a PCI function (vfio:...).
+DRIVERS = ("vfio", "xnvme:spdk")
 STRATEGIES = ("sync", "single", "pool", "thread")
+#: Thread queues with polling, where the engine can poll the target.
+POLLING = "polling"
 
 _NAME, _COMMITS_NAME = "bench-micro.duckdb", "bench-micro-commits.duckdb"
 _COMMITS = 16
@@ -63,6 +66,11 @@ _QUERIES = {
         "min(c_phone) FROM customer",
     ),
 }
+
+
+def _setting(engine: str) -> str:
+    """The value of nvme_engine. A PCI function gets rawduck's own driver by itself, and by no name."""
+    return "auto" if engine == "vfio" else engine
 
 
 @dataclass
@@ -129,7 +137,8 @@ class Micro(Experiment):
     name = "micro"
     title = "Engines and queue strategies"
     text = (
-        "Every engine that the target offers, with each way to share queues: a query that needs one DuckDB "
+        "Every engine that the target offers, with each way to share queues, and with thread queues that are "
+        "polled where it can: a query that needs one DuckDB "
         "block of 256 KiB, one that needs a run of 32 MiB, a scan of TPC-H customer, a commit of 4 KiB (per "
         f"commit, of {_COMMITS}), and random reads of 4 KiB by 1 and by 16 threads, each of which waits for "
         f"its own (per read, of {_RANDOM_READS:,}, by nvme_random_reads). Commands, bytes, copies and "
@@ -177,7 +186,7 @@ class Micro(Experiment):
         )
 
     def _is_offered(self, engine: str) -> bool:
-        settings = {"nvme_engine": engine}
+        settings = {"nvme_engine": _setting(engine)}
         task = ProbeTask("", True, settings=settings, target=self.bench.options.target)
         try:
             self.bench.run_task(task)
@@ -186,7 +195,17 @@ class Micro(Experiment):
             return False
         return True
 
+    def _polls(self, engine: str) -> bool:
+        if engine == "vfio":
+            return True
+        target = disks.block_device(self.bench.options.target)
+        can_poll = Path("/sys/block") / Path(target).name / "queue/io_poll"
+        return engine == "io_uring_cmd" and can_poll.exists() and can_poll.read_text().strip() == "1"
+
     def _yardsticks(self) -> dict[str, list[Mode]]:
+        if paths.is_function(self.bench.options.target):
+            self.leave_out("fio", "it reads through the kernel, which does not drive this target")
+            return {}
         if not shutil.which("fio"):
             self.leave_out("fio", "it is not installed (apt install fio)")
             return {}
@@ -197,17 +216,22 @@ class Micro(Experiment):
             for name, job in _JOBS.items()
         }
 
+    def _strategies(self, engine: str) -> list[tuple[str, str]]:
+        """Names, and the setting's values."""
+        polling = [(POLLING, "thread,polling=on")] if self._polls(engine) else []
+        return [*((strategy, strategy) for strategy in STRATEGIES), *polling]
+
     def _ways(self, engines: list[str], attach_options: str) -> list[modes.DuckMode]:
         ours = [
             modes.make(
                 f"{engine}-{strategy}",
                 f"{engine}, {strategy}",
                 modes.ON_VOLUME,
-                extension_settings={"nvme_engine": engine, "nvme_queues": f"mode={strategy}"},
+                extension_settings={"nvme_engine": _setting(engine), "nvme_queues": f"mode={queues}"},
                 attach_options=attach_options,
             )
             for engine in engines
-            for strategy in STRATEGIES
+            for strategy, queues in self._strategies(engine)
         ]
         return [modes.make(modes.STOCK, "stock", attach_options=attach_options), *ours]
 
