@@ -313,6 +313,7 @@ TEST_P(LimitsTest, LogsInFragmentsLeaveRoomForReplacements) {
     rest->Sync();
     const int commits = UntilNoSpace([&](int) { Commit(ALLOCATION_UNIT_BYTES); });
     EXPECT_GT(commits, 0);
+    Overwrite(AlignUp(content.size(), ALLOCATION_UNIT_BYTES), BLOCK); // a checkpoint without a free block
     Overwrite(3 * ALLOCATION_UNIT_BYTES, BLOCK);
     Overwrite(ALLOCATION_UNIT_BYTES, ALLOCATION_UNIT_BYTES);
     EXPECT_EQ(volume->Info().poisoned, "");
