@@ -27,9 +27,8 @@ from rawduck.commands import (
     volume,
 )
 from rawduck.commands.options import Json
-from rawduck.start import EXIT_INTERRUPTED
+from rawduck.start import EXIT_FAILED, EXIT_INTERRUPTED
 
-EXIT_FAILED = 2
 _QUERY_INTERRUPTED = "Query interrupted"
 
 app = typer.Typer(

@@ -80,10 +80,14 @@ def rows(connection: duckdb.DuckDBPyConnection, query: str, parameters: list[Any
     return Rows([column[0] for column in cursor.description], cursor.fetchall())
 
 
-def print_for_scripts(found: Rows, as_json: bool, as_csv: bool) -> bool:
-    """Prints a listing where a script wants it. Whether it did."""
+def require_one_format(as_json: bool, as_csv: bool) -> None:
     if as_json and as_csv:
         raise RawduckError("--json and --csv: one of the two")
+
+
+def print_for_scripts(found: Rows, as_json: bool, as_csv: bool) -> bool:
+    """Prints a listing where a script wants it. Whether it did."""
+    require_one_format(as_json, as_csv)
     if as_json:
         print_json(found)
     if as_csv:

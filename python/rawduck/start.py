@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 
+EXIT_FAILED = 2  # 1 says of `check` that it found damage
 EXIT_INTERRUPTED = 130
 
 
@@ -15,7 +17,11 @@ def main() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
-    command_line = importlib.import_module("rawduck.cli")
+    try:
+        command_line = importlib.import_module("rawduck.cli")
+    except Exception:
+        importlib.import_module("traceback").print_exc()
+        sys.exit(EXIT_FAILED)
     signal.signal(signal.SIGINT, handler)
     command_line.main()
 

@@ -271,6 +271,29 @@ std::vector<FileInfo> Volume::Files() const {
     return files;
 }
 
+namespace {
+
+//! Counts as a handle.
+struct WritingHold {
+    explicit WritingHold(std::shared_ptr<VolumeState> held) : state(std::move(held)), writing(*state) {
+        std::unique_lock<std::shared_mutex> guard(state->names_mutex);
+        state->open_handles++;
+    }
+    ~WritingHold() {
+        std::unique_lock<std::shared_mutex> guard(state->names_mutex);
+        state->open_handles--;
+    }
+    const std::shared_ptr<VolumeState> state;
+    const WriteScope writing; // ends without names_mutex
+};
+
+} // namespace
+
+std::shared_ptr<const void> Volume::HoldForWriting() {
+    return std::make_shared<const WritingHold>(
+        std::shared_ptr<VolumeState>(shared_from_this(), state_.get()));
+}
+
 bool Volume::Idle() const {
     std::shared_lock<std::shared_mutex> guard(state_->names_mutex);
     return state_->open_handles == 0 && state_->temp_files == 0;

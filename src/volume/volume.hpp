@@ -171,6 +171,9 @@ class Volume : public std::enable_shared_from_this<Volume> {
     const PlacementMap &Placement() const;
     std::vector<FileInfo> Files() const;
     const IoStats &Stats() const;
+    //! Keeps the volume open for writing, as a file that is open does, until it is destroyed, before the last pin is: what
+    //! others want of it meanwhile is done for them. Throws Error as Open.
+    std::shared_ptr<const void> HoldForWriting();
     //! True when nothing is open and no temporary file holds data: unmounting would lose nothing.
     bool Idle() const;
 

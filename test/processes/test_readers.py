@@ -282,7 +282,7 @@ def test_top_shows_what_the_writer_does(volume):
         assert shown.count("commands/s") == 2
     # Nobody uses it any more; what looking at it takes is no load.
     idle = subprocess.run(program, capture_output=True, text=True, check=True).stdout
-    assert "no writer" in idle
+    assert "no writer" in " ".join(idle.split())
     found = subprocess.run([*program, "--json"], capture_output=True, text=True, check=True).stdout
     looks = [json.loads(line) for line in found.splitlines()]
     assert [look["process"] for look in looks] == [None, None]

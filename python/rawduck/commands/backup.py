@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -158,7 +159,8 @@ def _note_kept(path: str) -> None:
     """What an interrupted receive leaves on a volume takes space until it goes on or is given up."""
     if not paths.is_volume_path(path):
         return
-    with rawduck.connect() as connection:
+    # The interrupt is what is told, whatever else is wrong.
+    with contextlib.suppress(duckdb.Error), rawduck.connect() as connection:
         if render.rows(connection, "SELECT * FROM nvme_received(?)", [path]):
             render.print_note(
                 f"What came is kept: `rawduck receive --token {path}` says how to go on, and with --abort "

@@ -50,7 +50,7 @@ def run_demo(
 
     The exit code is 0 when every answer is right, 1 when one is wrong, 2 when the demo could not run.
     """
-    if target.startswith(paths.MEMORY_PREFIX):
+    if target and paths.absolute_target(target).startswith(paths.MEMORY_PREFIX):
         raise rawduck.RawduckError("the demo compares disks; give it a file or a device")
     tpch.generator()  # where it is missing, this is said before anything is downloaded or formatted
     work_dir = work_dir.absolute()

@@ -49,21 +49,33 @@ def move(
     moved: list[render.Row] = []
     with rawduck.connect() as connection:
         sources = matching(connection, given)
+        sources = [source for source in sources if not _goes_with_another(source, sources)]
         targets = targets_of(
             sources, destination.endswith("/") or is_folder(connection, destination), destination
         )
-        done: set[str] = set()
+        _require_no_foreign_log(targets)
         try:
             with one_mount(connection):
                 for source, target in zip(sources, targets, strict=True):
-                    # A log goes with its database, which may come first.
-                    if any(source.removesuffix(ending) in done for ending in _LOG_ENDINGS):
-                        continue
                     moved += render.rows(connection, query, [source, target, overwrite])
-                    done.add(source)
         finally:  # what was done before something failed
             if json:
                 render.print_json(moved)
+
+
+def _goes_with_another(source: str, sources: list[str]) -> bool:
+    """A log goes with its database, and moved before it would be what that replaces."""
+    return any(source.endswith(end) and source.removesuffix(end) in sources for end in _LOG_ENDINGS)
+
+
+def _require_no_foreign_log(targets: list[str]) -> None:
+    """A database brings its own logs, whose names these are."""
+    for target in targets:
+        if _goes_with_another(target, targets):
+            raise rawduck.RawduckError(
+                f"{target} would be the log of a database that is moved there, too, and is another one's; "
+                "nothing was done: move them one after the other"
+            )
 
 
 def remove(

@@ -30,7 +30,11 @@ _LINE_SECONDS = 10.0
 
 @contextlib.contextmanager
 def in_one_piece() -> Iterator[None]:
-    """For what is done at once: Ctrl-C comes when it is done, and when it has been said that it is."""
+    """For what is done at once: Ctrl-C comes when it is done, and when it has been said that it is. Who
+    ignores interrupts goes on doing so."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:

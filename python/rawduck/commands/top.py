@@ -69,13 +69,14 @@ def _looks(
 ) -> Iterator[render.Row]:
     """What has happened in each interval. The volume is not kept mounted between two looks."""
     before, then = _counters(connection, target), time.monotonic()
-    writer = _writer(before)
+    #: What each process had counted when it was looked at last; it goes on where it has left.
+    seen = {_writer(before): before}
     done = 0
     while (count == 0 or done < count) and render.somebody_reads():
         time.sleep(interval)
         now = _counters(connection, target)
-        if (now_writer := _writer(now)) != writer:
-            before, writer = dict.fromkeys(OPERATIONS, _NOTHING), now_writer
+        writer = _writer(now)
+        before = seen.get(writer, now) if writer else now
         elapsed, then = time.monotonic() - then, time.monotonic()
         space = volumes.volume_info(connection, target)
         yield {
@@ -87,11 +88,10 @@ def _looks(
             "files": space["files"],
             "open_handles": space["open_handles"],
             "operations": [
-                {"operation": name, **rates(before[name], now[name] if writer else before[name], elapsed)}
-                for name in OPERATIONS
+                {"operation": name, **rates(before[name], now[name], elapsed)} for name in OPERATIONS
             ],
         }
-        before = now
+        seen[writer] = now
         done += 1
 
 

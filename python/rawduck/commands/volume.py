@@ -109,19 +109,21 @@ def grow(
         query, values = "SELECT * FROM nvme_grow(?, size := ?)", [*values, size]
     with rawduck.connect() as connection, in_one_piece():
         (row,) = render.rows(connection, query, values)
-        members = volumes.volume_info(connection, row["target"])["members"]
-        _print_grown(row, members, json)
+        if json:
+            render.print_json(row)
+        else:
+            _print_grown(connection, row)
 
 
-def _print_grown(row: render.Row, members: list[str], json: bool) -> None:
-    if json:
-        render.print_json(row)
-        return
+def _print_grown(connection: duckdb.DuckDBPyConnection, row: render.Row) -> None:
     name, capacity = render.text(row["target"]), render.size(row["capacity"])
     done = f"Grown {name}: {capacity}, {render.size(row['added'])} more than before"
+    if row["added"]:
+        render.console.print(done, soft_wrap=True)
+        return
+    members = volumes.volume_info(connection, row["target"])["members"]
     limit = "the smallest of its targets allows" if members else "its target"
-    same = f"Not grown: {name} is as large as {limit} already: {capacity}"
-    render.console.print(done if row["added"] else same, soft_wrap=True)
+    render.console.print(f"Not grown: {name} is as large as {limit} already: {capacity}", soft_wrap=True)
 
 
 def info(target: Target, json: Json = False) -> None:
@@ -290,6 +292,7 @@ def check(
 
     The exit code is 0 when the volume is sound, 1 when it is damaged, 2 when it could not be checked.
     """
+    render.require_one_format(json, csv)
     target = paths.absolute_target(target)
     with rawduck.connect() as connection:
         query = "SELECT * FROM nvme_check(?, contents := ?)"
@@ -297,9 +300,15 @@ def check(
         if repair and _agreed(
             [finding["repair"] for finding in findings if finding["repair"]], yes, json or csv
         ):
-            query = "SELECT * FROM nvme_check(?, contents := ?, repair := true)"
+            repair_query = "SELECT * FROM nvme_check(?, repair := true)"
             with in_one_piece():
-                findings = render.rows(connection, query, [target, contents])
+                findings = render.rows(connection, repair_query, [target])
+                if not contents:
+                    _print_findings(findings, json, csv)
+            if contents:  # which may take long
+                done = [finding for finding in findings if finding["what"] == "repair"]
+                findings = run_interruptible(connection, query, [target, True])
+                findings[:0] = done
                 _print_findings(findings, json, csv)
         else:
             _print_findings(findings, json, csv)

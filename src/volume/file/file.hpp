@@ -154,6 +154,8 @@ class File {
         Growth &operator=(const Growth &) = delete;
         //! Throws Error NO_SPACE.
         void Take(const EntrySize &more, MetadataUse use);
+        //! False in place of NO_SPACE.
+        bool TryTake(const EntrySize &more, MetadataUse use);
 
         const Attempt attempt;
 

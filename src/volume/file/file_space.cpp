@@ -25,13 +25,25 @@ void File::Growth::Take(const EntrySize &more, MetadataUse use) {
     }
     const bool log = file_.kind_ == FileKind::WAL;
     if (file_.MayUseLast(attempt)) {
-        use = log ? MetadataUse::LAST_LOG : use == MetadataUse::GROW ? MetadataUse::LAST_CONTENT : use;
+        use = log ? MetadataUse::LAST_LOG : use == MetadataUse::GROW ? MetadataUse::LOG : use;
     } else if (log) {
         use = MetadataUse::LOG;
     }
     file_.metadata_.Take(more, use);
     taken_ += more;
     any_ = true;
+}
+
+bool File::Growth::TryTake(const EntrySize &more, MetadataUse use) {
+    try {
+        Take(more, use);
+    } catch (const Error &error) {
+        if (error.Code() != ErrorCode::NO_SPACE) {
+            throw;
+        }
+        return false;
+    }
+    return true;
 }
 
 File::Growth::~Growth() {
@@ -132,11 +144,17 @@ void File::EnsureUnits(uint64_t units, Growth &growth) {
     std::vector<Extent> unused;
     try {
         while (map_.Units() < units) {
-            growth.Take(MoreExtents(1), MetadataUse::GROW);
             unused.resize(1); // beforehand: what is found must not get lost for want of memory
-            Space::Piece found = GrowthFor(units - map_.Units());
-            const bool last = found.units == 0 && MayUseLast(growth.attempt);
-            if (last) {
+            bool last = MayUseLast(growth.attempt) && !growth.TryTake(MoreExtents(1), MetadataUse::GROW);
+            if (!MayUseLast(growth.attempt)) {
+                growth.Take(MoreExtents(1), MetadataUse::GROW);
+            }
+            Space::Piece found = last ? Space::Piece{} : GrowthFor(units - map_.Units());
+            if (found.units == 0 && MayUseLast(growth.attempt)) {
+                if (last) { // metadata is what is missing, and there is some for the little that this gives
+                    growth.Take(MoreExtents(1), MetadataUse::LAST_CONTENT);
+                }
+                last = true;
                 found = context_.space.AllocateLast(units - map_.Units(), map_.End(), LastUse());
                 last_from = std::min(last_from, map_.Units());
             }

@@ -24,9 +24,10 @@ uint64_t KeptBytes(uint64_t size) {
         return wanted;
     }
     try {
-        uint64_t available = 0;
-        for (const MemoryLevel &level : AvailableMemory().Read()) {
-            available = available == 0 ? level.available_bytes : std::min(available, level.available_bytes);
+        const std::vector<MemoryLevel> levels = AvailableMemory().Read();
+        uint64_t available = levels.empty() ? 0 : UINT64_MAX;
+        for (const MemoryLevel &level : levels) {
+            available = std::min(available, level.available_bytes);
         }
         return std::min(wanted, available / 8);
     } catch (const std::bad_alloc &) {

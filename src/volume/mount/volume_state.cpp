@@ -258,7 +258,13 @@ void VolumeState::CheckCreatable(const std::string &name) const {
 
 void VolumeState::RequireNoNameOfSnapshot(const std::string &name) const {
     const std::string database = DatabaseOfLog(name);
+    if (Find(database)) {
+        return; // its log, whatever it is called
+    }
     const SnapshotName parts = SplitSnapshotName(database.empty() ? name : database);
+    if (parts.snapshot.find('/') != std::string::npos) {
+        return; // the "@" is a directory's
+    }
     if (parts.snapshot == LATEST || ReaderOf(parts.snapshot)) {
         throw Error(ErrorCode::INVALID, target.name + ": cannot create \"" + name +
                                             "\": with \"@latest\", \"" + parts.file +
@@ -290,7 +296,9 @@ void VolumeState::WithRoom(const std::function<void()> &action) {
 
 std::shared_ptr<File> VolumeState::Create(const std::string &name, FileKind kind) {
     CheckCreatable(name);
-    RequireNoNameOfSnapshot(name);
+    if (kind != FileKind::DIRECTORY && kind != FileKind::TEMP) { // which are called as their database is
+        RequireNoNameOfSnapshot(name);
+    }
     auto file = std::make_shared<File>(context, next_file_id, name, kind, nullptr);
     const auto entry = names.emplace(name, file).first;
     if (kind == FileKind::DIRECTORY) {

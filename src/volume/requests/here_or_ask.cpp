@@ -96,11 +96,12 @@ class Errand {
         }
     }
     void DoHere() {
-        volume_ = PinVolume(target_.name, options_);
-        if (left_open_ && IsDoneOn(*volume_)) {
-            return;
+        VolumePin volume =
+            PinVolume(target_.name, options_); // given up where it fails: others may want it, too
+        if (!left_open_ || !IsDoneOn(*volume)) {
+            answer_ = volume->Answer(request_);
         }
-        answer_ = volume_->Answer(request_);
+        volume_ = std::move(volume);
     }
     const std::string &Answer() const { return answer_; }
     const VolumePin &Mounted() const { return volume_; }

@@ -76,8 +76,6 @@ class History:
             self.shadow.add(name)
         self.snapshots: dict[str, str] = {}  # the name of its schema, and its path
         self.files: dict[str, int] = {}  # other files, and how many rows they have
-        #: Clones, snapshots and files that were being made or removed when the process ended.
-        self.maybe: dict[str, str] = {}
         self.numbers = 0
         self.keys = 0
         self.life: Life | None = None
@@ -168,19 +166,9 @@ class History:
         raise Broken(f"lost: {name} has {found}, not {expected}, perhaps after {maybe}")
 
     def settle(self) -> None:
-        """Finds out what became of what was being made or removed when the last process ended."""
+        """What was there when the last process ended is there."""
         files = {row[0] for row in self.life.tell([f"SELECT name FROM nvme_files('{self.target}')"])}
         taken = {row[0] for row in self.life.tell([f"SELECT path FROM nvme_snapshots('{self.target}')"])}
-        for name, kind in self.maybe.items():
-            if kind == "snapshot" and self.snapshots[name] not in taken:
-                del self.snapshots[name]
-                self.shadow.remove(name)
-            elif kind == "database" and f"{name}.duckdb" not in files:
-                del self.databases[name]
-                self.shadow.remove(name)
-            elif kind == "file" and name not in files:
-                del self.files[name]
-        self.maybe = {}
         self.require_all(files, taken)
 
     def require_all(self, files: set[str], taken: set[str]) -> None:

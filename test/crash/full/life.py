@@ -15,7 +15,7 @@ WORKER = Path(__file__).with_name("worker.py")
 #: So long for one request; what takes longer hangs.
 SECONDS = 120
 #: What is said where space is missing, by rawduck and by DuckDB, which goes on from it.
-REFUSALS = ("volume is full", "has been invalidated", "the copy needs")
+REFUSALS = ("volume is full", "the copy needs")
 
 
 class Broken(Exception):

@@ -6,6 +6,7 @@ import json
 import os
 
 import pytest
+import rawduck
 from support import failed, run_cli, succeeded
 
 
@@ -115,3 +116,30 @@ def test_patterns_beside_snapshots(files):
     assert names(files) == ["a.csv@monday", "d/e.csv", "g/a.csv", "g/b.csv", "g/c.txt"]
     succeeded("rm", files.path("**"))
     assert names(files) == ["a.csv@monday"]
+
+
+def make_database_with_log(target, name, tmp_path):
+    with rawduck.connect() as connection:
+        connection.execute(f"ATTACH '{target.path(name)}' AS x; CREATE TABLE x.t AS FROM range(10); DETACH x")
+    (tmp_path / "records").write_text(f"records of {name}")
+    succeeded("cp", str(tmp_path / "records"), target.path(f"{name}.wal"))
+
+
+def test_a_log_goes_with_its_database_whichever_is_named_first(file_target, tmp_path):
+    for name in ("x.duckdb", "old/x.duckdb"):
+        make_database_with_log(file_target, name, tmp_path)
+    log, database = file_target.path("x.duckdb.wal"), file_target.path("x.duckdb")
+    succeeded("mv", log, database, file_target.path("old/"), "--overwrite")
+    assert names(file_target) == ["old/x.duckdb", "old/x.duckdb.wal"]
+    succeeded("cp", file_target.path("old/x.duckdb.wal"), str(tmp_path / "found"))
+    assert (tmp_path / "found").read_text() == "records of x.duckdb"
+
+
+def test_a_log_of_one_database_does_not_come_to_lie_beside_another(file_target, tmp_path):
+    for name in ("a/x.duckdb", "b/x.duckdb"):
+        make_database_with_log(file_target, name, tmp_path)
+    before = names(file_target)
+    moved = [file_target.path("a/x.duckdb"), file_target.path("b/x.duckdb.wal")]
+    refused = failed("mv", *moved, file_target.path("old/"), "--overwrite")
+    assert "would be the log of a database that is moved there, too" in refused
+    assert names(file_target) == before

@@ -122,3 +122,52 @@ def test_ctrl_c_before_a_statement_has_begun():
     with pytest.raises(KeyboardInterrupt):
         run_interruptible(connection, "", [], interrupt)
     assert connection.ended
+
+
+def run_patched(patch: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    """The command after some Python."""
+    before, after = "import os, signal, sys\nfrom rawduck import cli, volumes\n", "\ncli.main()"
+    code = f"{before}{patch}\nsys.argv[0] = 'rawduck'{after}"
+    command = [sys.executable, "-c", code, *arguments]
+    variables = {**os.environ, **environment}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+
+INTERRUPTED_FORMAT = """
+format_volume = volumes.format_volume
+def interrupted(*arguments, **options):
+    row = format_volume(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGINT)
+    return row
+volumes.format_volume = interrupted
+"""
+
+
+def test_what_was_done_at_once_is_said_before_the_interrupt(tmp_path):
+    path = str(tmp_path / "x.rawduck")
+    done = run_patched(INTERRUPTED_FORMAT, "format", path, "--size", "32M")
+    assert (done.returncode, done.stderr) == (130, "rawduck: interrupted\n")
+    assert done.stdout.startswith(f"Formatted {path}")
+    assert run_cli("info", path).returncode == 0
+
+
+def test_who_ignores_interrupts_goes_on_doing_so(tmp_path):
+    """As a job of a script in the background."""
+    patch = "signal.signal(signal.SIGINT, signal.SIG_IGN)" + INTERRUPTED_FORMAT
+    done = run_patched(patch, "format", str(tmp_path / "x.rawduck"), "--size", "32M")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_nobody_has_thought_of_is_no_damage(file_target):
+    """The exit code 1 of `check` says that a volume is damaged."""
+    done = run_patched("cli.rawduck.connect = lambda: 1 / 0", "check", file_target.name)
+    assert done.returncode == 2
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_names_where_the_locale_has_no_such_characters(file_target, con):
+    con.execute(f"COPY (SELECT 1) TO '{file_target.path('grün.csv')}'")
+    done = run_patched("", "ls", file_target.name, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"gr\xfcn.csv" in done.stdout
+    assert run_patched("", "top", file_target.name, "-n", "1", PYTHONIOENCODING="ascii").returncode == 0

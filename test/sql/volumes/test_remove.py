@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+from support import run_python
 
 
 def names(con, target):
@@ -93,6 +94,31 @@ def test_each_of_them_keeps_it_mounted(file_target, con, call):
     con.execute("ROLLBACK")
     assert mounted(con) == 0
     assert "b.csv" in names(con, file_target)
+
+
+def test_what_a_transaction_keeps_is_in_use(file_target, con):
+    paths = [file_target.path(f"{name}.csv") for name in "ab"]
+    for path in paths:
+        con.execute(f"COPY (SELECT 1) TO '{path}'")
+    for statement in (
+        f"CALL nvme_format('{file_target.name}', force := true)",
+        f"CALL nvme_check('{file_target.name}', repair := true)",
+    ):
+        con.execute("BEGIN")
+        con.execute(f"CALL nvme_copy('{paths[1]}', '{paths[0]}x')")
+        with pytest.raises(duckdb.Error, match="in this process"):
+            con.execute(statement)
+        con.execute("ROLLBACK")
+        con.execute(f"CALL nvme_remove('{paths[0]}x')")
+    # What another process wants is done for it meanwhile.
+    con.execute("BEGIN")
+    con.execute(f"CALL nvme_remove('{paths[0]}')")
+    other = run_python(
+        "print(connection.execute('CALL nvme_remove(?)', [sys.argv[1]]).fetchall()[0][0])", paths[1]
+    )
+    con.execute("COMMIT")
+    assert other == paths[1]
+    assert names(con, file_target) == []
 
 
 def test_outside_of_a_transaction_nothing_is_kept(file_target, con):

@@ -232,4 +232,15 @@ def test_no_file_gets_the_name_of_a_snapshot(target, con, sales, ending):
             con.execute(f"ATTACH '{sales}{ending}' AS x")
     found = [name for name in sorted(file_names(con, target)) if "@latest-" not in name]  # of the ATTACH
     assert found == ["other.duckdb", "sales.duckdb", "sales.duckdb@monday"]
-    con.execute(f"ATTACH '{target.path('of@nothing.duckdb')}' AS x; CREATE TABLE x.t AS SELECT 1")
+
+
+def test_a_database_with_such_a_name_is_used_on(target, con):
+    """Its logs and temporary files are called as it is."""
+    path = target.path("sales@old.duckdb")
+    con.execute(f"ATTACH '{path}' AS old; CREATE TABLE old.t AS SELECT range AS i FROM range(1000)")
+    con.execute(f"COPY (SELECT 1) TO '{target.path('sales')}' (FORMAT csv)")
+    con.execute("INSERT INTO old.t VALUES (1000); CHECKPOINT old; INSERT INTO old.t VALUES (1001)")
+    con.execute(f"DETACH old; ATTACH '{path}' AS old; INSERT INTO old.t VALUES (1002)")
+    assert con.execute("SELECT count(*) FROM old.t").fetchall() == [(1003,)]
+    con.execute(f"COPY (SELECT 1) TO '{target.path('sales@2026/x.csv')}'")
+    assert "sales@2026/x.csv" in file_names(con, target)

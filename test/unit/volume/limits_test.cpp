@@ -47,6 +47,31 @@ class LimitsTest : public ::testing::TestWithParam<uint32_t> {
         content.replace(offset, length, bytes);
         database->Sync();
     }
+    //! Free space lies in single units then, but for what is kept.
+    void FillInFragments() {
+        const std::string unit(ALLOCATION_UNIT_BYTES, 'u');
+        {
+            auto pieces = volume->Open("pieces", WriteMode());
+            const std::string bytes(24 * MIB, 'p');
+            pieces->Append(bytes.data(), bytes.size());
+            pieces->Sync();
+            for (uint64_t offset = 0; offset < bytes.size(); offset += 2 * unit.size()) {
+                pieces->Write(unit.data(), unit.size(), offset); // to another place
+            }
+        }
+        auto rest = volume->Open("rest", WriteMode());
+        for (const uint64_t length : {MIB, 64 * KIB, 4 * KIB}) {
+            const std::string bytes(length, 'r');
+            UntilNoSpace([&](int) { rest->Append(bytes.data(), bytes.size()); });
+        }
+        rest->Sync();
+    }
+    void ReplaceBlocks() {
+        Overwrite(3 * ALLOCATION_UNIT_BYTES, BLOCK);
+        Overwrite(ALLOCATION_UNIT_BYTES, ALLOCATION_UNIT_BYTES);
+        EXPECT_EQ(volume->Info().poisoned, "");
+        EXPECT_TRUE(ReadAll(*simulated.MountAfterCut(), "keep.duckdb") == content);
+    }
     void Commit(uint64_t length) {
         const std::string bytes = RandomBytes(random, length);
         log->Append(bytes.data(), bytes.size());
@@ -295,29 +320,19 @@ TEST_P(LimitsTest, FragmentsThatFillTheVolumeFailTheWriteAndNotTheSync) {
 // Where free space lies in single units, no zone can be added to the metadata, and each unit of a log takes some of it.
 TEST_P(LimitsTest, LogsInFragmentsLeaveRoomForReplacements) {
     Open();
-    const std::string unit(ALLOCATION_UNIT_BYTES, 'u');
-    {
-        auto pieces = volume->Open("pieces", WriteMode());
-        const std::string bytes(24 * MIB, 'p');
-        pieces->Append(bytes.data(), bytes.size());
-        pieces->Sync();
-        for (uint64_t offset = 0; offset < bytes.size(); offset += 2 * unit.size()) {
-            pieces->Write(unit.data(), unit.size(), offset); // to another place
-        }
-    }
-    auto rest = volume->Open("rest", WriteMode());
-    for (const uint64_t length : {MIB, 64 * KIB, 4 * KIB}) {
-        const std::string bytes(length, 'r');
-        UntilNoSpace([&](int) { rest->Append(bytes.data(), bytes.size()); });
-    }
-    rest->Sync();
-    const int commits = UntilNoSpace([&](int) { Commit(ALLOCATION_UNIT_BYTES); });
-    EXPECT_GT(commits, 0);
+    FillInFragments();
+    EXPECT_GT(UntilNoSpace([&](int) { Commit(ALLOCATION_UNIT_BYTES); }), 0);
     Overwrite(AlignUp(content.size(), ALLOCATION_UNIT_BYTES), BLOCK); // a checkpoint without a free block
-    Overwrite(3 * ALLOCATION_UNIT_BYTES, BLOCK);
-    Overwrite(ALLOCATION_UNIT_BYTES, ALLOCATION_UNIT_BYTES);
-    EXPECT_EQ(volume->Info().poisoned, "");
-    EXPECT_TRUE(ReadAll(*simulated.MountAfterCut(), "keep.duckdb") == content);
+    ReplaceBlocks();
+}
+
+// A load takes only what it is given, and not what a checkpoint needs.
+TEST_P(LimitsTest, LoadsInFragmentsLeaveRoomForReplacements) {
+    Open();
+    FillInFragments();
+    UntilNoSpace([&](int) { Overwrite(AlignUp(content.size(), ALLOCATION_UNIT_BYTES), BLOCK); });
+    EXPECT_GT(UntilNoSpace([&](int) { Commit(ALLOCATION_UNIT_BYTES); }), 0);
+    ReplaceBlocks();
 }
 
 TEST_P(LimitsTest, WhatOpenFilesReservedIsThereForOthers) {

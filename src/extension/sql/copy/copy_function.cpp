@@ -1,5 +1,4 @@
 //! nvme_copy(source, destination): FileCopy as a table function.
-#include "extension/file_systems/errors.hpp"
 #include "extension/sql/copy/file_copy.hpp"
 #include "extension/sql/files/kept_volumes.hpp"
 #include "extension/sql/functions.hpp"
@@ -68,10 +67,7 @@ duckdb::unique_ptr<duckdb::GlobalTableFunctionState> StartCopy(ClientContext &co
     auto copy =
         std::make_unique<FileCopy>(duckdb::FileSystem::GetFileSystem(context), arguments.Text(0, "source"),
                                    arguments.Text(1, "destination"), arguments.NamedFlag("overwrite"));
-    Translated([&] {
-        KeepVolumeOf(context, arguments.Text(0, "source"));
-        KeepVolumeOf(context, arguments.Text(1, "destination"));
-    });
+    KeepVolumeOf(context, arguments.Text(1, "destination"));
     return duckdb::make_uniq<CopyState>(std::move(copy));
 }
 

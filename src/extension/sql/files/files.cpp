@@ -98,8 +98,8 @@ void RegisterFileFunctions(duckdb::ExtensionLoader &loader) {
     RegisterRowFunction(
         loader, {"nvme_remove",
                  "Removes a file from a volume, a database with its logs, at once and for good; beside a "
-                 "writer, too. A transaction (BEGIN ... COMMIT) takes nothing back; in it the volume stays "
-                 "mounted, which makes removing many files faster.",
+                 "writer, too. A transaction (BEGIN ... COMMIT) takes nothing back; until it ends the "
+                 "volume stays open for writing, which makes removing many files faster.",
                  "CALL nvme_remove('nvme:///dev/nvme0n1/old.duckdb')",
                  signature,
                  {{"removed", LogicalType::VARCHAR, "The path; of a database with logs, theirs, too"}},

@@ -6,7 +6,9 @@
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/main/client_context_state.hpp"
 
+#include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 
 namespace rawduck {
@@ -19,32 +21,47 @@ class VolumesOfTransaction final : public duckdb::ClientContextState {
     void TransactionRollback(duckdb::MetaTransaction &, duckdb::ClientContext &) override { Clear(); }
     void Add(const VolumePin &volume) {
         std::lock_guard<std::mutex> guard(mutex_);
-        volumes_.emplace(&*volume, volume);
+        if (volumes_.count(&*volume) == 0) {
+            volumes_.emplace(&*volume, Kept{volume, volume->HoldForWriting()});
+        }
     }
 
   private:
+    struct Kept {
+        VolumePin volume;
+        std::shared_ptr<const void> hold; //!< goes first
+    };
+
     //! The last pin unmounts its volume, which is I/O.
     void Clear() {
-        std::map<const Volume *, VolumePin> volumes; // which goes after the guard
+        std::map<const Volume *, Kept> volumes; // which goes after the guard
         std::lock_guard<std::mutex> guard(mutex_);
         volumes.swap(volumes_);
     }
 
     std::mutex mutex_; //!< guards volumes_; the registry's is taken under it
-    std::map<const Volume *, VolumePin> volumes_;
+    std::map<const Volume *, Kept> volumes_;
 };
 
 } // namespace
 
-void KeepUntilCommit(duckdb::ClientContext &context, const VolumePin &volume) {
-    if (volume && !context.transaction.IsAutoCommit()) {
-        context.registered_state->GetOrCreate<VolumesOfTransaction>("rawduck_volumes")->Add(volume);
+void KeepUntilCommit(duckdb::ClientContext &context, const VolumePin &volume) noexcept {
+    try {
+        if (volume && !context.transaction.IsAutoCommit()) {
+            context.registered_state->GetOrCreate<VolumesOfTransaction>("rawduck_volumes")->Add(volume);
+        }
+    } catch (const std::exception &) {
+        // Somebody else has it for a moment, or there is no memory. What was to be done is done.
     }
 }
 
-void KeepVolumeOf(duckdb::ClientContext &context, const std::string &path) {
-    if (IsVolumePath(path) && !context.transaction.IsAutoCommit()) {
-        KeepUntilCommit(context, MountedVolume(ResolveVolume(SplitVolumePath(path).target).identity));
+void KeepVolumeOf(duckdb::ClientContext &context, const std::string &path) noexcept {
+    try {
+        if (IsVolumePath(path) && !context.transaction.IsAutoCommit()) {
+            KeepUntilCommit(context, MountedVolume(ResolveVolume(SplitVolumePath(path).target).identity));
+        }
+    } catch (const std::exception &) {
+        // As above; whoever copies finds out by himself what is wrong with the path.
     }
 }
 

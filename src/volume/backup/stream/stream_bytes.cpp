@@ -66,6 +66,13 @@ void WaitFor(int fd, short events, const Interrupted &interrupted, const std::st
     }
 }
 
+//! Not without /proc, nor where links are forbidden: found out before anything is written.
+bool CanBeNamed(int fd, const std::string &name) {
+    const std::string tried = name + ".sending";
+    const bool linked = linkat(AT_FDCWD, PathOf(fd).c_str(), AT_FDCWD, tried.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    return linked ? unlink(tried.c_str()) == 0 : errno == EEXIST;
+}
+
 //! Without a name, so that nothing is left of what is not finished, however it ended; with it where the file system cannot.
 int OpenNew(const std::string &name, bool &named) {
     struct stat status{};
@@ -74,7 +81,7 @@ int OpenNew(const std::string &name, bool &named) {
         return -1;
     }
     const int fd = open(DirectoryOf(name).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
-    named = fd < 0 || lstat(PathOf(fd).c_str(), &status) != 0; // no /proc, no name later
+    named = fd < 0 || !CanBeNamed(fd, name);
     if (named && fd >= 0) {
         close(fd);
     }
