@@ -201,6 +201,7 @@ class File {
     bool MayUseLast(Attempt attempt) const;
     SpaceUse LastUse() const;
     Space::Piece GrowthFor(uint64_t missing);
+    Space::Piece LastFor(uint64_t missing, Growth &growth, bool lacks_metadata);
     void EnsureUnits(uint64_t units, Growth &growth);
     std::vector<Extent> AllocateOutOfPlace(uint64_t first_unit, uint64_t units, Growth &growth);
 

@@ -25,7 +25,7 @@ void File::Growth::Take(const EntrySize &more, MetadataUse use) {
     }
     const bool log = file_.kind_ == FileKind::WAL;
     if (file_.MayUseLast(attempt)) {
-        use = log ? MetadataUse::LAST_LOG : use == MetadataUse::GROW ? MetadataUse::LOG : use;
+        use = log ? MetadataUse::LAST_LOG : use == MetadataUse::GROW ? MetadataUse::LAST_CONTENT : use;
     } else if (log) {
         use = MetadataUse::LOG;
     }
@@ -137,6 +137,15 @@ Space::Piece File::GrowthFor(uint64_t missing) {
     return context_.space.Allocate(wanted, map_.End(), IsTemp(), use);
 }
 
+// What is kept for the last blocks has metadata that is kept for them, too. Where free space lies in single units that may be
+// what logs would need for their next commits: then only removing a file helps.
+Space::Piece File::LastFor(uint64_t missing, Growth &growth, bool lacks_metadata) {
+    if (lacks_metadata) {
+        growth.Take(MoreExtents(1), MetadataUse::LAST_CONTENT);
+    }
+    return context_.space.AllocateLast(missing, map_.End(), LastUse());
+}
+
 // Under the exclusive map mutex. All or nothing: a file that does not fit leaves the space to others.
 void File::EnsureUnits(uint64_t units, Growth &growth) {
     const uint64_t units_before = map_.Units();
@@ -145,17 +154,14 @@ void File::EnsureUnits(uint64_t units, Growth &growth) {
     try {
         while (map_.Units() < units) {
             unused.resize(1); // beforehand: what is found must not get lost for want of memory
-            bool last = MayUseLast(growth.attempt) && !growth.TryTake(MoreExtents(1), MetadataUse::GROW);
+            bool last = MayUseLast(growth.attempt) && !growth.TryTake(MoreExtents(1), MetadataUse::LOG);
             if (!MayUseLast(growth.attempt)) {
                 growth.Take(MoreExtents(1), MetadataUse::GROW);
             }
             Space::Piece found = last ? Space::Piece{} : GrowthFor(units - map_.Units());
             if (found.units == 0 && MayUseLast(growth.attempt)) {
-                if (last) { // metadata is what is missing, and there is some for the little that this gives
-                    growth.Take(MoreExtents(1), MetadataUse::LAST_CONTENT);
-                }
+                found = LastFor(units - map_.Units(), growth, last);
                 last = true;
-                found = context_.space.AllocateLast(units - map_.Units(), map_.End(), LastUse());
                 last_from = std::min(last_from, map_.Units());
             }
             if (found.units == 0) {

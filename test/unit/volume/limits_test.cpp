@@ -326,12 +326,13 @@ TEST_P(LimitsTest, LogsInFragmentsLeaveRoomForReplacements) {
     ReplaceBlocks();
 }
 
-// A load takes only what it is given, and not what a checkpoint needs.
+// A load takes only what it is given, and not what replacing blocks needs.
 TEST_P(LimitsTest, LoadsInFragmentsLeaveRoomForReplacements) {
     Open();
     FillInFragments();
-    UntilNoSpace([&](int) { Overwrite(AlignUp(content.size(), ALLOCATION_UNIT_BYTES), BLOCK); });
-    EXPECT_GT(UntilNoSpace([&](int) { Commit(ALLOCATION_UNIT_BYTES); }), 0);
+    EXPECT_GT(UntilNoSpace([&](int) { Overwrite(AlignUp(content.size(), ALLOCATION_UNIT_BYTES), BLOCK); }),
+              0);
+    UntilNoSpace([&](int) { Commit(ALLOCATION_UNIT_BYTES); });
     ReplaceBlocks();
 }
 

@@ -124,9 +124,10 @@ TEST(SnapshotTest, ADatabaseHasItsLogs) {
 TEST(SnapshotTest, WhatIsRefused) {
     const MemoryVolume memory(LBA);
     auto volume = memory.Mount();
+    Append(*volume, "x.duckdb@taken",
+           "a file of that name"); // before there is a file that it could be a snapshot of
     Append(*volume, "x.duckdb", "content");
     Append(*volume, "x.duckdb.wal", "log");
-    Append(*volume, "x.duckdb@taken", "a file of that name");
     Append(*volume, "z.duckdb.wal", "a log");
     volume->MakeDirectory("folder");
     volume->Snapshot("x.duckdb", "one");

@@ -66,11 +66,19 @@ void WaitFor(int fd, short events, const Interrupted &interrupted, const std::st
     }
 }
 
-//! Not without /proc, nor where links are forbidden: found out before anything is written.
-bool CanBeNamed(int fd, const std::string &name) {
+int OpenUnnamed(const std::string &name) {
+    return open(DirectoryOf(name).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+}
+
+//! Not without /proc, nor where links are forbidden: found out before anything is written, with a file that is given up, since
+//! one that had a name gets no other.
+bool GetsNames(const std::string &name) {
     const std::string tried = name + ".sending";
-    const bool linked = linkat(AT_FDCWD, PathOf(fd).c_str(), AT_FDCWD, tried.c_str(), AT_SYMLINK_FOLLOW) == 0;
-    return linked ? unlink(tried.c_str()) == 0 : errno == EEXIST;
+    const FileDescriptor fd(OpenUnnamed(name));
+    return fd.IsOpen() &&
+           (linkat(AT_FDCWD, PathOf(fd.Get()).c_str(), AT_FDCWD, tried.c_str(), AT_SYMLINK_FOLLOW) == 0
+                ? unlink(tried.c_str()) == 0
+                : errno == EEXIST);
 }
 
 //! Without a name, so that nothing is left of what is not finished, however it ended; with it where the file system cannot.
@@ -80,11 +88,8 @@ int OpenNew(const std::string &name, bool &named) {
         errno = EEXIST;
         return -1;
     }
-    const int fd = open(DirectoryOf(name).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
-    named = fd < 0 || !CanBeNamed(fd, name);
-    if (named && fd >= 0) {
-        close(fd);
-    }
+    const int fd = GetsNames(name) ? OpenUnnamed(name) : -1;
+    named = fd < 0;
     return named ? open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : fd;
 }
 
