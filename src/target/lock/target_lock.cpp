@@ -205,6 +205,7 @@ void TargetLock::AddBackings() {
     AddSysfs(status.st_rdev);
     auto below = BackingOf(status.st_rdev, nodes_[0].fd);
     for (dev_t number = status.st_rdev; below; below = BackingOf(number, -1)) {
+        RequireNoPageCache(name_, number, *below);
         own_loops_.push_back(BaseName(DiskDirectory(SysfsDirectory(number))));
         base_ = below->identity;
         base_range_ = {below->range.start + base_range_.start,

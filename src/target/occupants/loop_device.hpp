@@ -24,6 +24,11 @@ struct Backing {
 //! Nothing when that is no loop device, or nobody may ask. `fd`: of the device, or -1.
 std::optional<Backing> BackingOf(dev_t number, int fd);
 
+//! Throws Error UNSUPPORTED when the loop device `number`, or its disk, may give what it has read before of something that
+//! has been written since. It lies over another loop device, and reads that through the page cache, which nobody tells of
+//! what the file below gets. `below`: what it lies over.
+void RequireNoPageCache(const std::string &target_name, dev_t number, const Backing &below);
+
 struct LoopDevice {
     std::string name; //!< "loop0"
     ByteRange range;  //!< where it lies in what was asked about

@@ -200,12 +200,28 @@ def test_a_loop_device_over_a_loop_device_is_the_same_device(device, second_node
     below = image if what == "file" else second_node
     if what == "node":
         image.unlink()
-    with another_loop(name) as top, rawduck.connect() as con:
+    with another_loop(name, "--direct-io=on") as top, rawduck.connect() as con:
         for holder, other in ((top, below), (below, top)):
             with held(f"nvme://{holder}/x.duckdb") as child:
                 for options in ("", "(READ_ONLY)"):
                     with pytest.raises(duckdb.IOException, match=str(child.pid)):
                         con.execute(f"ATTACH 'nvme://{other}/x.duckdb' AS x {options}")
+
+
+def test_a_loop_device_over_a_loop_device_needs_direct_io(device):
+    """Otherwise it reads what the page cache has of the lower one, whatever the file below has got since."""
+    name, image = device
+    with another_loop(name) as top, rawduck.connect() as con:
+        for options in ("", "(READ_ONLY)"):
+            with pytest.raises(duckdb.Error, match=f"losetup --direct-io=on {top}"):
+                con.execute(f"ATTACH 'nvme://{top}/x.duckdb' AS x {options}")
+        subprocess.run([shutil.which("losetup", path=TOOLS), "--direct-io=on", top], check=True)
+        for writer, reader in ((top, image), (image, top), (top, name), (name, top)):
+            con.execute(f"ATTACH 'nvme://{writer}/x.duckdb' AS x")
+            con.execute("CREATE OR REPLACE TABLE x.t AS SELECT hash(range) AS v FROM range(100000)")
+            con.execute(f"DETACH x; ATTACH 'nvme://{reader}/x.duckdb' AS x (READ_ONLY)")
+            assert one(con, "SELECT count(*) FROM x.t") == 100000
+            con.execute("DETACH x")
 
 
 @pytest.mark.parametrize("what", ["file", "device", "sibling"])
