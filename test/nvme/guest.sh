@@ -42,7 +42,8 @@ thin_namespace() {
     echo 1 >"$subsystem/namespaces/1/enable"
     echo loop >"$target/ports/1/addr_trtype"
     ln -s "$subsystem" "$target/ports/1/subsystems/$1"
-    nvme connect -t loop -n "$1"
+    # Few commands at a time, so that some find the queue full: the least that the kernel takes.
+    nvme connect -t loop -n "$1" --queue-size=16
     udevadm settle 2>/dev/null || sleep 2
 }
 

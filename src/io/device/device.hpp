@@ -33,6 +33,7 @@ struct Command {
     //! Of a device that consists of several: which of them ran it, as a clause that lives as long as the device; null
     //! otherwise.
     const char *member = nullptr;
+    uint32_t ring_entry = 0; //!< for the engine, while it is in flight
     //! For the submitter; engines do not touch them.
     void *owner = nullptr;
     uint64_t started_ns = 0;

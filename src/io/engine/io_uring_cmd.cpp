@@ -57,8 +57,8 @@ class IoUringCmdQueue final : public IoUringQueue {
   public:
     IoUringCmdQueue(const std::string &target_name, int fd, uint32_t namespace_id, uint32_t lba_size,
                     uint32_t depth, unsigned setup_flags)
-        : IoUringQueue(target_name, depth, setup_flags, "nvme_ioctl"), fd_(fd), namespace_id_(namespace_id),
-          lba_size_(lba_size) {}
+        : IoUringQueue(target_name, depth, setup_flags, EntryUse::UNTIL_COMPLETED, "nvme_ioctl"), fd_(fd),
+          namespace_id_(namespace_id), lba_size_(lba_size) {}
 
   private:
     void Prepare(io_uring_sqe &entry, const Command &command, int buffer) override {

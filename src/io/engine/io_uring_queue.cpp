@@ -33,6 +33,8 @@ namespace {
 //! How long a kernel short of memory is asked again before the commands fail: a second in all.
 constexpr uint32_t MAX_STALLS = 1000;
 constexpr long STALL_PAUSE_NS = 1000000;
+//! The most that the kernel makes (IORING_MAX_ENTRIES).
+constexpr uint32_t RING_ENTRIES_MAX = 32768;
 
 //! From the newest kernels' to none: completions run when the owner asks for them, not by interrupting it.
 constexpr unsigned SETUP_FLAGS[] = {
@@ -118,18 +120,22 @@ void RingSupport::Probe() {
 }
 
 IoUringQueue::IoUringQueue(const std::string &target_name, uint32_t depth, unsigned setup_flags,
-                           const char *alternative)
+                           EntryUse entry_use, const char *alternative)
     : target_name_(target_name), depth_(std::max(1u, std::min(depth, MAX_DEPTH))), setup_flags_(setup_flags),
       alternative_(alternative) {
+    if (entry_use == EntryUse::UNTIL_COMPLETED) {
+        entries_.emplace(RingEntries::CountFor(depth_, RING_ENTRIES_MAX));
+    }
     waiting_.reserve(depth_);
     Open();
 }
 
 void IoUringQueue::Open() {
-    kind_ = {depth_, setup_flags_, RingThread(setup_flags_)};
-    int result = TakeIdleRing(kind_, ring_) ? 0 : io_uring_queue_init(depth_, &ring_, setup_flags_);
+    const uint32_t count = entries_ ? entries_->Count() : depth_;
+    kind_ = {count, setup_flags_, RingThread(setup_flags_)};
+    int result = TakeIdleRing(kind_, ring_) ? 0 : io_uring_queue_init(count, &ring_, setup_flags_);
     if (result != 0 && CloseIdleRings()) {
-        result = io_uring_queue_init(depth_, &ring_, setup_flags_);
+        result = io_uring_queue_init(count, &ring_, setup_flags_);
     }
     if (result != 0) {
         throw Error(ErrorCode::IO, target_name_ + ": cannot make an io_uring for one more thread: " +
@@ -137,6 +143,9 @@ void IoUringQueue::Open() {
     }
     open_ = true;
     broken_ = 0;
+    if (entries_) {
+        entries_->Reset();
+    }
     // The file is not registered with the ring, although that would save the
     // kernel a lookup per command: a ring is torn down in the background,
     // and the device would stay open, and busy, after it has been closed.
@@ -237,15 +246,19 @@ bool IoUringQueue::Submit(Command &command) {
         return false;
     }
     Begin();
+    const ScopeExit end([this] { EndIfDrained(); }); // where no ring can be made
     if (!open_ || broken_ != 0) {
         if (in_kernel_ > 0 || !waiting_.empty()) {
             return false; // what is left must be reaped first
         }
-        const ScopeExit end([this] { EndIfDrained(); }); // where no ring can be made
         Close();
         Open();
-        waiting_.push_back(&command);
-        return true;
+    }
+    if (entries_) {
+        if (!entries_->NextIsFree()) {
+            return false; // until the command that has it completes
+        }
+        command.ring_entry = entries_->Take();
     }
     waiting_.push_back(&command);
     return true;
@@ -375,6 +388,9 @@ uint32_t IoUringQueue::Collect(Command **completed, uint32_t max) {
             const uint64_t data = entries[i]->user_data;
             auto *command = reinterpret_cast<Command *>(data & ~REGISTERED);
             Complete(*command, *entries[i], (data & REGISTERED) != 0);
+            if (entries_) {
+                entries_->Give(command->ring_entry);
+            }
             completed[total++] = command;
         }
         io_uring_cq_advance(&ring_, count);

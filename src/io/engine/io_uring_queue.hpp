@@ -5,10 +5,12 @@
 #include "io/device/device.hpp"
 #include "io/engine/ring_buffers.hpp"
 #include "io/engine/ring_cache.hpp"
+#include "io/engine/ring_entries.hpp"
 
 #include <atomic>
 #include <liburing.h>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace rawduck {
@@ -49,8 +51,11 @@ class IoUringQueue : public Queue {
   public:
     static constexpr uint32_t MAX_DEPTH = 4096;
 
+    //! Until when the kernel reads a command's entry in the ring.
+    enum class EntryUse : uint8_t { UNTIL_TAKEN, UNTIL_COMPLETED };
+
     //! `alternative` is the engine to name when no more rings can be made.
-    IoUringQueue(const std::string &target_name, uint32_t depth, unsigned setup_flags,
+    IoUringQueue(const std::string &target_name, uint32_t depth, unsigned setup_flags, EntryUse entry_use,
                  const char *alternative);
     ~IoUringQueue() override;
     IoUringQueue(const IoUringQueue &) = delete;
@@ -106,6 +111,7 @@ class IoUringQueue : public Queue {
 
     const std::string target_name_;
     const uint32_t depth_;
+    std::optional<RingEntries> entries_; //!< where they are used until their commands have completed
     const unsigned setup_flags_;
     const char *const alternative_;
 

@@ -32,7 +32,7 @@ struct IdleRing {
 };
 
 bool Fits(const IdleRing &idle, const RingKind &kind) {
-    return idle.kind.depth == kind.depth && idle.kind.setup_flags == kind.setup_flags &&
+    return idle.kind.entries == kind.entries && idle.kind.setup_flags == kind.setup_flags &&
            idle.kind.thread == kind.thread;
 }
 

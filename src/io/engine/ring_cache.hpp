@@ -9,7 +9,7 @@ namespace rawduck {
 
 //! What a queue may use the ring of another for.
 struct RingKind {
-    uint32_t depth;
+    uint32_t entries;
     unsigned setup_flags;
     uint64_t thread; //!< the only one that may submit (RingThread), or 0 for any
 };

@@ -95,7 +95,11 @@ XnvmeQueue::XnvmeQueue(const XnvmeConnection &connection, const std::string &tar
     : connection_(connection), target_name_(target_name),
       depth_(std::max(1u, std::min(depth, XNVME_MAX_CAPACITY))), completions_(depth_) {
     refused_.reserve(depth_);
-    const int result = connection.module.create_queue(connection.device, PowerOfTwo(depth_), &queue_);
+    if (!connection.byte_offsets && !connection.drives_controller) {
+        entries_.emplace(RingEntries::CountFor(depth_, XNVME_MAX_CAPACITY));
+    }
+    const uint32_t capacity = entries_ ? entries_->Count() : PowerOfTwo(depth_);
+    const int result = connection.module.create_queue(connection.device, capacity, &queue_);
     if (result != 0) {
         throw Error(ErrorCode::IO, target_name_ + ": libxnvme cannot make a queue of " +
                                        std::to_string(depth_) +
@@ -111,13 +115,14 @@ XnvmeQueue::~XnvmeQueue() {
 }
 
 bool XnvmeQueue::Submit(Command &command) {
-    if (in_flight_ + refused_.size() >= depth_) {
+    if (in_flight_ + refused_.size() >= depth_ || (entries_ && !entries_->NextIsFree())) {
         return false;
     }
     const nvme_passthru_cmd64 transfer = connection_.MakeTransfer(command);
     const int result = connection_.module.submit(queue_, &transfer, &command);
     if (result == 0) {
         in_flight_++;
+        command.ring_entry = entries_ ? entries_->Take() : 0;
     } else if (result == -EAGAIN && in_flight_ > 0) {
         return false; // a completion frees what it is short of
     } else {
@@ -158,6 +163,9 @@ uint32_t XnvmeQueue::Poke(Command **completed, uint32_t max) {
     for (uint32_t i = 0; i < count; i++) {
         auto &command = *static_cast<Command *>(completions_[i].owner);
         completed[i] = &command;
+        if (entries_) {
+            entries_->Give(command.ring_entry);
+        }
         if (completions_[i].status != 0) {
             connection_.SetResult(command, completions_[i].status);
         } else if (completions_[i].failed) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "io/device/device.hpp"
+#include "io/engine/ring_entries.hpp"
 #include "io/engine/xnvme/xnvme_module.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +52,7 @@ class XnvmeQueue final : public Queue {
     const XnvmeConnection &connection_;
     const std::string target_name_;
     const uint32_t depth_;
+    std::optional<RingEntries> entries_; //!< of libxnvme's ring, where it is one for NVMe commands
     XnvmeQueueHandle *queue_ = nullptr;
     uint32_t in_flight_ = 0;
     std::vector<Command *> refused_; //!< by libxnvme, to be handed out as failed
