@@ -2,10 +2,10 @@
 //!
 //! A command of IORING_OP_URING_CMD for which an NVMe driver has no tag left is carried out later, by a worker of the
 //! kernel's. Linux with commit 5eff57fa9f3a and without e663da62ba86 ("io_uring/uring_cmd: switch sqe to async_data on
-//! EAGAIN") reads it from the ring again then, where another command may lie by now: that one is carried out twice, the first one never,
-//! and both are said to have succeeded. Linux 6.12.95 has that fault. So an entry is used again when its command has completed,
-//! not as soon as the kernel has taken it. Entries are used in turn: a command in flight stands in the way of the one that
-//! comes a whole round later, and a ring has several times as many of them as there are commands in flight.
+//! EAGAIN"), 6.12.95 for one, reads it from the ring again then, where another command may lie by now: that one is carried
+//! out twice and the first one never, and both are said to have succeeded. So an entry is used again when its command has
+//! completed, not as soon as the kernel has taken it. Entries are used in turn: a command in flight stands in the way of
+//! the one that comes a whole round later, and a ring has several times as many of them as there are commands in flight.
 #pragma once
 
 #include "common/invariant.hpp"
