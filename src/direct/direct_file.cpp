@@ -25,7 +25,7 @@ namespace {
 
 //! Reading a smaller file past the page cache costs more than it saves there: a second descriptor, looking at
 //! the disk, and a ring for each thread. A query reads hundreds of them.
-constexpr uint64_t SMALL_FILE_BYTES_MAX = 1 * MIB;
+constexpr uint64_t SMALL_FILE_BYTES_MAX = 4 * MIB;
 
 //! Databases and their logs have counters of their own; other files share those of their directory, because
 //! spilling and partitioned exports create thousands of files, and counters live as long as the process.
@@ -210,13 +210,16 @@ uint64_t DirectFile::Read(void *data, uint64_t length, uint64_t offset) {
     }
     length = std::min(length, size - offset);
     const bool whole_pages = AlignUp(offset, PAGE_BYTES) + PAGE_BYTES <= offset + length;
-    const bool small = mode_.kind == FileKind::OTHER && size <= SMALL_FILE_BYTES_MAX;
-    if (whole_pages && mode_.kind != FileKind::WAL && !small) {
+    if (whole_pages && mode_.kind != FileKind::WAL && !IsSmall(size)) {
         ReadPages(static_cast<char *>(data), length, offset, size);
     } else {
         BufferedRead(static_cast<char *>(data), length, offset);
     }
     return length;
+}
+
+bool DirectFile::IsSmall(uint64_t size) const {
+    return mode_.kind == FileKind::OTHER && size <= SMALL_FILE_BYTES_MAX;
 }
 
 void DirectFile::ReadPages(char *data, uint64_t length, uint64_t offset, uint64_t size) {

@@ -55,6 +55,7 @@ class DirectFile final : public StorageFile {
     bool Deallocate(uint64_t offset, uint64_t length) override;
     uint64_t Size() override;
     Status GetStatus() override;
+    bool KernelReadsAhead() override { return mode_.kind == FileKind::OTHER && IsSmall(Size()); }
     void Close() override;
 
   private:
@@ -68,6 +69,7 @@ class DirectFile final : public StorageFile {
     bool HasItsName() const;
     void Lock();
     BlockIo &Direct();
+    bool IsSmall(uint64_t size) const;
     void ReadPages(char *data, uint64_t length, uint64_t offset, uint64_t size);
     void BufferedRead(char *data, uint64_t length, uint64_t offset);
     void BufferedWrite(const char *data, uint64_t length, uint64_t offset);

@@ -70,6 +70,9 @@ class StorageFile {
     };
     virtual Status GetStatus() = 0;
 
+    //! Whether reads of it go through the page cache, for which the kernel reads ahead.
+    virtual bool KernelReadsAhead() { return false; }
+
     //! Idempotent. Throws what the last writes may still have to report.
     virtual void Close() = 0;
 };

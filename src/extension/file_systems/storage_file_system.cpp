@@ -37,7 +37,8 @@ bool IsDatabase(FileOpenFlags flags) {
 StorageFileHandle::StorageFileHandle(duckdb::FileSystem &file_system, std::string path, FileOpenFlags flags,
                                      std::unique_ptr<StorageFile> file, bool prefetch,
                                      duckdb::DatabaseInstance *instance)
-    : FileHandle(file_system, std::move(path), std::move(flags)), prefetch(prefetch),
+    : FileHandle(file_system, std::move(path), std::move(flags)),
+      prefetch(prefetch && !file->KernelReadsAhead()),
       counts_readers(prefetch && IsDatabase(this->flags)), file_(std::move(file)), instance_(instance) {}
 
 StorageFileHandle::~StorageFileHandle() {

@@ -317,7 +317,7 @@ TEST_F(DirectFileTest, ASmallFileIsReadThroughOneDescriptor) {
         close(fd);
         return fd;
     };
-    for (const uint64_t size : {MIB, MIB + 1}) {
+    for (const uint64_t size : {4 * MIB, 4 * MIB + 1}) {
         const std::string content(size, 'x');
         std::ofstream(path_, std::ios::binary) << content;
         auto file = DirectFile::Open(path_, OpenMode());
@@ -325,7 +325,8 @@ TEST_F(DirectFileTest, ASmallFileIsReadThroughOneDescriptor) {
         std::string found(256 * KIB, '?');
         EXPECT_EQ(file->Read(&found[0], found.size(), 64 * KIB), found.size());
         EXPECT_TRUE(found == content.substr(0, found.size()));
-        EXPECT_EQ(lowest_free() == before, size <= MIB) << size;
+        EXPECT_EQ(lowest_free() == before, size <= 4 * MIB) << size;
+        EXPECT_EQ(file->KernelReadsAhead(), size <= 4 * MIB) << size;
     }
 }
 
