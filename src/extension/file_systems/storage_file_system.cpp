@@ -38,8 +38,8 @@ StorageFileHandle::StorageFileHandle(duckdb::FileSystem &file_system, std::strin
                                      std::unique_ptr<StorageFile> file, bool prefetch,
                                      duckdb::DatabaseInstance *instance)
     : FileHandle(file_system, std::move(path), std::move(flags)),
-      prefetch(prefetch && !file->KernelReadsAhead()),
-      counts_readers(prefetch && IsDatabase(this->flags)), file_(std::move(file)), instance_(instance) {}
+      prefetch(prefetch && !file->KernelReadsAhead()), counts_readers(prefetch && IsDatabase(this->flags)),
+      file_(std::move(file)), instance_(instance) {}
 
 StorageFileHandle::~StorageFileHandle() {
     try {
