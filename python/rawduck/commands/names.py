@@ -13,6 +13,7 @@ import typer
 import rawduck
 from rawduck import paths, render
 from rawduck.commands.options import Json
+from rawduck.commands.progress import in_one_piece
 
 _PATTERN_CHARACTERS = "*?["
 # Of what nvme_remove says of a snapshot.
@@ -57,7 +58,8 @@ def move(
         try:
             with one_mount(connection):
                 for source, target in zip(sources, targets, strict=True):
-                    moved += render.rows(connection, query, [source, target, overwrite])
+                    with _said_when_done():
+                        moved += render.rows(connection, query, [source, target, overwrite])
         finally:  # what was done before something failed
             if json:
                 render.print_json(moved)
@@ -108,8 +110,9 @@ def remove(
                 for name in names:
                     # A log goes with its database, which may come first.
                     if name not in done:
-                        rows = _remove_one(connection, name, by_name=name in path)
-                        removed += rows
+                        with _said_when_done():
+                            rows = _remove_one(connection, name, by_name=name in path)
+                            removed += rows
                         done |= {row["removed"] for row in rows}
         finally:  # what was done before something failed
             if json:
@@ -148,6 +151,18 @@ def _remove_one(connection: duckdb.DuckDBPyConnection, path: str, by_name: bool)
     connection.rollback()
     connection.begin()
     return render.rows(connection, "SELECT dropped AS removed FROM nvme_drop_snapshot(?)", [path])
+
+
+@contextlib.contextmanager
+def _said_when_done() -> Iterator[None]:
+    """One file: Ctrl-C comes when it is known what was done. What fails then has done nothing, and may have
+    been ended by it."""
+    with in_one_piece() as interrupts:
+        try:
+            yield
+        except duckdb.Error:
+            if not interrupts:
+                raise
 
 
 @contextlib.contextmanager
