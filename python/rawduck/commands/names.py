@@ -50,6 +50,7 @@ def move(
     moved: list[render.Row] = []
     with rawduck.connect() as connection:
         sources = matching(connection, given)
+        _require_no_snapshots(connection, [source for source in sources if source not in given], "moved")
         sources = [source for source in sources if not _goes_with_another(source, sources)]
         targets = targets_of(
             sources, destination.endswith("/") or is_folder(connection, destination), destination
@@ -103,6 +104,7 @@ def remove(
     with rawduck.connect() as connection:
         try:
             names = matching(connection, path)
+            _require_no_snapshots(connection, [name for name in names if name not in path], "removed")
             if recursive:
                 names = [part for name in names for part in _all_of(connection, name)]
             done: set[str] = set()
@@ -117,6 +119,19 @@ def remove(
         finally:  # what was done before something failed
             if json:
                 render.print_json(removed)
+
+
+def _require_no_snapshots(connection: duckdb.DuckDBPyConnection, found: list[str], done: str) -> None:
+    """Of what patterns have found: one among them is noticed before anything is done."""
+    splits = [paths.split_volume_path(path) for path in found if "@" in path]
+    for target in {split[0] for split in splits if split}:
+        query = "SELECT name FROM nvme_files(?) WHERE snapshot ORDER BY name"
+        for (name,) in connection.execute(query, [target]).fetchall():
+            if (target, name) in splits:
+                raise rawduck.RawduckError(
+                    f"{paths.volume_path(target, name)}: a snapshot, which no pattern means here; "
+                    f"nothing was {done}: give another pattern, or names"
+                )
 
 
 def _all_of(connection: duckdb.DuckDBPyConnection, path: str) -> list[str]:
