@@ -13,6 +13,7 @@ import typer
 import rawduck
 from rawduck import paths, render
 from rawduck.commands.options import Json
+from rawduck.commands.progress import in_one_piece
 
 _PATTERN_CHARACTERS = "*?["
 # Of what nvme_remove says of a snapshot.
@@ -49,6 +50,7 @@ def move(
     moved: list[render.Row] = []
     with rawduck.connect() as connection:
         sources = matching(connection, given)
+        _require_no_snapshots(connection, [source for source in sources if source not in given], "moved")
         sources = [source for source in sources if not _goes_with_another(source, sources)]
         targets = targets_of(
             sources, destination.endswith("/") or is_folder(connection, destination), destination
@@ -57,7 +59,8 @@ def move(
         try:
             with one_mount(connection):
                 for source, target in zip(sources, targets, strict=True):
-                    moved += render.rows(connection, query, [source, target, overwrite])
+                    with _said_when_done():
+                        moved += render.rows(connection, query, [source, target, overwrite])
         finally:  # what was done before something failed
             if json:
                 render.print_json(moved)
@@ -101,6 +104,7 @@ def remove(
     with rawduck.connect() as connection:
         try:
             names = matching(connection, path)
+            _require_no_snapshots(connection, [name for name in names if name not in path], "removed")
             if recursive:
                 names = [part for name in names for part in _all_of(connection, name)]
             done: set[str] = set()
@@ -108,12 +112,26 @@ def remove(
                 for name in names:
                     # A log goes with its database, which may come first.
                     if name not in done:
-                        rows = _remove_one(connection, name, by_name=name in path)
-                        removed += rows
+                        with _said_when_done():
+                            rows = _remove_one(connection, name, by_name=name in path)
+                            removed += rows
                         done |= {row["removed"] for row in rows}
         finally:  # what was done before something failed
             if json:
                 render.print_json(removed)
+
+
+def _require_no_snapshots(connection: duckdb.DuckDBPyConnection, found: list[str], done: str) -> None:
+    """Of what patterns have found: one among them is noticed before anything is done."""
+    splits = [paths.split_volume_path(path) for path in found if "@" in path]
+    for target in {split[0] for split in splits if split}:
+        query = "SELECT name FROM nvme_files(?) WHERE snapshot ORDER BY name"
+        for (name,) in connection.execute(query, [target]).fetchall():
+            if (target, name) in splits:
+                raise rawduck.RawduckError(
+                    f"{paths.volume_path(target, name)}: a snapshot, which no pattern means here; "
+                    f"nothing was {done}: give another pattern, or names"
+                )
 
 
 def _all_of(connection: duckdb.DuckDBPyConnection, path: str) -> list[str]:
@@ -148,6 +166,18 @@ def _remove_one(connection: duckdb.DuckDBPyConnection, path: str, by_name: bool)
     connection.rollback()
     connection.begin()
     return render.rows(connection, "SELECT dropped AS removed FROM nvme_drop_snapshot(?)", [path])
+
+
+@contextlib.contextmanager
+def _said_when_done() -> Iterator[None]:
+    """One file: Ctrl-C comes when it is known what was done. What fails then has done nothing, and may have
+    been ended by it."""
+    with in_one_piece() as interrupts:
+        try:
+            yield
+        except duckdb.Error:
+            if not interrupts:
+                raise
 
 
 @contextlib.contextmanager

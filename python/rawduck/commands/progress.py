@@ -29,16 +29,16 @@ _LINE_SECONDS = 10.0
 
 
 @contextlib.contextmanager
-def in_one_piece() -> Iterator[None]:
+def in_one_piece() -> Iterator[list[int]]:
     """For what is done at once: Ctrl-C comes when it is done, and when it has been said that it is. Who
-    ignores interrupts goes on doing so."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
+    ignores interrupts goes on doing so. Yields what will have come by then."""
     came: list[int] = []
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield came
+        return
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
-        yield
+        yield came
     finally:
         signal.signal(signal.SIGINT, before)
     if came:

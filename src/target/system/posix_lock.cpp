@@ -49,14 +49,30 @@ KeptDescriptors *MakeKept() {
     return new (memory) KeptDescriptors;
 }
 
-Held AskKernel(int fd) {
-    struct flock lock = {};
-    lock.l_type = F_WRLCK; // every other lock on the file conflicts with that, of whatever range
+//! One of the locks that stand in the way of this one, of whatever range.
+bool GetConflict(int fd, short type, struct flock &lock) {
+    lock = {};
+    lock.l_type = type;
     lock.l_whence = SEEK_SET;
-    if (fcntl(fd, F_OFD_GETLK, &lock) != 0) {
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0;
+}
+
+//! Beside a lock for writing there is none of stock DuckDB, which locks all of a file. Where it is an open file description's,
+//! as that of a volume that is written to here, the two others, which take long, need not be asked for each descriptor.
+bool HasDescriptionToWrite(int fd) {
+    struct flock lock;
+    return GetConflict(fd, F_RDLCK, lock) && lock.l_type == F_WRLCK && lock.l_pid == -1;
+}
+
+Held AskKernel(int fd) {
+    struct flock lock;
+    if (!GetConflict(fd, F_WRLCK, lock)) { // with that, every other lock on the file
         return Held::UNKNOWN;
     }
-    return lock.l_type == F_UNLCK ? Held::NO : lock.l_pid == getpid() ? Held::YES : Held::UNKNOWN;
+    if (lock.l_type == F_UNLCK) {
+        return Held::NO;
+    }
+    return lock.l_pid == getpid() ? Held::YES : HasDescriptionToWrite(fd) ? Held::NO : Held::UNKNOWN;
 }
 
 //! Empty where it cannot be had.

@@ -86,14 +86,15 @@ VolumeDestination::VolumeDestination(VolumePin volume, std::string file, bool ov
     : volume_(std::move(volume)), target_(volume_->Info().target), file_(std::move(file)),
       part_(ReceivingNameOf(file_)), overwrite_(overwrite) {
     CheckFileName(target_, OriginNameOf(part_));
-    if (!SplitSnapshotName(file_).snapshot.empty() || !DatabaseOfLog(file_).empty()) {
+    if (!DatabaseOfLog(file_).empty()) {
         throw Error(ErrorCode::INVALID, target_ + ": \"" + file_ +
-                                            "\" is the name of a snapshot or a log; name the "
-                                            "database that is to be received");
+                                            "\" is the name of a log; name the database that is to be "
+                                            "received");
     }
 }
 
 StreamPosition VolumeDestination::Begin(const StreamHeader &header) {
+    RequireNameOfDatabase(header.snapshot.file);
     // Locked first, so that all that follows is done by one receive at a time.
     origin_file_ = volume_->Open(OriginNameOf(part_), ExclusiveMode(true, FileKind::OTHER));
     origin_.header = header;
@@ -110,6 +111,19 @@ StreamPosition VolumeDestination::Begin(const StreamHeader &header) {
     }
     OpenPart();
     return origin_.reached;
+}
+
+// Who gives the name of the snapshot means the database, unless that has an "@" in its name where it was sent, too.
+void VolumeDestination::RequireNameOfDatabase(const std::string &sent) const {
+    const SnapshotName parts = SplitSnapshotName(file_);
+    const bool has_none = parts.snapshot.empty() || parts.snapshot.find('/') != std::string::npos;
+    const auto last_part = [](const std::string &name) { return name.substr(name.rfind('/') + 1); };
+    if (has_none || (last_part(sent) == last_part(file_) && !volume_->FileExists(parts.file))) {
+        return;
+    }
+    throw Error(ErrorCode::INVALID, target_ + ": \"" + file_ +
+                                        "\" is the name of a snapshot; name the database that is to be "
+                                        "received");
 }
 
 // One that is refused before it has begun leaves nothing.

@@ -33,6 +33,7 @@ class VolumeDestination final : public Destination {
 
   private:
     void RequireRoom() const;
+    void RequireNameOfDatabase(const std::string &sent) const;
     void RequireSomethingToReceive() const;
     bool IsThere(const std::string &name) const;
     std::string FindBase() const;

@@ -258,8 +258,8 @@ void VolumeState::CheckCreatable(const std::string &name) const {
 
 void VolumeState::RequireNoNameOfSnapshot(const std::string &name) const {
     const std::string database = DatabaseOfLog(name);
-    if (Find(database)) {
-        return; // its log, whatever it is called
+    if (Find(database) || Find(name)) {
+        return; // its log, whatever it is called, or what is replaced, which has that name
     }
     const SnapshotName parts = SplitSnapshotName(database.empty() ? name : database);
     if (parts.snapshot.find('/') != std::string::npos) {

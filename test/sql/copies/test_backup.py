@@ -355,3 +355,21 @@ def test_a_volume_is_no_file_to_restore(con, tmp_path):
     (tmp_path / "stream").write_bytes(b"text")
     with pytest.raises(duckdb.Error, match="names a volume but no file on it"):
         con.execute("CALL nvme_receive(?, ?)", [str(tmp_path / "stream"), f"nvme://{volume}"])
+
+
+def test_names_with_an_at(source, copy, tmp_path):
+    """What has one in its name goes back to its name, and into directories with one."""
+    path, file = source.path("old@2026/sales@old.duckdb"), tmp_path / "stream"
+    succeeded("mv", source.path("sales.duckdb"), path)
+    succeeded("snapshot", f"{path}@monday")
+    succeeded("send", f"{path}@monday", "-o", str(file))
+    for name in ("sales@old.duckdb", "new@2027/sales@old.duckdb", "new@2027/sales.duckdb"):
+        succeeded("receive", copy.path(name), "-i", str(file))
+        assert state_of(copy.path(name)) == state_of(path)
+    with rawduck.connect() as con:
+        con.execute(f"ATTACH '{path}' AS x; DROP TABLE x.t")
+    succeeded("receive", path, "-i", str(file), "--overwrite")
+    assert state_of(path) == state_of(copy.path("sales@old.duckdb"))
+    # But the name of a snapshot is taken for a mistake.
+    for name in (f"{path}@monday", copy.path("sales.duckdb@old"), copy.path("sales@older.duckdb")):
+        assert "name the database" in run_cli("receive", name, "-i", str(file)).stderr

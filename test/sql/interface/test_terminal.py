@@ -151,6 +151,28 @@ def test_what_was_done_at_once_is_said_before_the_interrupt(tmp_path):
     assert run_cli("info", path).returncode == 0
 
 
+INTERRUPTED_QUERY = """
+from rawduck import render
+rows = render.rows
+def interrupted(*arguments):
+    done = rows(*arguments)
+    os.kill(os.getpid(), signal.SIGINT)
+    return done
+render.rows = interrupted
+"""
+
+
+@pytest.mark.parametrize("command", ["rm", "mv"])
+def test_the_file_at_which_an_interrupt_came_is_said_to_be_done(file_target, con, command):
+    for name in "ab":
+        con.execute(f"COPY (SELECT 1) TO '{file_target.path(name)}' (FORMAT csv)")
+    paths = [file_target.path("[ab]"), *([file_target.path("d/")] if command == "mv" else [])]
+    done = run_patched(INTERRUPTED_QUERY, command, *paths, "--json")
+    assert (done.returncode, done.stderr) == (130, "rawduck: interrupted\n")
+    assert [next(iter(row.values())) for row in json.loads(done.stdout)] == [file_target.path("a")]
+    assert file_names(con, file_target) == ["b", *(["d/a"] if command == "mv" else [])]
+
+
 def test_who_ignores_interrupts_goes_on_doing_so(tmp_path):
     """As a job of a script in the background."""
     patch = "signal.signal(signal.SIGINT, signal.SIG_IGN)" + INTERRUPTED_FORMAT

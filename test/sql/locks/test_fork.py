@@ -96,3 +96,30 @@ def test_child_that_reads_does_not_hang(new_target, tmp_path, kind):
         con.execute("CREATE TABLE t AS SELECT range AS v FROM range(3000000)")
     answer = run_python(READ_IN_CHILD, path, kind)
     assert answer in ("True", f"[({3000000 * 2999999 // 2},)]")
+
+
+HOLDS_IN_CHILD = """
+    import signal
+    source, destination = sys.argv[1:]
+    connection.execute("BEGIN")
+    connection.execute("CALL nvme_copy(?, ?)", [source, destination])
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        connection.execute("COMMIT")
+        print("committed", flush=True)
+        os._exit(0)
+    ended = os.waitpid(child, 0)[1]
+    connection.execute("CALL nvme_remove(?)", [destination])
+    connection.execute("COMMIT")
+    print(ended, len(connection.execute("FROM nvme_volumes()").fetchall()))
+"""
+
+
+def test_child_does_not_end_what_its_parent_holds(durable_target, con):
+    """It would wait for the thread that writes the checkpoint, which it does not have."""
+    path = durable_target.path("x.csv")
+    con.execute(f"COPY (SELECT 1) TO '{path}'")
+    for i in range(3):
+        answer = run_python(HOLDS_IN_CHILD, path, durable_target.path(f"{i}.csv"))
+        assert answer.splitlines() == ["committed", "0 0"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from support import run_python
+from support import run_cli, run_python
 
 
 def names(con, target):
@@ -126,3 +126,18 @@ def test_outside_of_a_transaction_nothing_is_kept(file_target, con):
     con.execute(f"COPY (SELECT 1) TO '{path}'")
     con.execute(f"CALL nvme_remove('{path}')")
     assert mounted(con) == 0
+
+
+@pytest.mark.parametrize("command", ["rm", "mv"])
+def test_a_pattern_with_snapshots_does_nothing(file_target, con, command):
+    """Not half of it."""
+    path = file_target.path("a@b.csv")
+    for name in ("a@b.csv", "x.csv"):
+        con.execute(f"COPY (SELECT 1) TO '{file_target.path(name)}'")
+    con.execute("CALL nvme_snapshot(?, 'monday')", [file_target.path("x.csv")])
+    folder = [file_target.path("d/")] if command == "mv" else []
+    failed = run_cli(command, file_target.path("*@*"), *folder)
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert "x.csv@monday: a snapshot" in failed.stderr
+    assert names(con, file_target) == ["a@b.csv", "x.csv", "x.csv@monday"]
+    assert run_cli(command, path, *folder).returncode == 0

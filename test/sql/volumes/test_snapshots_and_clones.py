@@ -244,3 +244,15 @@ def test_a_database_with_such_a_name_is_used_on(target, con):
     assert con.execute("SELECT count(*) FROM old.t").fetchall() == [(1003,)]
     con.execute(f"COPY (SELECT 1) TO '{target.path('sales@2026/x.csv')}'")
     assert "sales@2026/x.csv" in file_names(con, target)
+
+
+def test_a_file_with_such_a_name_is_replaced(target, con):
+    """It was there before the file that it would be the snapshot of."""
+    path, other = target.path("sales@old.parquet"), target.path("other.parquet")
+    for name in ("sales@old.parquet", "other.parquet", "sales"):
+        con.execute(f"COPY (SELECT 1 AS i) TO '{target.path(name)}' (FORMAT parquet)")
+    con.execute(f"COPY (SELECT 2 AS i) TO '{path}'")
+    assert one(con, f"SELECT i FROM read_parquet('{path}')") == 2
+    con.execute(f"CALL nvme_move('{other}', '{path}', overwrite := true)")
+    assert one(con, f"SELECT i FROM read_parquet('{path}')") == 1
+    assert file_names(con, target) == ["sales", "sales@old.parquet"]

@@ -99,6 +99,21 @@ TEST_P(PosixLockTest, OfAnotherProcessIsNotOurs) {
     }));
 }
 
+// As that of a volume that is open for writing: where stock DuckDB could have none, nobody has to be asked.
+TEST_P(PosixLockTest, NoneIsBesideALockForWriting) {
+    const auto [shown, another] = GetParam();
+    EXPECT_TRUE(InChild([&, shown = shown, another = another] {
+        const std::string &path = file_.Path();
+        const int ours = open(path.c_str(), O_RDWR | O_CLOEXEC),
+                  beside = open(path.c_str(), O_RDWR | O_CLOEXEC);
+        const int stock = open(path.c_str(), O_RDWR | O_CLOEXEC);
+        const bool prepared = Lock(beside, F_OFD_SETLK, F_WRLCK) &&
+                              !Lock(stock, F_SETLK, another ? F_RDLCK : F_WRLCK) && Hide(shown);
+        CloseKeepingPosixLocks(ours);
+        return prepared && fcntl(ours, F_GETFD) == -1;
+    }));
+}
+
 INSTANTIATE_TEST_SUITE_P(Surroundings, PosixLockTest,
                          ::testing::Combine(::testing::Values(Shown::EVERYTHING, Shown::NO_LOCKS,
                                                               Shown::NO_PROC),

@@ -1,5 +1,6 @@
 #include "extension/sql/files/kept_volumes.hpp"
 
+#include "common/process/fork_generation.hpp"
 #include "io/resolve_volume.hpp"
 #include "volume/names/path.hpp"
 
@@ -10,6 +11,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace rawduck {
 
@@ -22,12 +25,13 @@ class VolumesOfTransaction final : public duckdb::ClientContextState {
     void Add(const VolumePin &volume) {
         std::lock_guard<std::mutex> guard(mutex_);
         if (volumes_.count(&*volume) == 0) {
-            volumes_.emplace(&*volume, Kept{volume, volume->HoldForWriting()});
+            volumes_.emplace(&*volume, Kept{ForkGeneration(), volume, volume->HoldForWriting()});
         }
     }
 
   private:
     struct Kept {
+        uint64_t fork_generation;
         VolumePin volume;
         std::shared_ptr<const void> hold; //!< goes first
     };
@@ -35,8 +39,23 @@ class VolumesOfTransaction final : public duckdb::ClientContextState {
     //! The last pin unmounts its volume, which is I/O.
     void Clear() {
         std::map<const Volume *, Kept> volumes; // which goes after the guard
-        std::lock_guard<std::mutex> guard(mutex_);
-        volumes.swap(volumes_);
+        {
+            std::lock_guard<std::mutex> guard(mutex_);
+            volumes.swap(volumes_);
+        }
+        for (auto &[key, kept] : volumes) {
+            if (kept.fork_generation != ForkGeneration()) {
+                Abandon(std::move(kept));
+            }
+        }
+    }
+    //! A forked child does not end what its parent holds: it would wait for threads that it does not have. It stays
+    //! reachable, so that leak checkers do not report it.
+    static void Abandon(Kept kept) {
+        static auto *mutex = new std::mutex;
+        static auto *abandoned = new std::vector<Kept>;
+        std::lock_guard<std::mutex> guard(*mutex);
+        abandoned->push_back(std::move(kept));
     }
 
     std::mutex mutex_; //!< guards volumes_; the registry's is taken under it
