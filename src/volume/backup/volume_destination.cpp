@@ -14,6 +14,9 @@ namespace rawduck {
 
 namespace {
 
+//! Read of two files at a time to compare them.
+constexpr uint64_t COMPARED_BYTES = 1 * MIB;
+
 OpenMode ExclusiveMode(bool create, FileKind kind) {
     OpenMode mode;
     mode.write = true;
@@ -23,7 +26,8 @@ OpenMode ExclusiveMode(bool create, FileKind kind) {
     return mode;
 }
 
-//! Whether two files read the same, which is known of their metadata but for the bytes behind their last whole LBA.
+//! Whether two files read the same. Of what both have in one place that is known of their metadata. The rest is read: all of a
+//! file that was received in full. Where it has changed since, that ends with DuckDB's headers, which lie at its start.
 bool ReadTheSame(Volume &volume, const std::string &name, const std::string &other, uint32_t lba_size) {
     const auto is_empty = [&](const std::string &file) {
         FileInfo info;
@@ -37,14 +41,15 @@ bool ReadTheSame(Volume &volume, const std::string &name, const std::string &oth
     if (layout.size != other_layout.size) {
         return false;
     }
-    uint64_t unknown = 0;
+    AlignedBuffer bytes(COMPARED_BYTES), other_bytes(COMPARED_BYTES);
     for (const ChangedRange &range : FindDifference(&other_layout, layout, lba_size)) {
-        unknown += range.length;
-        std::string bytes(range.length, '\0'), other_bytes(range.length, '\0');
-        if (unknown >= lba_size || file->Read(&bytes[0], range.length, range.offset) != range.length ||
-            other_file->Read(&other_bytes[0], range.length, range.offset) != range.length ||
-            bytes != other_bytes) {
-            return false;
+        for (uint64_t done = 0; done < range.length; done += COMPARED_BYTES) {
+            const uint64_t piece = std::min(COMPARED_BYTES, range.length - done), at = range.offset + done;
+            if (file->Read(bytes.Data(), piece, at) != piece ||
+                other_file->Read(other_bytes.Data(), piece, at) != piece ||
+                memcmp(bytes.Data(), other_bytes.Data(), piece) != 0) {
+                return false;
+            }
         }
     }
     return true;
@@ -99,9 +104,9 @@ StreamPosition VolumeDestination::Begin(const StreamHeader &header) {
     origin_file_ = volume_->Open(OriginNameOf(part_), ExclusiveMode(true, FileKind::OTHER));
     origin_.header = header;
     origin_.header.from = {};
-    RequireSomethingToReceive();
+    const std::string sent = FindSent();
     const std::string base = header.incremental ? FindBase() : "";
-    LockReplaced(base);
+    LockReplaced(base, sent);
     RequireLeftByReceive(*volume_, file_);
     const std::optional<Origin> part = FindPart(header);
     if (part && !(part->reached == StreamPosition())) {
@@ -163,36 +168,20 @@ void VolumeDestination::RequireRoom() const {
     }
 }
 
-// A snapshot that is here already is kept, and the file goes back to it.
-void VolumeDestination::RequireSomethingToReceive() const {
+// A snapshot that is here already is kept, and the file goes back to it. Empty: the one that the stream has is not.
+std::string VolumeDestination::FindSent() const {
     const SnapshotIdentity &sent = origin_.header.snapshot;
     const std::string name = SnapshotFileName(file_, sent.snapshot);
     CheckFileName(target_, LogNamesOf(name).front()); // the longest
     if (sent.snapshot == LATEST || !volume_->FileExists(name)) {
-        return;
+        return "";
     }
-    const std::string there = target_ + ": \"" + name + "\" is there already, and it is ";
     if (!IsReceived(sent)) {
-        throw Error(ErrorCode::EXISTS, there + "another snapshot than the stream has; drop it (`rawduck rm`) "
-                                               "or receive into another file");
+        throw Error(ErrorCode::EXISTS, target_ + ": \"" + name +
+                                           "\" is there already, and it is another snapshot than the stream "
+                                           "has; drop it (`rawduck rm`) or receive into another file");
     }
-    if (IsUnchangedSince(name)) {
-        throw Error(ErrorCode::EXISTS, there + "the snapshot that the stream has, of which \"" + file_ +
-                                           "\" differs in nothing: there is nothing to receive");
-    }
-    if (IsThere(file_) && !overwrite_) {
-        throw Error(ErrorCode::EXISTS,
-                    there + "the snapshot that the stream has, but \"" + file_ +
-                        "\" has changed since. To give that up, pass overwrite := true (rawduck receive: "
-                        "--overwrite); to keep it, make a clone of the snapshot under another name "
-                        "(nvme_clone, `rawduck clone`), for which no stream is needed");
-    }
-}
-
-bool VolumeDestination::IsThere(const std::string &name) const {
-    const std::vector<std::string> endings = StreamEndings();
-    return std::any_of(endings.begin(), endings.end(),
-                       [&](const std::string &ending) { return volume_->FileExists(name + ending); });
+    return name;
 }
 
 // By what it is: names may be the same by chance, or different on purpose.
@@ -216,7 +205,7 @@ std::string VolumeDestination::FindBase() const {
                                         "); send it in full, or since one that was received here");
 }
 
-void VolumeDestination::LockReplaced(const std::string &base) {
+void VolumeDestination::LockReplaced(const std::string &base, const std::string &sent) {
     if (volume_->DirectoryExists(file_)) {
         throw Error(ErrorCode::EXISTS,
                     target_ + ": \"" + file_ + "\" is a directory; name a file, which may be in it");
@@ -228,7 +217,7 @@ void VolumeDestination::LockReplaced(const std::string &base) {
     if (taken.empty()) {
         return;
     }
-    if (!origin_.header.incremental && !overwrite_) {
+    if (sent.empty() && !origin_.header.incremental && !overwrite_) {
         throw Error(ErrorCode::EXISTS,
                     target_ + ": \"" + taken +
                         "\" exists already; choose another name, or pass overwrite := true (rawduck "
@@ -241,14 +230,31 @@ void VolumeDestination::LockReplaced(const std::string &base) {
             replaced_.back()->Sync(); // a file of which nothing is durable cannot be given up in a record
         }
     }
-    if (!overwrite_ && !IsUnchangedSince(base)) {
-        throw Error(ErrorCode::INVALID,
-                    target_ + ": \"" + file_ + "\" has changed since it was " +
-                        SplitSnapshotName(base).snapshot +
-                        ", and that would be lost; to give it up, pass overwrite := true (rawduck receive: "
-                        "--overwrite). To keep it, `rawduck mv` it before, and open what is received with "
-                        "READ_ONLY, or a clone of it");
+    RequireReplaceable(base, sent);
+}
+
+// What is locked. What was received in full, or has not been written to, may go on to the next snapshot.
+void VolumeDestination::RequireReplaceable(const std::string &base, const std::string &sent) const {
+    const std::string there = target_ + ": \"" + sent + "\" is there already, and it is ";
+    if (!sent.empty() && IsUnchangedSince(sent)) {
+        throw Error(ErrorCode::EXISTS, there + "the snapshot that the stream has, of which \"" + file_ +
+                                           "\" differs in nothing: there is nothing to receive");
     }
+    if (overwrite_ || (!base.empty() && IsUnchangedSince(base))) {
+        return;
+    }
+    if (!sent.empty()) {
+        throw Error(ErrorCode::EXISTS,
+                    there + "the snapshot that the stream has, but \"" + file_ +
+                        "\" has changed since. To give that up, pass overwrite := true (rawduck receive: "
+                        "--overwrite); to keep it, make a clone of the snapshot under another name "
+                        "(nvme_clone, `rawduck clone`), for which no stream is needed");
+    }
+    throw Error(ErrorCode::INVALID,
+                target_ + ": \"" + file_ + "\" has changed since it was " + SplitSnapshotName(base).snapshot +
+                    ", and that would be lost; to give it up, pass overwrite := true (rawduck receive: "
+                    "--overwrite). To keep it, `rawduck mv` it before, and open what is received with "
+                    "READ_ONLY, or a clone of it");
 }
 
 bool VolumeDestination::IsUnchangedSince(const std::string &base) const {

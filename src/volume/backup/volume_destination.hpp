@@ -34,10 +34,10 @@ class VolumeDestination final : public Destination {
   private:
     void RequireRoom() const;
     void RequireNameOfDatabase(const std::string &sent) const;
-    void RequireSomethingToReceive() const;
-    bool IsThere(const std::string &name) const;
+    std::string FindSent() const;
     std::string FindBase() const;
-    void LockReplaced(const std::string &base);
+    void LockReplaced(const std::string &base, const std::string &sent);
+    void RequireReplaceable(const std::string &base, const std::string &sent) const;
     bool IsUnchangedSince(const std::string &base) const;
     std::optional<Origin> FindPart(const StreamHeader &header);
     bool IsReceived(const SnapshotIdentity &snapshot) const;

@@ -333,6 +333,23 @@ def test_a_database_that_was_written_to_is_not_replaced(source, copy, tmp_path):
     assert state_of(to) == state_of(f"{path}@tuesday")
 
 
+def test_a_chain_is_received_where_it_came_from(source, tmp_path):
+    """The snapshots are there still, and what was received in full lies elsewhere than the first of them."""
+    path, whole, changes = source.path("sales.duckdb"), tmp_path / "whole", tmp_path / "changes"
+    take(source, "monday")
+    whole.write_bytes(stream(source, tmp_path, "monday"))
+    change(source)
+    take(source, "tuesday")
+    changes.write_bytes(stream(source, tmp_path, "tuesday", "--since", "monday"))
+    with rawduck.connect() as con:
+        con.execute(f"ATTACH '{path}' AS x; DELETE FROM x.t WHERE i > 100")
+    assert "has changed since" in failed("receive", path, "-i", str(changes))
+    succeeded("receive", path, "-i", str(whole), "--overwrite")
+    assert "nothing to receive" in failed("receive", path, "-i", str(whole), "--overwrite")
+    succeeded("receive", path, "-i", str(changes))
+    assert state_of(path) == state_of(f"{path}@tuesday") != state_of(f"{path}@monday")
+
+
 def test_attached_databases_are_left_alone(source, copy, con):
     take(source, "monday")
     con.execute(f"ATTACH '{copy.path('copy.duckdb')}' AS x; CREATE TABLE x.own AS SELECT 1")
