@@ -105,39 +105,39 @@ uint64_t ReadAhead::CopyFrom(const Window &window, const File &file, char *data,
         return 0;
     }
     const uint64_t held = std::min(length, window.End() - offset);
-    memcpy(data, window.bytes.Data() + (offset - window.start), held);
+    memcpy(data, window.memory.Data() + (offset - window.start), held);
     return held;
 }
 
 //! Gives up the window; one of a log is kept if all before it are. Returns memory for another one.
-AlignedBuffer ReadAhead::Leave() {
+WindowMemory ReadAhead::Leave() {
     Window left = std::exchange(window_, Window());
     const uint64_t kept_end = kept_.empty() ? 0 : kept_.back().End();
-    if (keep_until_ == 0 || left.bytes.Empty() || left.start != kept_end || left.End() > keep_until_) {
-        return std::move(left.bytes);
+    if (keep_until_ == 0 || left.Empty() || left.start != kept_end || left.End() > keep_until_) {
+        return std::move(left.memory);
     }
     kept_.push_back(std::move(left));
-    return AlignedBuffer();
+    return WindowMemory();
 }
 
 //! Makes the window begin at `offset`. False when it cannot:
 //! bytes that nobody asked for must not fail a read.
 bool ReadAhead::Advance(File &file, uint64_t length, uint64_t offset) {
-    if (failed_ || (!window_.bytes.Empty() && window_.version != file.ContentVersion())) {
+    if (failed_ || (!window_.Empty() && window_.version != file.ContentVersion())) {
         DropLocked(); // somebody writes, perhaps often: it begins anew with the next piece
         return false;
     }
-    const uint64_t wanted = std::max({WINDOW_BYTES_MIN, 2 * window_.bytes.Size(), 4 * length});
+    const uint64_t wanted = std::max({WINDOW_BYTES_MIN, 2 * window_.length, 4 * length});
     try {
-        AlignedBuffer memory = Leave();
+        WindowMemory memory = Leave();
         if (next_.valid()) {
             window_ = next_.get();
             StartNext(file, std::move(memory));
         } else {
             window_ = Fetch(file, std::move(memory), AlignDown(offset, PAGE_BYTES),
-                            AlignUp(std::min(wanted, WINDOW_BYTES_MAX), PAGE_BYTES));
-            if (wanted >= WINDOW_BYTES_MAX) {
-                StartNext(file, AlignedBuffer());
+                            AlignUp(std::min(wanted, LongestOf(file)), PAGE_BYTES));
+            if (wanted >= LongestOf(file)) {
+                StartNext(file, WindowMemory());
             }
         }
         return true;
@@ -150,27 +150,29 @@ bool ReadAhead::Advance(File &file, uint64_t length, uint64_t offset) {
     return false;
 }
 
-ReadAhead::Window ReadAhead::Fetch(File &file, AlignedBuffer memory, uint64_t start, uint64_t length) {
+uint64_t ReadAhead::LongestOf(const File &file) {
+    return file.Kind() == FileKind::WAL ? LOG_WINDOW_BYTES_MAX : WINDOW_BYTES_MAX;
+}
+
+ReadAhead::Window ReadAhead::Fetch(File &file, WindowMemory memory, uint64_t start, uint64_t length) {
     Window window;
     window.version = file.ContentVersion();
     window.start = start;
-    window.bytes = std::move(memory);
-    window.bytes.Resize(0); // nothing to keep when it grows
-    window.bytes.Resize(length);
-    window.bytes.Resize(file.Read(window.bytes.Data(), length, start));
+    window.memory = memory.Bytes() >= length ? std::move(memory) : WindowMemory(length);
+    window.length = file.Read(window.memory.Data(), length, start);
     return window;
 }
 
 //! Reads the window behind this one in a thread, while this one is copied from. Where no thread can be had,
 //! it is read when it is wanted.
-void ReadAhead::StartNext(File &file, AlignedBuffer memory) {
+void ReadAhead::StartNext(File &file, WindowMemory memory) {
     const uint64_t start = window_.End();
     if (start >= file.Size() || !IsAligned(start, PAGE_BYTES)) {
         return;
     }
     try {
         next_ = std::async(std::launch::async, [&file, start, memory = std::move(memory)]() mutable {
-            return Fetch(file, std::move(memory), start, WINDOW_BYTES_MAX);
+            return Fetch(file, std::move(memory), start, LongestOf(file));
         });
     } catch (const std::system_error &) {
         return;
