@@ -176,13 +176,16 @@ void ReadThroughEngine(Device &device, const std::string &engine, bool polling, 
     Measure(engine, shape.name, polling ? &pauses : nullptr, [&]() -> uint64_t {
         for (; !idle.empty(); idle.pop_back()) {
             idle.back()->device_offset = places.Next();
-            queue->Submit(*idle.back());
+            if (!queue->Submit(*idle.back())) {
+                break; // until another one completes
+            }
         }
         if (!polling) {
             return reap();
         }
+        const size_t sent = shape.depth - idle.size();
         uint64_t count = queue->Reap(completed.data(), 0, false); // sends them
-        for (pauses.Wait(); count < shape.depth;) {
+        for (pauses.Wait(); count < sent;) {
             count += reap();
         }
         return count;

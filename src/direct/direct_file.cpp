@@ -49,12 +49,19 @@ void RequireRegular(const std::string &path, const struct stat &status) {
 
 std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const OpenMode &mode,
                                              const MountOptions &options) {
-    if (mode.kind != FileKind::TEMP) {
+    // What is only read, and is no database, hardly ever is one that stock DuckDB has attached here. If it is, a descriptor is
+    // kept until that lets go of it.
+    const bool reads = mode.kind == FileKind::OTHER && !mode.write && mode.lock == OpenMode::Lock::NONE;
+    const bool asks_later = reads && !AnyKeptForPosixLocks();
+    if (mode.kind != FileKind::TEMP && !asks_later) {
         CheckNoPosixLock(path);
     }
     std::unique_ptr<DirectFile> file(new DirectFile(path, mode, options));
     file->OpenBuffered();
     try {
+        if (asks_later) {
+            CheckNoPosixLock(path, file->buffered_.Get());
+        }
         struct stat status;
         if (fstat(file->buffered_.Get(), &status) != 0) {
             file->ThrowSystemError("look at", errno);

@@ -170,14 +170,15 @@ def _remove_one(connection: duckdb.DuckDBPyConnection, path: str, by_name: bool)
 
 @contextlib.contextmanager
 def _said_when_done() -> Iterator[None]:
-    """One file: Ctrl-C comes when it is known what was done. What fails then has done nothing, and may have
-    been ended by it."""
+    """One file: Ctrl-C comes when it is known what was done. It may have ended a request to another process,
+    whose answer is not waited for then: what that says is shown."""
     with in_one_piece() as interrupts:
         try:
             yield
-        except duckdb.Error:
+        except duckdb.Error as error:
             if not interrupts:
                 raise
+            render.print_error(str(error))
 
 
 @contextlib.contextmanager

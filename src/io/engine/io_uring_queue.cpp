@@ -130,12 +130,21 @@ IoUringQueue::IoUringQueue(const std::string &target_name, uint32_t depth, unsig
     Open();
 }
 
-void IoUringQueue::Open() {
-    const uint32_t count = entries_ ? entries_->Count() : depth_;
-    kind_ = {count, setup_flags_, RingThread(setup_flags_)};
-    int result = TakeIdleRing(kind_, ring_) ? 0 : io_uring_queue_init(count, &ring_, setup_flags_);
+int IoUringQueue::Make(uint32_t entries) {
+    kind_ = {entries, setup_flags_, RingThread(setup_flags_)};
+    int result = TakeIdleRing(kind_, ring_) ? 0 : io_uring_queue_init(entries, &ring_, setup_flags_);
     if (result != 0 && CloseIdleRings()) {
-        result = io_uring_queue_init(count, &ring_, setup_flags_);
+        result = io_uring_queue_init(entries, &ring_, setup_flags_);
+    }
+    return result;
+}
+
+void IoUringQueue::Open() {
+    int result = Make(entries_ ? entries_->Count() : depth_);
+    while (result == -ENOMEM && entries_ && entries_->Count() / 2 >= depth_) {
+        // Where memory is in small pieces, some kernels cannot make a long one.
+        entries_.emplace(entries_->Count() / 2);
+        result = Make(entries_->Count());
     }
     if (result != 0) {
         throw Error(ErrorCode::IO, target_name_ + ": cannot make an io_uring for one more thread: " +

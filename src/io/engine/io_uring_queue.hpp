@@ -99,6 +99,7 @@ class IoUringQueue : public Queue {
     bool IsOwnThread() const;
     int FindBuffer(const Command &command);
     uint32_t ReapLocked(Command **completed, uint32_t max, bool wait);
+    int Make(uint32_t entries);
     void Open();
     void Close();
     bool FinishAlone(Command **completed);

@@ -148,15 +148,15 @@ std::optional<Backing> BackingOf(dev_t number, int fd) {
 
 void RequireNoPageCache(const std::string &target_name, dev_t number, const Backing &below) {
     const std::string disk = DiskDirectory(SysfsDirectory(number));
-    if (below.number == 0 || ReadAttribute(disk + "/loop/dio") != "0" || !BackingOf(below.number, -1)) {
+    if (below.number == 0 || ReadAttribute(disk + "/loop/dio") != "0") {
         return;
     }
     const std::string upper = "/dev/" + BaseName(disk);
     throw Error(
         ErrorCode::UNSUPPORTED,
         target_name + ": " + upper + " lies over /dev/" + BaseName(SysfsDirectory(below.number)) +
-            ", a loop device itself, and reads it through the page cache, where it may find what was there "
-            "before somebody else wrote; give it direct I/O (losetup --direct-io=on " +
+            " and reads it through the page cache, where it may find what was there before somebody else "
+            "wrote; give it direct I/O (losetup --direct-io=on " +
             upper + "), or use what lies below");
 }
 

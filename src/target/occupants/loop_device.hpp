@@ -25,8 +25,8 @@ struct Backing {
 std::optional<Backing> BackingOf(dev_t number, int fd);
 
 //! Throws Error UNSUPPORTED when the loop device `number`, or its disk, may give what it has read before of something that
-//! has been written since. It lies over another loop device, and reads that through the page cache, which nobody tells of
-//! what the file below gets. `below`: what it lies over.
+//! has been written since. It lies over another device, and reads that through its page cache, which nobody tells of what is
+//! written by NVMe passthrough, to the disk of a partition, or to what lies below. `below`: what it lies over.
 void RequireNoPageCache(const std::string &target_name, dev_t number, const Backing &below);
 
 struct LoopDevice {

@@ -124,17 +124,30 @@ void Keep(int fd, std::vector<int> &kept) noexcept {
     }
 }
 
+//! Throws std::bad_alloc.
+Held AskAll(int fd) {
+    Held held = AskKernel(fd);
+    struct stat status;
+    if (held == Held::UNKNOWN && fstat(fd, &status) == 0) {
+        held = AskLockList(fd, status);
+        held = held == Held::UNKNOWN ? AskDescriptors(status) : held;
+    }
+    return held;
+}
+
 bool MustStayOpen(int fd) noexcept {
     try {
-        Held held = AskKernel(fd);
-        struct stat status;
-        if (held == Held::UNKNOWN && fstat(fd, &status) == 0) {
-            held = AskLockList(fd, status);
-            held = held == Held::UNKNOWN ? AskDescriptors(status) : held;
-        }
-        return held != Held::NO;
+        return AskAll(fd) != Held::NO;
     } catch (const std::exception &) {
         return true; // without memory nobody can tell
+    }
+}
+
+void ThrowIfHeld(const std::string &path, Held held) {
+    if (held == Held::YES) {
+        throw Error(ErrorCode::LOCKED,
+                    path + ": this process has it open through DuckDB's own file system, whose lock "
+                           "would be lost if it were opened a second time; DETACH it there first");
     }
 }
 
@@ -199,11 +212,17 @@ void CheckNoPosixLock(const std::string &path) {
             ThrowOpenError(path, "find out whether this process has locked it", errno);
         }
     }
-    if (held == Held::YES) {
-        throw Error(ErrorCode::LOCKED,
-                    path + ": this process has it open through DuckDB's own file system, whose lock "
-                           "would be lost if it were opened a second time; DETACH it there first");
-    }
+    ThrowIfHeld(path, held);
+}
+
+void CheckNoPosixLock(const std::string &path, int fd) {
+    ThrowIfHeld(path, AskAll(fd));
+}
+
+bool AnyKeptForPosixLocks() {
+    KeptDescriptors &kept = Kept();
+    std::lock_guard<std::mutex> guard(kept.mutex);
+    return !kept.descriptors.empty();
 }
 
 void CloseKeepingPosixLocks(int fd) noexcept {

@@ -21,6 +21,11 @@ namespace rawduck {
 //! Throws Error LOCKED, naming the path, when this process holds a POSIX lock on the file there. Nothing
 //! happens when there is no file.
 void CheckNoPosixLock(const std::string &path);
+//! The same for a file that is open, and is closed with CloseKeepingPosixLocks when this throws. Takes one system call where
+//! nobody has a lock on it, and no look at lists: the first look after a pause takes milliseconds.
+void CheckNoPosixLock(const std::string &path, int fd);
+//! Whether some descriptor could not be closed yet: then it is better to ask before a file is opened.
+bool AnyKeptForPosixLocks();
 
 //! close(2), but later where this process holds a POSIX lock on the file: the descriptor is kept until one is
 //! closed here after that lock has ended. It stays open for good where there is no memory to remember it.

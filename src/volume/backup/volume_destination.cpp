@@ -28,7 +28,8 @@ OpenMode ExclusiveMode(bool create, FileKind kind) {
 
 //! Whether two files read the same. Of what both have in one place that is known of their metadata. The rest is read: all of a
 //! file that was received in full. Where it has changed since, that ends with DuckDB's headers, which lie at its start.
-bool ReadTheSame(Volume &volume, const std::string &name, const std::string &other, uint32_t lba_size) {
+bool ReadTheSame(Volume &volume, const std::string &name, const std::string &other, uint32_t lba_size,
+                 const Interrupted &interrupted) {
     const auto is_empty = [&](const std::string &file) {
         FileInfo info;
         return !volume.Stat(file, info) || info.size == 0;
@@ -44,6 +45,9 @@ bool ReadTheSame(Volume &volume, const std::string &name, const std::string &oth
     AlignedBuffer bytes(COMPARED_BYTES), other_bytes(COMPARED_BYTES);
     for (const ChangedRange &range : FindDifference(&other_layout, layout, lba_size)) {
         for (uint64_t done = 0; done < range.length; done += COMPARED_BYTES) {
+            if (interrupted && interrupted()) {
+                throw Error(ErrorCode::INTERRUPTED, volume.Info().target + ": interrupted");
+            }
             const uint64_t piece = std::min(COMPARED_BYTES, range.length - done), at = range.offset + done;
             if (file->Read(bytes.Data(), piece, at) != piece ||
                 other_file->Read(other_bytes.Data(), piece, at) != piece ||
@@ -87,9 +91,10 @@ void RemovePart(Volume &volume, const std::string &file) {
 
 } // namespace
 
-VolumeDestination::VolumeDestination(VolumePin volume, std::string file, bool overwrite)
+VolumeDestination::VolumeDestination(VolumePin volume, std::string file, bool overwrite,
+                                     Interrupted interrupted)
     : volume_(std::move(volume)), target_(volume_->Info().target), file_(std::move(file)),
-      part_(ReceivingNameOf(file_)), overwrite_(overwrite) {
+      part_(ReceivingNameOf(file_)), overwrite_(overwrite), interrupted_(std::move(interrupted)) {
     CheckFileName(target_, OriginNameOf(part_));
     if (!DatabaseOfLog(file_).empty()) {
         throw Error(ErrorCode::INVALID, target_ + ": \"" + file_ +
@@ -105,8 +110,11 @@ StreamPosition VolumeDestination::Begin(const StreamHeader &header) {
     origin_.header = header;
     origin_.header.from = {};
     const std::string sent = FindSent();
+    LockReplaced(sent);
     const std::string base = header.incremental ? FindBase() : "";
-    LockReplaced(base, sent);
+    if (!replaced_.empty()) {
+        RequireReplaceable(base, sent);
+    }
     RequireLeftByReceive(*volume_, file_);
     const std::optional<Origin> part = FindPart(header);
     if (part && !(part->reached == StreamPosition())) {
@@ -121,6 +129,10 @@ StreamPosition VolumeDestination::Begin(const StreamHeader &header) {
 // Who gives the name of the snapshot means the database, unless that has an "@" in its name where it was sent, too.
 void VolumeDestination::RequireNameOfDatabase(const std::string &sent) const {
     const SnapshotName parts = SplitSnapshotName(file_);
+    FileInfo info;
+    if (volume_->Stat(file_, info) && !info.snapshot) {
+        return; // whatever it is called
+    }
     const bool has_none = parts.snapshot.empty() || parts.snapshot.find('/') != std::string::npos;
     const auto last_part = [](const std::string &name) { return name.substr(name.rfind('/') + 1); };
     if (has_none || (last_part(sent) == last_part(file_) && !volume_->FileExists(parts.file))) {
@@ -205,7 +217,7 @@ std::string VolumeDestination::FindBase() const {
                                         "); send it in full, or since one that was received here");
 }
 
-void VolumeDestination::LockReplaced(const std::string &base, const std::string &sent) {
+void VolumeDestination::LockReplaced(const std::string &sent) {
     if (volume_->DirectoryExists(file_)) {
         throw Error(ErrorCode::EXISTS,
                     target_ + ": \"" + file_ + "\" is a directory; name a file, which may be in it");
@@ -230,22 +242,23 @@ void VolumeDestination::LockReplaced(const std::string &base, const std::string 
             replaced_.back()->Sync(); // a file of which nothing is durable cannot be given up in a record
         }
     }
-    RequireReplaceable(base, sent);
+    if (!sent.empty() && IsUnchangedSince(sent)) {
+        throw Error(ErrorCode::EXISTS, target_ + ": \"" + sent +
+                                           "\" is there already, and it is the snapshot that the stream has, "
+                                           "of which \"" +
+                                           file_ + "\" differs in nothing: there is nothing to receive");
+    }
 }
 
 // What is locked. What was received in full, or has not been written to, may go on to the next snapshot.
 void VolumeDestination::RequireReplaceable(const std::string &base, const std::string &sent) const {
-    const std::string there = target_ + ": \"" + sent + "\" is there already, and it is ";
-    if (!sent.empty() && IsUnchangedSince(sent)) {
-        throw Error(ErrorCode::EXISTS, there + "the snapshot that the stream has, of which \"" + file_ +
-                                           "\" differs in nothing: there is nothing to receive");
-    }
     if (overwrite_ || (!base.empty() && IsUnchangedSince(base))) {
         return;
     }
     if (!sent.empty()) {
         throw Error(ErrorCode::EXISTS,
-                    there + "the snapshot that the stream has, but \"" + file_ +
+                    target_ + ": \"" + sent +
+                        "\" is there already, and it is the snapshot that the stream has, but \"" + file_ +
                         "\" has changed since. To give that up, pass overwrite := true (rawduck receive: "
                         "--overwrite); to keep it, make a clone of the snapshot under another name "
                         "(nvme_clone, `rawduck clone`), for which no stream is needed");
@@ -257,11 +270,12 @@ void VolumeDestination::RequireReplaceable(const std::string &base, const std::s
                     "READ_ONLY, or a clone of it");
 }
 
+// Logs first: they are shorter.
 bool VolumeDestination::IsUnchangedSince(const std::string &base) const {
     const uint32_t lba_size = volume_->Info().lba_size;
     const std::vector<std::string> endings = StreamEndings();
-    return std::all_of(endings.begin(), endings.end(), [&](const std::string &ending) {
-        return ReadTheSame(*volume_, file_ + ending, base + ending, lba_size);
+    return std::all_of(endings.rbegin(), endings.rend(), [&](const std::string &ending) {
+        return ReadTheSame(*volume_, file_ + ending, base + ending, lba_size, interrupted_);
     });
 }
 

@@ -9,6 +9,7 @@
 //! Files of these names without an origin are somebody's own. Beside one nobody else writes to them.
 #pragma once
 
+#include "common/interrupted.hpp"
 #include "volume/backup/origin.hpp"
 #include "volume/backup/receiver.hpp"
 #include "volume/registry.hpp"
@@ -21,8 +22,9 @@ namespace rawduck {
 
 class VolumeDestination final : public Destination {
   public:
-    //! `overwrite`: of the file, what changed since it was received, or all of it.
-    VolumeDestination(VolumePin volume, std::string file, bool overwrite);
+    //! `overwrite`: of the file, what changed since it was received, or all of it. `interrupted` is asked where files are
+    //! compared.
+    VolumeDestination(VolumePin volume, std::string file, bool overwrite, Interrupted interrupted = nullptr);
     ~VolumeDestination() override;
     //! Throws Error EXISTS, INVALID when the base is not there or the file has changed since, LOCKED, NO_SPACE.
     StreamPosition Begin(const StreamHeader &header) override;
@@ -36,7 +38,7 @@ class VolumeDestination final : public Destination {
     void RequireNameOfDatabase(const std::string &sent) const;
     std::string FindSent() const;
     std::string FindBase() const;
-    void LockReplaced(const std::string &base, const std::string &sent);
+    void LockReplaced(const std::string &sent);
     void RequireReplaceable(const std::string &base, const std::string &sent) const;
     bool IsUnchangedSince(const std::string &base) const;
     std::optional<Origin> FindPart(const StreamHeader &header);
@@ -47,6 +49,7 @@ class VolumeDestination final : public Destination {
     VolumePin volume_;
     const std::string target_, file_, part_;
     const bool overwrite_;
+    const Interrupted interrupted_;
     Origin origin_;
     bool taken_ = false;                              //!< the file is what was received
     std::vector<std::unique_ptr<OpenFile>> replaced_; //!< keeps others from them

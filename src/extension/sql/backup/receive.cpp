@@ -28,7 +28,8 @@ std::unique_ptr<Destination> OpenDestination(ClientContext &context, const std::
         const VolumePath parts = AllowedVolumePath(context, path);
         CheckFileName(parts.target, parts.file);
         AllowedVolumePath(context, path + ".receiving");
-        return std::make_unique<VolumeDestination>(PinOf(context, parts), parts.file, overwrite);
+        return std::make_unique<VolumeDestination>(PinOf(context, parts), parts.file, overwrite,
+                                                   [&context] { return context.IsInterrupted(); });
     }
     if (overwrite) {
         throw Error(ErrorCode::INVALID,

@@ -1,11 +1,11 @@
 //! Where a stream is written to and read from: a file, a pipe, a socket.
 #pragma once
 
+#include "common/interrupted.hpp"
 #include "target/directory_entry.hpp"
 #include "target/system/file_descriptor.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -29,10 +29,8 @@ class ByteSource {
     virtual const std::string &Name() const = 0;
 };
 
-//! What waits for a pipe asks this now and then, and throws Error INTERRUPTED when it is true.
-using Interrupted = std::function<bool()>;
-
-//! A descriptor of the process: its number is all that is known of it, and it stays open. Or a file: a new one, which has no
+//! A descriptor of the process: its number is all that is known of it, and it stays open. What waits for a pipe asks
+//! `interrupted` now and then, and throws Error INTERRUPTED when it is true. Or a file: a new one, which has no
 //! name before it is finished, or loses it where the file system cannot do without.
 class DescriptorSink final : public ByteSink {
   public:

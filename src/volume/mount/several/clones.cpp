@@ -111,6 +111,11 @@ uint64_t VolumeState::QueueClones(const std::vector<Copy> &copies,
                                   const std::vector<std::shared_ptr<File>> &replaced) {
     std::vector<Names::node_type> taken; // the names, which go back if it does not come to its end
     uint64_t ticket = 0;
+    for (const Copy &copy : copies) {
+        if (copy.kind == CloneKind::WRITABLE) {
+            RequireNoNameOfSnapshot(copy.name); // beside what it replaces
+        }
+    }
     try {
         for (const std::shared_ptr<File> &file : replaced) {
             MakeRoom(taken, 1);
@@ -118,9 +123,6 @@ uint64_t VolumeState::QueueClones(const std::vector<Copy> &copies,
         }
         for (const Copy &copy : copies) {
             CheckCreatable(copy.name);
-            if (copy.kind == CloneKind::WRITABLE) {
-                RequireNoNameOfSnapshot(copy.name);
-            }
         }
         Cloning cloning(*this);
         cloning.Hold(copies);
