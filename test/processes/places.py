@@ -10,7 +10,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from machine import MIB, loop_over, mounted, must, new_image, partition_of, second_node
+from machine import (
+    MIB,
+    loop_over,
+    mounted,
+    must,
+    new_image,
+    partition_of,
+    second_node,
+    unlink_mount_point,
+)
 
 _numbers = itertools.count()
 VOLUME_BYTES = 64 * MIB
@@ -62,7 +71,7 @@ def _hard_link(base: str, folder: Path, stack: ExitStack) -> str:
 def _bind_mount(base: str, folder: Path, stack: ExitStack) -> str:
     point = folder / f"bound{next(_numbers)}"
     point.touch()
-    stack.callback(point.unlink)
+    stack.callback(unlink_mount_point, point)
     stack.enter_context(mounted(base, point, "--bind"))
     return str(point)
 
