@@ -6,7 +6,6 @@ this machine or this user does not have is skipped, with the reason.
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 import shutil
@@ -56,18 +55,6 @@ def persist(name: str, *arguments: str | Path) -> None:
     while (result := call(name, *arguments)).returncode != 0 and time.monotonic() < deadline:
         time.sleep(0.1)
     assert result.returncode == 0, f"{name} {arguments}: {result.stderr}"
-
-
-def unlink_mount_point(point: Path) -> None:
-    """The kernel may still hold it for a moment when the unmount has returned."""
-    deadline = time.monotonic() + _RELEASE_SECONDS
-    while True:
-        try:
-            return point.unlink()
-        except OSError as error:
-            if error.errno != errno.EBUSY or time.monotonic() > deadline:
-                raise
-        time.sleep(0.1)
 
 
 def need_root() -> None:

@@ -10,16 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from machine import (
-    MIB,
-    loop_over,
-    mounted,
-    must,
-    new_image,
-    partition_of,
-    second_node,
-    unlink_mount_point,
-)
+from machine import MIB, loop_over, mounted, must, new_image, partition_of, second_node
 
 _numbers = itertools.count()
 VOLUME_BYTES = 64 * MIB
@@ -71,7 +62,7 @@ def _hard_link(base: str, folder: Path, stack: ExitStack) -> str:
 def _bind_mount(base: str, folder: Path, stack: ExitStack) -> str:
     point = folder / f"bound{next(_numbers)}"
     point.touch()
-    stack.callback(unlink_mount_point, point)
+    stack.callback(point.unlink)
     stack.enter_context(mounted(base, point, "--bind"))
     return str(point)
 
