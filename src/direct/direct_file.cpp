@@ -38,6 +38,11 @@ std::shared_ptr<IoStats> StatsOf(const std::string &path, FileKind kind) {
     return StatsFor("files:" + group, group);
 }
 
+//! As files are called of which a query reads hundreds.
+bool IsCalledAsData(const std::string &path) {
+    return EndsWith(path, ".parquet") || EndsWith(path, ".csv") || EndsWith(path, ".json");
+}
+
 void RequireRegular(const std::string &path, const struct stat &status) {
     if (!S_ISREG(status.st_mode)) {
         throw Error(ErrorCode::INVALID, path + ": direct:// is for regular files, which this is not; for a "
@@ -49,10 +54,10 @@ void RequireRegular(const std::string &path, const struct stat &status) {
 
 std::unique_ptr<DirectFile> DirectFile::Open(const std::string &path, const OpenMode &mode,
                                              const MountOptions &options) {
-    // What is only read, and is no database, hardly ever is one that stock DuckDB has attached here. If it is, a descriptor is
-    // kept until that lets go of it.
+    // What is only read, and has such a name, is no database that stock DuckDB has attached here. If it is nevertheless, a
+    // descriptor is kept until one is closed after stock DuckDB has closed its own, and what it lies on is busy as long.
     const bool reads = mode.kind == FileKind::OTHER && !mode.write && mode.lock == OpenMode::Lock::NONE;
-    const bool asks_later = reads && !AnyKeptForPosixLocks();
+    const bool asks_later = reads && IsCalledAsData(path) && !AnyKeptForPosixLocks();
     if (mode.kind != FileKind::TEMP && !asks_later) {
         CheckNoPosixLock(path);
     }

@@ -290,24 +290,30 @@ TEST_F(DirectFileTest, ALockConflictDoesNotTruncate) {
 }
 
 TEST_F(DirectFileTest, APosixLockOfThisProcessIsNotLost) {
-    DirectFile::Open(path_, Writing());
-    int fd = open(path_.c_str(), O_RDWR);
-    ASSERT_GE(fd, 0);
-    struct flock lock = {};
-    lock.l_type = F_WRLCK;
-    lock.l_whence = SEEK_SET;
-    ASSERT_EQ(fcntl(fd, F_SETLK, &lock), 0);
-    EXPECT_EQ(CodeOf(OpenMode()), ErrorCode::LOCKED);
-    const pid_t child = fork();
-    if (child == 0) {
-        int other = open(path_.c_str(), O_RDWR);
-        _exit(fcntl(other, F_SETLK, &lock) == 0 ? 1 : 0);
+    const std::string base = path_;
+    // Of one that is called as data the descriptor is asked, and kept until the next one is closed.
+    for (const char *ending : {"", ".parquet", ".parquet"}) {
+        path_ = base + ending;
+        DirectFile::Open(path_, Writing());
+        int fd = open(path_.c_str(), O_RDWR);
+        ASSERT_GE(fd, 0);
+        struct flock lock = {};
+        lock.l_type = F_WRLCK;
+        lock.l_whence = SEEK_SET;
+        ASSERT_EQ(fcntl(fd, F_SETLK, &lock), 0);
+        EXPECT_EQ(CodeOf(OpenMode()), ErrorCode::LOCKED);
+        EXPECT_EQ(CodeOf(OpenMode()), ErrorCode::LOCKED) << "and once more";
+        const pid_t child = fork();
+        if (child == 0) {
+            int other = open(path_.c_str(), O_RDWR);
+            _exit(fcntl(other, F_SETLK, &lock) == 0 ? 1 : 0);
+        }
+        int status = 1;
+        waitpid(child, &status, 0);
+        EXPECT_EQ(status, 0) << "the lock is gone";
+        close(fd);
+        DirectFile::Open(path_, OpenMode());
     }
-    int status = 1;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0) << "the lock is gone";
-    close(fd);
-    DirectFile::Open(path_, OpenMode());
 }
 
 // A query reads hundreds of small files: none of them needs a second descriptor, or a ring.
