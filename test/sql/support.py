@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pty
+import select
 import shutil
 import signal
 import struct
@@ -192,7 +193,11 @@ class AtTerminal:
         os.write(self._ours, f"{text}\n".encode())
 
     def interrupt(self) -> None:
-        self._child.send_signal(signal.SIGINT)
+        """As often as somebody would press it: Python misses what comes just before it waits for input."""
+        for _ in range(3):
+            self._child.send_signal(signal.SIGINT)
+            if select.select([self._ours], [], [], 20)[0]:  # something was printed, or it has ended
+                break
 
     def end_input(self) -> None:
         os.write(self._ours, b"\x04")

@@ -174,7 +174,7 @@ def test_the_command_line(file_target):
     assert "x.duckdb@monday" in listed
     assert "held" in listed
     by_pattern = run_cli("rm", f"{path}@*")
-    assert "belongs to a snapshot" in by_pattern.stderr
+    assert "a snapshot, which no pattern means" in by_pattern.stderr
     run("rm", f"{path}@monday")
     assert "monday" not in run("ls", file_target.name)
     assert "give the snapshot a name" in run_cli("snapshot", path).stderr
