@@ -415,7 +415,7 @@ def run(command: list[str], **options) -> None:
 
 
 def copy_source() -> None:
-    names = ("src", "cmake", "scripts", "ceph", "test/nvme", "test/unit")
+    names = ("src", "cmake", "scripts", "ceph", "test")
     folders = [path for name in names for path in (ROOT / name).rglob("*")]
     for path in [*folders, ROOT / "CMakeLists.txt"]:
         copy = SOURCE / path.relative_to(ROOT)
