@@ -111,7 +111,7 @@ MUTATIONS = (
         "    io_.Write((spare_superblock_ == 1 ? 0 : last) * ALLOCATION_UNIT_BYTES, &next,\n"
         "              ALLOCATION_UNIT_BYTES);\n    superblock_ = next;",
         without_duckdb=True,
-        unit_tests="JournalCutTest.*",
+        unit_tests="SuperblockStatesTest.*",
     ),
     Mutation(
         "copy-at-end",

@@ -269,6 +269,7 @@ class DamagedRecordTest : public ::testing::Test {
         Append(store, {Create(1, "f"), Extents(1, ItemType::EXTENTS, {{0, start, 100}}),
                        Size(1, ItemType::SIZE, 100 * ALLOCATION_UNIT_BYTES)});
     }
+    void ExpectTheFirstIsMissed(size_t before, size_t all);
     //! Where the next record will lie.
     uint64_t EndOfLog() {
         const JournalImage image = ReadJournal(*OpenMedium(medium));
@@ -368,34 +369,43 @@ TEST_F(DamagedRecordTest, InTheFirstPartOfTwo) {
     EXPECT_GE(volume.overwritten.size(), 2u);
 }
 
-TEST_F(DamagedRecordTest, TheFirstOneWhereTheLogGoesOn) {
-    MakeFile(*Mount());
+//! A record of two LBAs and one behind it, of which the first is damaged: `before` files are left of `all`.
+void DamagedRecordTest::ExpectTheFirstIsMissed(size_t before, size_t all) {
     uint64_t first = 0;
     {
         const auto store = Mount();
-        Append(*store, {Create(2, std::string(900, 'n'))}); // two LBAs
+        Append(*store, {Create(8, std::string(900, 'n'))});
         first = EndOfLog() - 2 * JOURNAL_LBA;
-        Append(*store, {Create(3, "b"), Extents(3, ItemType::EXTENTS, {{0, start + 500, 3}}),
-                        Size(3, ItemType::SIZE, 3 * ALLOCATION_UNIT_BYTES)});
+        Append(*store, {Create(9, "b"), Extents(9, ItemType::EXTENTS, {{0, start + 500, 3}}),
+                        Size(9, ItemType::SIZE, 3 * ALLOCATION_UNIT_BYTES)});
     }
     for (const uint64_t lba : {0, 1}) {
         const uint64_t offset = first + lba * JOURNAL_LBA;
         const std::string bytes = ReadLba(medium, offset);
         for (const bool unreadable : {false, true}) {
-            if (unreadable) {
-                medium->Inject(SimulatedFault::READ_ERROR, offset / JOURNAL_LBA);
-            } else {
-                Overwrite(medium, offset);
-            }
+            unreadable ? medium->Inject(SimulatedFault::READ_ERROR, offset / JOURNAL_LBA)
+                       : Overwrite(medium, offset);
             const LoadedVolume volume = Load(medium);
             EXPECT_NE(volume.metadata.image.damage.find("whole records lie behind it"), std::string::npos)
                 << volume.metadata.image.damage;
-            EXPECT_EQ(volume.files.entries.size(), 1u);
+            EXPECT_EQ(volume.files.entries.size(), before);
             EXPECT_TRUE(IsGone(volume, start + 501));
         }
         WriteLba(medium, offset, bytes);
-        EXPECT_EQ(Load(medium).files.entries.size(), 3u);
+        EXPECT_EQ(Load(medium).files.entries.size(), all);
     }
+}
+
+TEST_F(DamagedRecordTest, TheFirstOneOfTheLog) {
+    MakeFile(*Mount());
+    ExpectTheFirstIsMissed(1, 3);
+}
+
+TEST_F(DamagedRecordTest, TheFirstOneWhereTheLogGoesOn) {
+    MakeFile(*Mount());
+    Append(*Mount(), {Create(2, "a")});
+    ExpectTheFirstIsMissed(2, 4);
+    EXPECT_EQ(ReadJournal(*OpenMedium(medium)).log.size(), 2u);
 }
 
 // It may have been finished: nobody can tell.
