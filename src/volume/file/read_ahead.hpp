@@ -13,8 +13,7 @@
 
 namespace rawduck {
 
-//! Of a window. Where it is long enough in huge pages, of which a device needs to be told less, and which are touched at once:
-//! half of the time in which a log of 72 MiB is read.
+//! Of a window. Where it is long enough in huge pages, of which a device needs to be told less, and which are touched at once.
 class WindowMemory {
   public:
     WindowMemory() = default;
