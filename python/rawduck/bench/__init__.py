@@ -6,6 +6,7 @@ from rawduck.bench.core.experiment import Experiment
 from rawduck.bench.experiments.art import Art
 from rawduck.bench.experiments.ceph.skyhook import Skyhook, SkyhookModel
 from rawduck.bench.experiments.commits import Commits
+from rawduck.bench.experiments.detach import Detach
 from rawduck.bench.experiments.device.fdp import Fdp
 from rawduck.bench.experiments.device.micro import Micro
 from rawduck.bench.experiments.device.stripes import Stripes
@@ -37,6 +38,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Parquet,
         Commits,
         Readers,
+        Detach,
         Stripes,
         Fdp,
         Art,

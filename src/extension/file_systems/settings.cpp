@@ -92,10 +92,10 @@ constexpr Setting SETTINGS[] = {
     {"nvme_spill_buffer",
      "Memory of each volume for spilled blocks. They wait in it to be written, stay in it while there is "
      "room, and are prefetched into it. With 0, a thread that spills, or reads what was spilled, waits for "
-     "the "
-     "device. auto: as much as the machine, and each control group of the process, has free, apart from a "
-     "reserve; it is given back when others need it, unless they take more than the reserve within "
-     "milliseconds, or this process is stopped: then the system may run out of memory.",
+     "the device. auto: 28 MiB, and up to a quarter of what the machine, and each control group of the "
+     "process, "
+     "has free beyond a reserve; what others take meanwhile shrinks it, and it is given back when there are "
+     "no temporary files any more.",
      A_BUFFER,
      [](const OpenOptions &options) {
          const auto &bytes = options.mount.spill_buffer_bytes;

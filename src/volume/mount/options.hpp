@@ -37,8 +37,8 @@ struct MountOptions {
     std::string engine = "auto";
     BlockIoOptions io;
     uint32_t max_transfer_bytes = 0; //!< 0: the default
-    //! Memory between temporary files and the target; none: what is free.
-    std::optional<uint64_t> spill_buffer_bytes = SpillLimits::MAPPED_BYTES_MAX;
+    //! Memory between temporary files and the target; none: by what is free (MemorySupply).
+    std::optional<uint64_t> spill_buffer_bytes;
     bool polling = false; //!< see DeviceOptions
     DeallocateMode deallocate = DeallocateMode::AUTO;
     std::chrono::milliseconds deallocate_delay{1000}; //!< how long freed space is collected

@@ -13,6 +13,8 @@ namespace {
 constexpr uint64_t RESERVE_SHARE = 16, RESERVE_MIN = 64 * MIB, RESERVE_MAX = 4 * GIB;
 //! Of what is there beyond the reserve, this share may be taken until the next look; or so many bytes.
 constexpr uint64_t TAKE_SHARE = 8, TAKE_MIN = 4 * MIB;
+//! Who holds more than may be held by this share of it gives that back.
+constexpr uint64_t TOO_MUCH_SHARE = 8;
 //! Memory is given back when less than this share of the reserve is left, and then until there is all of it.
 constexpr uint64_t LOW_NUMERATOR = 3, LOW_DENOMINATOR = 4;
 //! Tasks that wait for memory say something about a level only where so many reserves or fewer are left: on a
@@ -52,25 +54,26 @@ uint64_t MemorySupply::ReserveBytes(uint64_t total_bytes) {
     return std::min(std::max(total_bytes / RESERVE_SHARE, RESERVE_MIN), RESERVE_MAX);
 }
 
-bool MemorySupply::TryTake(uint64_t bytes) {
+bool MemorySupply::TryTake(uint64_t bytes, uint64_t held_bytes) {
     std::lock_guard<std::mutex> guard(mutex_);
     const Clock::time_point now = Clock::now();
     if (!has_looked_ || now - looked_at_ > INTERVAL) {
         Look(now);
-    } else if (!Allows(bytes) && taken_ > 0) {
+    } else if (!Allows(bytes, held_bytes) && taken_ > 0) {
         Look(now); // at most once for each such share
     }
-    if (!Allows(bytes)) {
+    if (!Allows(bytes, held_bytes)) {
         return false;
     }
     taken_ += bytes;
     return true;
 }
 
-bool MemorySupply::Allows(uint64_t bytes) const {
+bool MemorySupply::Allows(uint64_t bytes, uint64_t held_bytes) const {
     const uint64_t room = room_;
     const uint64_t allowed = std::min(room, std::max(room / TAKE_SHARE, TAKE_MIN));
-    return !pressed_ && taken_ + bytes <= allowed;
+    return !pressed_ && taken_ + bytes <= allowed &&
+           held_bytes + bytes <= (held_bytes + room - taken_) / HELD_SHARE;
 }
 
 uint64_t MemorySupply::ToGiveBack(uint64_t held_bytes) {
@@ -81,7 +84,10 @@ uint64_t MemorySupply::ToGiveBack(uint64_t held_bytes) {
         Look(now);
     }
     const uint64_t of_pressure = pressed_ ? held_bytes / PRESSURE_HELD_SHARE : 0;
-    const uint64_t bytes = std::min(held_bytes, std::max(missing_, of_pressure));
+    const uint64_t capacity = CapacityBytes(held_bytes);
+    const bool is_too_much = is_known_ && held_bytes > capacity + capacity / TOO_MUCH_SHARE;
+    const uint64_t of_share = is_too_much ? held_bytes - capacity : 0;
+    const uint64_t bytes = std::min(held_bytes, std::max({missing_, of_pressure, of_share}));
     missing_ -= std::min(missing_, bytes);
     return bytes;
 }
@@ -113,7 +119,8 @@ void MemorySupply::Look(Clock::time_point now) {
             missing_ = std::max(missing_, reserve - level.available_bytes);
         }
     }
-    room_ = levels.empty() ? 0 : room;
+    is_known_ = !levels.empty();
+    room_ = is_known_ ? room : 0;
     looked_at_ = now;
     has_looked_ = true;
     taken_ = 0;

@@ -150,12 +150,15 @@ class SpillBuffer {
     void WatchMemory();
     void AskSupply(Lock &lock);
     void GiveWay(Lock &lock);
+    void ReleaseUnused(Lock &lock);
+    uint64_t Release(Lock &lock, uint64_t bytes);
 
     BlockIo &io_;
     const SpillLimits limits_;
     const uint64_t fork_generation_;
 
-    //! Guards what follows. Not held during I/O or while blocks are copied; no other lock is taken under it.
+    //! Guards what follows. Not held during I/O, or while blocks are copied or memory goes back to the system. Under it,
+    //! MemorySupply looks at the system at most every 100 ms.
     mutable std::mutex mutex_;
     std::condition_variable to_write_, to_read_, to_watch_, done_;
     SpillMemory memory_;

@@ -61,7 +61,7 @@ std::optional<uint64_t> SpillMemory::Take(uint64_t length) {
             if (!memory_) {
                 memory_ = std::make_unique<RegisteredMemory>(io_, mapped_units_ * ALLOCATION_UNIT_BYTES);
                 if (limits_.supply) {
-                    limits_.supply->TryTake(0); // so that it is known how much there is
+                    limits_.supply->TryTake(0, 0); // so that it is known how much there is
                 }
             }
             const AllocationUnit start =
@@ -103,11 +103,23 @@ std::optional<uint64_t> SpillMemory::TakeGrown(uint64_t units) {
 // Pages in pieces that are too short are exchanged for others: that takes nothing from anybody.
 bool SpillMemory::MayGrow(uint64_t units) {
     const bool is_within = grown_units_ + units <= grown_units_max_;
-    if (is_within && (!limits_.supply || limits_.supply->TryTake(units * ALLOCATION_UNIT_BYTES))) {
+    if (is_within &&
+        (!limits_.supply || limits_.supply->TryTake(units * ALLOCATION_UNIT_BYTES, GrownBytes()))) {
         return true;
     }
-    return kept_.FreeUnits() >= units &&
-           Release(units * ALLOCATION_UNIT_BYTES) >= units * ALLOCATION_UNIT_BYTES;
+    if (kept_.FreeUnits() < units) {
+        return false;
+    }
+    for (uint64_t released = 0; released < units;) {
+        const std::optional<Part> part = TakeUnused((units - released) * ALLOCATION_UNIT_BYTES);
+        if (!part) {
+            return false;
+        }
+        GiveToSystem(*part);
+        Forget(*part);
+        released += part->bytes / ALLOCATION_UNIT_BYTES;
+    }
+    return true;
 }
 
 void SpillMemory::Give(uint64_t offset, uint64_t length) noexcept {
@@ -148,20 +160,34 @@ char *SpillMemory::TransferArea(Transfers transfers) {
     return transfer_memory_->Data() + index * TRANSFER_BYTES;
 }
 
-uint64_t SpillMemory::Release(uint64_t bytes) noexcept {
-    uint64_t released = 0;
-    while (released < UnitsOf(bytes) && kept_.FreeUnits() > 0) {
-        try {
-            const Allocator::Result part = kept_.Allocate(UnitsOf(bytes) - released, files_end_, false, 0);
-            files_->Release(FileOffset(ToBytes(part.start)), part.units * ALLOCATION_UNIT_BYTES);
-            released += part.units;
-            grown_units_ -= part.units;
-            bare_.Free(part.start, part.units);
-        } catch (const std::bad_alloc &) {
-            break; // as in Give
-        }
+std::optional<SpillMemory::Part> SpillMemory::TakeUnused(uint64_t bytes) noexcept {
+    const uint64_t units = std::min(UnitsOf(bytes), kept_.FreeUnits());
+    if (units == 0) {
+        return std::nullopt;
     }
-    return released * ALLOCATION_UNIT_BYTES;
+    try {
+        const Allocator::Result part = kept_.Allocate(units, files_end_, false, 0);
+        taken_units_ += part.units;
+        return Part{ToBytes(part.start), part.units * ALLOCATION_UNIT_BYTES};
+    } catch (const std::bad_alloc &) {
+        return std::nullopt;
+    }
+}
+
+void SpillMemory::IsGone(const Part &part) noexcept {
+    Forget(part);
+    WhenIdle();
+}
+
+void SpillMemory::Forget(const Part &part) noexcept {
+    const uint64_t units = part.bytes / ALLOCATION_UNIT_BYTES;
+    taken_units_ -= units;
+    grown_units_ -= units;
+    try {
+        bare_.Free(AllocationUnit{part.offset / ALLOCATION_UNIT_BYTES}, units);
+    } catch (const std::bad_alloc &) {
+        // as in Give
+    }
 }
 
 uint64_t SpillMemory::HeldBytes() const {
@@ -177,14 +203,13 @@ uint64_t SpillMemory::CapacityBytes() const {
     if (!limits_.supply) {
         return limits_.bytes_max;
     }
-    return std::min(limits_.MappedBytes() + GrownBytes() + limits_.supply->RoomBytes(), limits_.bytes_max);
+    return std::min(limits_.MappedBytes() + limits_.supply->CapacityBytes(GrownBytes()), limits_.bytes_max);
 }
 
-uint64_t SpillMemory::ReleaseUnused() noexcept {
+uint64_t SpillMemory::LongUnusedBytes() {
     const uint64_t units = std::min(kept_least_, kept_.FreeUnits());
-    const uint64_t released = units > 0 ? Release(units * ALLOCATION_UNIT_BYTES) : 0;
-    kept_least_ = kept_.FreeUnits();
-    return released;
+    kept_least_ = kept_.FreeUnits() - units;
+    return units * ALLOCATION_UNIT_BYTES;
 }
 
 void SpillMemory::Shrink() {

@@ -20,7 +20,7 @@ struct SpillLimits {
 
     //! No more than that.
     static SpillLimits Fixed(uint64_t bytes) { return {bytes, nullptr}; }
-    //! As much as `supply` has, and at least MAPPED_BYTES_MAX.
+    //! As much as `supply` lets one hold, and MAPPED_BYTES_MAX.
     static SpillLimits Free(MemorySupply &supply);
 
     //! Of the mapped range: little memory is all mapped.
@@ -61,11 +61,19 @@ class SpillMemory {
     //! TRANSFER_BYTES with an address, for what has none; while anything is taken.
     char *TransferArea(Transfers transfers);
 
-    //! Gives pages back to the system that nobody has taken. Returns how many bytes: at least `bytes`, or all there
-    //! are.
-    uint64_t Release(uint64_t bytes) noexcept;
-    //! Gives pages back that were not taken at any time since the last call. Returns how many bytes.
-    uint64_t ReleaseUnused() noexcept;
+    //! Pages that are being given back to the system.
+    struct Part {
+        uint64_t offset, bytes;
+    };
+    //! Pages that nobody has taken, `bytes` > 0 at most; they count as taken until they are gone. None when there are
+    //! none.
+    std::optional<Part> TakeUnused(uint64_t bytes) noexcept;
+    //! Takes microseconds for each page. Thread-safe.
+    void GiveToSystem(const Part &part) const { files_->Release(FileOffset(part.offset), part.bytes); }
+    //! After that.
+    void IsGone(const Part &part) noexcept;
+    //! Of the pages that nobody has taken, those that were not taken at any time since the last call.
+    uint64_t LongUnusedBytes();
     //! The system gets all memory back as soon as nothing of it is taken.
     void Shrink();
     //! Bytes of pages, taken or not: of the mapped range those up to the highest that was taken, in huge pages.
@@ -77,6 +85,7 @@ class SpillMemory {
 
   private:
     bool MayGrow(uint64_t units);
+    void Forget(const Part &part) noexcept;
     std::optional<uint64_t> TakeGrown(uint64_t units);
     uint64_t FileOffset(uint64_t offset) const { return offset - limits_.MappedBytes(); }
     void WhenIdle() noexcept;
@@ -95,7 +104,7 @@ class SpillMemory {
     std::array<std::atomic<bool>, TRANSFERS> transfers_{}; //!< whether the areas have been used
     uint64_t taken_units_ = 0, held_units_ = 0;            //!< held: of the mapped range
     uint64_t grown_units_ = 0;
-    uint64_t kept_least_ = 0; //!< units of kept_ since ReleaseUnused
+    uint64_t kept_least_ = 0; //!< units of kept_ since LongUnusedBytes
     bool shrink_ = false;
 };
 

@@ -9,7 +9,7 @@
 namespace rawduck {
 
 namespace {
-//! Memory is given back in pieces, so that nobody waits for the lock for long.
+//! Memory is given back in pieces, so that it can be taken again meanwhile.
 constexpr uint64_t RELEASE_BYTES = 4 * MIB;
 //! Pages that nobody has used for so long are given back.
 constexpr std::chrono::milliseconds UNUSED_INTERVAL{1000};
@@ -174,7 +174,7 @@ void SpillBuffer::WatchMemory() {
         }
         const auto now = std::chrono::steady_clock::now();
         if (now >= next_release) {
-            memory_.ReleaseUnused();
+            ReleaseUnused(lock);
             next_release = now + UNUSED_INTERVAL;
         }
     }
@@ -195,15 +195,34 @@ void SpillBuffer::AskSupply(Lock &lock) {
 // What is dirty, or still in use, follows when it is written, or at the next look.
 void SpillBuffer::GiveWay(Lock &lock) {
     while (excess_bytes_ > 0) {
-        const uint64_t released = memory_.Release(std::min(excess_bytes_, RELEASE_BYTES));
+        const uint64_t released = Release(lock, excess_bytes_);
         if (released == 0 && !EvictGrown()) {
             return;
         }
         counters_.given_way_bytes += released;
         excess_bytes_ -= std::min(excess_bytes_, released);
-        lock.unlock();
-        lock.lock();
     }
+}
+
+void SpillBuffer::ReleaseUnused(Lock &lock) {
+    uint64_t unused_bytes = memory_.LongUnusedBytes();
+    while (unused_bytes > 0 && !stop_) {
+        const uint64_t released = Release(lock, unused_bytes);
+        unused_bytes = released > 0 ? unused_bytes - std::min(unused_bytes, released) : 0;
+    }
+}
+
+// A piece at most, without the lock. Returns how many bytes; 0 when there is nothing.
+uint64_t SpillBuffer::Release(Lock &lock, uint64_t bytes) {
+    const std::optional<SpillMemory::Part> part = memory_.TakeUnused(std::min(bytes, RELEASE_BYTES));
+    if (!part) {
+        return 0;
+    }
+    lock.unlock();
+    memory_.GiveToSystem(*part);
+    lock.lock();
+    memory_.IsGone(*part);
+    return part->bytes;
 }
 
 // Drops the oldest clean block whose memory can be given back. False when there is none.

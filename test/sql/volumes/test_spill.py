@@ -48,6 +48,7 @@ def test_spills_to_the_volume_and_gives_the_space_back(spill_target, expected):
     seen: set = set()
     stop = threading.Event()
     with spilling_connection(spill_target) as con:
+        con.execute("SET nvme_spill_buffer = '28 MiB'")
         before = one(con, "SELECT used FROM nvme_info(?)", spill_target.name)
         watcher = threading.Thread(target=watch_temp_files, args=(spill_target, seen, stop))
         watcher.start()

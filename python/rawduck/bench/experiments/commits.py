@@ -11,13 +11,14 @@ import duckdb
 
 from rawduck.bench.core import modes
 from rawduck.bench.core.case import CPU, WALL, WRITTEN, Case, Measurement, Metric, Mode
-from rawduck.bench.core.experiment import Experiment
+from rawduck.bench.core.experiment import Bar, Experiment, at_least
 from rawduck.bench.core.picture import Picture
 from rawduck.bench.core.results import Results
 from rawduck.measuring.measure import Result, Session, Stopwatch
 
 _NAME = "bench-commits.duckdb"
-_CONNECTIONS = (1, 4, 16)
+#: How many, and the bar against stock.
+_CONNECTIONS = {1: 1.1, 4: 1.2, 16: 1.2}
 _COMMITS_PER_SCALE = 1000
 _LEAST_COMMITS = 48
 
@@ -119,6 +120,16 @@ class Commits(Experiment):
             return Measurement.of(self.bench.run_task(task))
         finally:
             self.bench.remove_database(mode, _NAME)
+
+    def bars(self, results: Results) -> list[Bar]:
+        bars = []
+        for case in results.cases:
+            ours, stock = results.mode(case, modes.VOLUME), results.mode(case, modes.STOCK)
+            ratio, p_value = results.compare(case, ours, stock, WALL)
+            connections = int(case.settings["connections"])
+            work = f"commits per second against stock, connections: {connections}"
+            bars.append(at_least(work, _CONNECTIONS[connections], ratio, p_value))
+        return bars
 
     def plots(self, results: Results, folder: Path) -> list[Picture]:
         from rawduck.bench.core import plots

@@ -66,7 +66,7 @@ class Load(Experiment):
         case = results.case("load")
         ours, stock = results.mode(case, modes.VOLUME), results.mode(case, modes.STOCK)
         ratio, p_value = results.compare(case, ours, stock, WALL)
-        return [at_least("bulk load against stock default", 1.1, ratio, p_value)]
+        return [at_least("bulk load against stock default", 1.05, ratio, p_value)]
 
 
 def _read(path: Path) -> None:

@@ -44,7 +44,7 @@ class Parquet(Experiment):
     text = (
         f"The table lineitem as {_FILES} Parquet files, at scale factor 2 of about 2 MB each: a query with "
         "filter and aggregation over all of them, named by a pattern. Cold: none of a file is in the page "
-        "cache. Cached: all of it is, which helps stock DuckDB; direct:// has no cache."
+        "cache. Cached: all of it is. Files of up to 4 MiB direct:// reads through the page cache, too."
     )
     scale = 2.0
     quick_scale = 0.5
@@ -108,7 +108,10 @@ class Parquet(Experiment):
         return Measurement.of(self.bench.run_task(task))
 
     def bars(self, results: Results) -> list[Bar]:
-        case = results.case("cold")
-        ours, stock = results.mode(case, modes.DIRECT), results.mode(case, modes.STOCK)
-        ratio, p_value = results.compare(case, ours, stock, WALL)
-        return [at_least("many Parquet files through direct://, cold, against stock", 1.0, ratio, p_value)]
+        bars = []
+        for case in results.cases:
+            ours, stock = results.mode(case, modes.DIRECT), results.mode(case, modes.STOCK)
+            ratio, p_value = results.compare(case, ours, stock, WALL)
+            work = f"many Parquet files through direct://, {case.name}, against stock"
+            bars.append(at_least(work, 1.0, ratio, p_value))
+        return bars

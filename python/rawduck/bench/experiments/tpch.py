@@ -51,7 +51,7 @@ class Tpch(Experiment):
         worst = min(ratios, key=ratios.get, default=None)
         against = f"best stock ({best.title})" if best else "best stock"
         return [
-            at_least(f"geometric mean over {len(ratios)} queries against {against}", 1.15, mean),
+            at_least(f"geometric mean over {len(ratios)} queries against {against}", 1.2, mean),
             at_least(
                 f"worst query{f' ({worst})' if worst else ''} against {against}",
                 0.97,

@@ -69,8 +69,8 @@ class SpillMemoryTest : public ::testing::Test {
     }};
 };
 
-TEST_F(SpillMemoryTest, GrowsIntoWhatIsFreeAndNoFurther) {
-    available_bytes_ = 164 * MIB; // 100 MiB beyond the reserve
+TEST_F(SpillMemoryTest, GrowsIntoAQuarterOfWhatIsFreeAndNoFurther) {
+    available_bytes_ = 464 * MIB; // 400 MiB beyond the reserve
     SpillMemory memory(SpillLimits::Free(supply_));
     std::vector<uint64_t> offsets;
     while (const std::optional<uint64_t> offset = Fill(memory, static_cast<uint32_t>(offsets.size()))) {
@@ -100,13 +100,28 @@ TEST_F(SpillMemoryTest, PagesAreUsedAgain) {
     EXPECT_TRUE(Fill(memory, 1)) << "that takes nothing from anybody";
 }
 
+//! All of it that nobody has taken, up to `bytes`. Returns how much.
+uint64_t Release(SpillMemory &memory, uint64_t bytes) {
+    uint64_t released = 0;
+    while (released < bytes) {
+        const std::optional<SpillMemory::Part> part = memory.TakeUnused(bytes - released);
+        if (!part) {
+            break;
+        }
+        memory.GiveToSystem(*part);
+        memory.IsGone(*part);
+        released += part->bytes;
+    }
+    return released;
+}
+
 TEST_F(SpillMemoryTest, ReleasesWhatIsNotTaken) {
     SpillMemory memory(SpillLimits::Free(supply_));
     const std::vector<uint64_t> offsets = FillBlocks(memory, BLOCKS_IN_MEMORY + 8);
-    EXPECT_EQ(memory.Release(GIB), 0u);
+    EXPECT_EQ(Release(memory, GIB), 0u);
     GiveBlocks(memory, {offsets.begin() + BLOCKS_IN_MEMORY, offsets.begin() + BLOCKS_IN_MEMORY + 4});
-    EXPECT_EQ(memory.Release(2 * MAPPED_BLOCK), 2 * MAPPED_BLOCK);
-    EXPECT_EQ(memory.Release(GIB), 2 * MAPPED_BLOCK);
+    EXPECT_EQ(Release(memory, 2 * MAPPED_BLOCK), 2 * MAPPED_BLOCK);
+    EXPECT_EQ(Release(memory, GIB), 2 * MAPPED_BLOCK);
     EXPECT_EQ(memory.GrownBytes(), 4 * MAPPED_BLOCK);
     EXPECT_EQ(BytesInFiles(), 4 * MAPPED_BLOCK);
     for (uint32_t i = BLOCKS_IN_MEMORY + 4; i < BLOCKS_IN_MEMORY + 8; i++) {
@@ -114,14 +129,30 @@ TEST_F(SpillMemoryTest, ReleasesWhatIsNotTaken) {
     }
 }
 
+TEST_F(SpillMemoryTest, NothingIsTakenAwayFromWhoGivesItToTheSystem) {
+    SpillMemory memory(SpillLimits::Free(supply_));
+    const std::vector<uint64_t> offsets = FillBlocks(memory, BLOCKS_IN_MEMORY + 8);
+    GiveBlocks(memory, {offsets.begin() + BLOCKS_IN_MEMORY, offsets.begin() + BLOCKS_IN_MEMORY + 4});
+    const SpillMemory::Part part = memory.TakeUnused(2 * MAPPED_BLOCK).value();
+    GiveBlocks(memory, {offsets.begin(), offsets.begin() + BLOCKS_IN_MEMORY});
+    GiveBlocks(memory, {offsets.begin() + BLOCKS_IN_MEMORY + 4, offsets.end()});
+    memory.Shrink();
+    EXPECT_EQ(BytesInFiles(), 8 * MAPPED_BLOCK);
+    memory.GiveToSystem(part);
+    EXPECT_EQ(BytesInFiles(), 6 * MAPPED_BLOCK);
+    memory.IsGone(part);
+    EXPECT_EQ(memory.HeldBytes(), 0u) << "nothing was taken any more";
+    EXPECT_EQ(BytesInFiles(), 0u);
+}
+
 TEST_F(SpillMemoryTest, ReleasesWhatWasNotTakenAtAnyTime) {
     SpillMemory memory(SpillLimits::Free(supply_));
     const std::vector<uint64_t> offsets = FillBlocks(memory, BLOCKS_IN_MEMORY + 8);
     GiveBlocks(memory, {offsets.begin() + BLOCKS_IN_MEMORY, offsets.end()});
-    EXPECT_EQ(memory.ReleaseUnused(), 0u) << "they were taken a moment ago";
+    EXPECT_EQ(Release(memory, memory.LongUnusedBytes()), 0u) << "they were taken a moment ago";
     GiveBlocks(memory, {Fill(memory, 1).value()});
-    EXPECT_EQ(memory.ReleaseUnused(), 7 * MAPPED_BLOCK) << "one was taken meanwhile";
-    EXPECT_EQ(memory.ReleaseUnused(), MAPPED_BLOCK);
+    EXPECT_EQ(Release(memory, memory.LongUnusedBytes()), 7 * MAPPED_BLOCK) << "one was taken meanwhile";
+    EXPECT_EQ(Release(memory, memory.LongUnusedBytes()), MAPPED_BLOCK);
     EXPECT_EQ(memory.GrownBytes(), 0u);
     EXPECT_EQ(BytesInFiles(), 0u);
 }
@@ -202,7 +233,7 @@ TEST_F(SpillMemoryTest, WhereverMemoryRunsOutAllIsThereAgainWhenNothingIsTaken) 
             for (size_t i = 0; i < offsets.size(); i += 2) {
                 memory.Give(offsets[i], MAPPED_BLOCK);
             }
-            memory.Release(2 * MAPPED_BLOCK);
+            Release(memory, 2 * MAPPED_BLOCK);
         }
         for (size_t i = 1; i < offsets.size(); i += 2) {
             memory.Give(offsets[i], MAPPED_BLOCK);
