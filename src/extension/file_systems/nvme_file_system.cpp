@@ -53,7 +53,7 @@ class VolumesOfQuery final : public duckdb::ClientContextState {
         if (!context) {
             return;
         }
-        const auto state = context->registered_state->GetOrCreate<VolumesOfQuery>("rawduck_volumes");
+        const auto state = context->registered_state->GetOrCreate<VolumesOfQuery>("rawduck_volumes_of_query");
         if (IsOfReader(path.file)) {
             state->AddInstant(volume);
         } else {
