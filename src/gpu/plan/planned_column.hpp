@@ -44,6 +44,7 @@ struct PlannedSegment {
 struct PlannedColumn {
     std::vector<PlannedSegment> segments; //!< of the data, then of the validity, each in the order of rows
     std::string reason;                   //!< why DuckDB scans it; empty: our kernels decode it
+    bool has_updates = false;             //!< of any transaction
 
     bool IsDecoded() const { return reason.empty(); }
 };

@@ -188,12 +188,13 @@ PlannedColumn PlanColumn(duckdb::ColumnData &column, const TableColumn &as, uint
         planned.reason = "type " + as.type.ToString();
         return planned;
     }
+    planned.has_updates = standard->HasUpdates() || standard->GetValidityData().HasUpdates();
     if (column.block_manager.InMemory()) {
         planned.reason = "database in memory";
     } else if (column.block_manager.GetBlockHeaderSize() != PLAIN_HEADER_BYTES ||
                column.GetStorageManager().IsEncrypted()) {
         planned.reason = "encrypted database";
-    } else if (standard->HasUpdates() || standard->GetValidityData().HasUpdates()) {
+    } else if (planned.has_updates) {
         planned.reason = "updates that no checkpoint has merged";
     }
     planned.segments.reserve(2);

@@ -51,8 +51,10 @@ ColumnJob JobOf(const PlannedColumn &planned, const TableColumn &column) {
     return job;
 }
 
-uint64_t WrittenBytes(duckdb::ClientContext &context, const TablePlan &plan) {
-    return duckdb::DuckTransaction::Get(context, *plan.database).GetUndoProperties().estimated_size;
+//! Without the rows that it has added to tables, which nobody scans who has not asked for them.
+uint64_t UndoBytes(duckdb::ClientContext &context, const TablePlan &plan) {
+    auto &transaction = duckdb::DuckTransaction::Get(context, *plan.database);
+    return transaction.GetUndoProperties().estimated_size - transaction.GetLocalStorage().EstimatedSize();
 }
 
 //! Which columns of a row group are decoded, or scanned by DuckDB.
@@ -95,26 +97,57 @@ std::vector<size_t> AllColumns(const TablePlan &plan) {
 
 Scan::Scan(duckdb::ClientContext &context, TablePlan plan, const ScanOptions &options)
     : device_(OpenDevice(options.device)), context_(context.shared_from_this()),
-      transaction_(context.ActiveTransaction().global_transaction_id),
-      written_bytes_(WrittenBytes(context, plan)), plan_(std::move(plan)),
-      layout_(LayoutOf(plan_, options.output)), builder_(layout_, device_), batch_rows_(options.batch_rows) {
+      transaction_(context.ActiveTransaction().global_transaction_id), undo_bytes_(UndoBytes(context, plan)),
+      plan_(std::move(plan)), layout_(LayoutOf(plan_, options.output)), builder_(layout_, device_),
+      batch_rows_(options.batch_rows) {
     PlanRowGroups(context, plan_, [&](const PlannedRowGroup &group) { AddGroup(group); });
     FinishWindow();
     blocks_ = blocks_ ? std::move(blocks_) : BlocksOf(plan_);
+    NoteOwnUpdates(context);
     if (plan_.local_rows > 0) {
         local_rows_.emplace();
-        local_rows_->columns = ScanLocalRows(context, plan_, AllColumns(plan_), *device_);
+        for (const HostColumn &column : ScanLocalRows(context, plan_, AllColumns(plan_))) {
+            local_rows_->columns.push_back(column.ToDevice(*device_));
+        }
         local_rows_->is_listed.assign(plan_.columns.size(), false);
         local_rows_->rows = local_rows_->columns.front().rows;
     }
 }
 
+void Scan::NoteOwnUpdates(duckdb::ClientContext &context) {
+    if (!duckdb::DuckTransaction::Get(context, *plan_.database).GetUndoProperties().has_updates) {
+        return;
+    }
+    for (const Window &window : windows_) {
+        for (const PlannedRowGroup *group : window) {
+            std::vector<size_t> columns = ColumnsOf(*group, false);
+            columns.erase(std::remove_if(columns.begin(), columns.end(),
+                                         [&](size_t i) { return !group->columns[i].has_updates; }),
+                          columns.end());
+            if (columns.empty()) {
+                continue;
+            }
+            const auto scanned = ScanRowGroup(context, plan_, *group, columns);
+            for (size_t i = 0; i < columns.size(); i++) {
+                fingerprints_[{group->index, columns[i]}] = scanned[i].Fingerprint();
+            }
+        }
+    }
+}
+
+void Scan::ThrowChanged() const {
+    throw duckdb::InvalidInputException(
+        "this transaction has changed rows since the scan of %s began, or a table, view or sequence of that "
+        "database; do that after the last batch, or on another connection",
+        plan_.name);
+}
+
 void Scan::InTransaction(const std::function<void(duckdb::ClientContext &context)> &action) {
-    bool is_same = false, has_written = false;
+    bool is_same = false, has_changed = false;
     context_->RunFunctionInTransaction([&] {
         is_same = context_->ActiveTransaction().global_transaction_id == transaction_;
-        has_written = is_same && WrittenBytes(*context_, plan_) != written_bytes_;
-        if (is_same && !has_written) {
+        has_changed = is_same && UndoBytes(*context_, plan_) != undo_bytes_;
+        if (is_same && !has_changed) {
             action(*context_);
         }
     });
@@ -124,11 +157,8 @@ void Scan::InTransaction(const std::function<void(duckdb::ClientContext &context
             "last batch, or scan without one of your own",
             plan_.name);
     }
-    if (has_written) {
-        throw duckdb::InvalidInputException(
-            "this transaction has changed rows since the scan of %s began; do that "
-            "after the last batch, or on another connection",
-            plan_.name);
+    if (has_changed) {
+        ThrowChanged();
     }
 }
 
@@ -186,12 +216,16 @@ void Scan::AddScanned(const PlannedRowGroup &group, QueuedRows &rows) {
     if (columns.empty()) {
         return;
     }
-    InTransaction([&](duckdb::ClientContext &context) {
-        auto scanned = ScanRowGroup(context, plan_, group, columns, *device_);
-        for (size_t i = 0; i < columns.size(); i++) {
-            rows.columns[columns[i]] = std::move(scanned[i]);
+    std::vector<HostColumn> scanned;
+    InTransaction(
+        [&](duckdb::ClientContext &context) { scanned = ScanRowGroup(context, plan_, group, columns); });
+    for (size_t i = 0; i < columns.size(); i++) {
+        const auto before = fingerprints_.find({group.index, columns[i]});
+        if (before != fingerprints_.end() && before->second != scanned[i].Fingerprint()) {
+            ThrowChanged();
         }
-    });
+        rows.columns[columns[i]] = scanned[i].ToDevice(*device_);
+    }
     for (const size_t column : columns) {
         if (rows.columns[column].rows != group.visible_rows) {
             throw duckdb::InvalidInputException("row group %llu of %s has %llu rows by the plan and %llu by "

@@ -242,6 +242,42 @@ def test_rows_that_the_transaction_changes_meanwhile_are_refused(table):
     table.execute("ROLLBACK")
 
 
+def test_rows_that_the_transaction_changes_again_are_refused(table):
+    """DuckDB writes a second change over the first one: its undo buffer does not grow."""
+    table.execute("BEGIN; UPDATE t SET h = 1 WHERE i = 290_000")
+    batches = gpu.scan(table, "t", batch_rows=100_000)
+    next(batches)
+    table.execute("UPDATE t SET h = 2 WHERE i = 290_000")
+    with pytest.raises(rawduck.RawduckError, match="has changed rows since the scan"):
+        list(batches)
+    table.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("change", ["SELECT 1", "UPDATE t SET h = 2 WHERE i = 250_000 AND h = 1"])
+def test_what_the_transaction_has_changed_before_is_scanned(table, change):
+    """A row group of others' changes and of its own; a statement that changes nothing changes nothing."""
+    with table.cursor() as other:
+        other.execute("UPDATE t SET h = 7 WHERE i BETWEEN 1000 AND 270_000")
+    table.execute("BEGIN; UPDATE t SET h = NULL WHERE i = 290_000 OR i = 5")
+    expected = selected(table)
+    batches = gpu.scan(table, "t", batch_rows=100_000)
+    first = next(batches)
+    table.execute(change)
+    assert columns_of([first, *batches]) == expected
+    table.execute("ROLLBACK")
+
+
+def test_rows_may_be_added_to_other_tables_meanwhile(table):
+    table.execute("CREATE TABLE other AS FROM t LIMIT 10")
+    table.execute("BEGIN; UPDATE t SET h = 1 WHERE i = 290_000; INSERT INTO other VALUES (1, 1)")
+    expected = selected(table)
+    batches = gpu.scan(table, "t", batch_rows=100_000)
+    first = next(batches)
+    table.execute("INSERT INTO other FROM t LIMIT 200_000")
+    assert columns_of([first, *batches]) == expected
+    table.execute("ROLLBACK")
+
+
 def test_a_transaction_that_ends_before_its_scan_is_told_of(table):
     table.execute("INSERT INTO t SELECT 1, i FROM range(10) r(i)")
     table.execute("BEGIN")
