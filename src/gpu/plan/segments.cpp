@@ -9,6 +9,7 @@
 #include "duckdb/storage/table/standard_column_data.hpp"
 #include "duckdb/storage/table/validity_column_data.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace rawduck::gpu {
@@ -107,7 +108,9 @@ std::string AddSegment(duckdb::SegmentNode<ColumnSegment> &node, const duckdb::C
         added.block = segment.GetBlockId();
         added.offset = segment.GetBlockOffset();
         const uint64_t block_size = column.block_manager.GetBlockSize();
-        added.byte_count = segment.GetDataSize() ? *segment.GetDataSize() : block_size - added.offset;
+        // Behind the end, where damage may have it: no bytes, of which no codec decodes a row.
+        const uint64_t room = block_size - std::min<uint64_t>(added.offset, block_size);
+        added.byte_count = segment.GetDataSize() ? *segment.GetDataSize() : room;
         added.lease = segment.GetBlockHandle();
         CountBlocks blocks;
         segment.VisitBlockIds(blocks);
@@ -115,7 +118,7 @@ std::string AddSegment(duckdb::SegmentNode<ColumnSegment> &node, const duckdb::C
             reason = "codec " + duckdb::CompressionTypeToString(function.type);
         } else if (blocks.count != 1) {
             reason = "strings that lie in blocks of their own";
-        } else if (added.offset + added.byte_count > block_size) {
+        } else if (added.byte_count > room) {
             reason = "a segment that is longer than its block";
         }
     }
