@@ -146,6 +146,8 @@ def test_a_constant_that_the_column_cannot_hold_prunes_nothing_wrong(tmp_path):
         ("g::DECIMAL(9, 2)", "<", 16777217),
         ("DATE '2020-01-01' + g::INTEGER", ">=", datetime(2020, 1, 2, tzinfo=UTC)),
         ("g::DOUBLE", ">=", 2),
+        ("(['d', 'c', 'b', 'a'])[g + 1]::ENUM ('d', 'c', 'b', 'a')", "<", "c"),
+        ("(['d', 'c', 'b', 'a'])[g + 1]::ENUM ('d', 'c', 'b', 'a')", ">=", "bb"),
         ("g", "=", "2"),
     ],
 )
@@ -157,9 +159,9 @@ def test_no_row_that_sql_finds_is_pruned(con, expression, operator, constant):
             SELECT {expression} AS x, g FROM (SELECT i // 122880 AS g FROM range(4 * 122880) r(i))""")
         found = own.execute(f"SELECT DISTINCT g FROM m.t WHERE x {operator} ?", [constant]).fetchall()
         own.execute("COMMIT; BEGIN")
-        columns = scanned(own, "m.t", ["x", "g"], where=[("x", operator, constant)])
+        columns = scanned(own, "m.t", ["g"], where=[("x", operator, constant)])
         own.execute("ROLLBACK")
-    assert {g for (g,) in found} <= set(columns[1] if columns else [])
+    assert {g for (g,) in found} <= set(columns[0] if columns else [])
 
 
 def test_a_null_that_a_float_cannot_hold_is_refused(con):
