@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 from datetime import UTC, datetime
 
 import duckdb
@@ -198,6 +201,29 @@ def test_what_cannot_be_scanned_is_refused(con, arguments, error, message):
     con.execute("INSERT INTO t (x) VALUES (1)")
     with pytest.raises(error, match=message):
         gpu.scan(con, **{"table": "t", "columns": ["x"], **arguments})
+
+
+def test_numbers_have_a_point_in_every_locale(tmp_path):
+    """Those of a report, and those of sizes."""
+    (tmp_path / "source").write_text(
+        'LC_NUMERIC\ndecimal_point ","\nthousands_sep ""\ngrouping -1\nEND LC_NUMERIC\n'
+    )
+    command = ["localedef", "-c", "--no-archive", "-i", str(tmp_path / "source"), str(tmp_path / "xx_XX")]
+    subprocess.run(command, capture_output=True, check=False)  # it warns of what is not there
+    program = """
+        import locale
+        import rawduck
+        from rawduck import gpu
+        locale.setlocale(locale.LC_NUMERIC, "xx_XX")
+        assert locale.localeconv()["decimal_point"] == ","
+        with rawduck.connect() as con:
+            con.execute("SET nvme_memory_size = '0.5 GiB'; CREATE TABLE t AS SELECT 1 AS x")
+            print(type(next(gpu.scan(con, "t")).report["milliseconds"]))
+    """
+    environment = {**os.environ, "LOCPATH": str(tmp_path), "LC_ALL": "", "RAWDUCK_GPU": "emulated"}
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "<class 'float'>\n"), done.stderr
 
 
 def test_damaged_blocks_are_refused(tmp_path):
