@@ -138,7 +138,7 @@ def test_nested_columns_are_scanned_by_duckdb(tmp_path):
 
 
 def test_a_segment_that_is_said_to_begin_behind_its_block(tmp_path):
-    """In a file as DuckDB 1.2 writes them, which does not say how long segments are: nothing is read there."""
+    """In a file as of DuckDB 1.2, which does not say how long segments are: nothing is read there."""
     path = tmp_path / "t.db"
     with rawduck.connect() as connection:
         connection.execute(f"ATTACH '{path}' AS d (STORAGE_VERSION 'v1.2.0'); USE d")
