@@ -202,6 +202,7 @@ RAWDUCK_EXPORT void *rawduck_gpu_array_capsule(void *batch, int32_t column) {
         auto array = std::make_unique<ArrowDeviceArray>();
         ExportArray(HandleOf(batch).batch, column, *array);
         return ArrowCapsule(std::move(array));
+        HandleOf(batch).batch->is_used_elsewhere = true;
     });
 }
 
@@ -232,6 +233,7 @@ RAWDUCK_EXPORT int32_t rawduck_gpu_numbers(void *batch, int32_t column, uint64_t
         const Batch &asked = *HandleOf(batch).batch;
         RequireNumbers(asked, static_cast<size_t>(column));
         *address = reinterpret_cast<uint64_t>(asked.columns[static_cast<size_t>(column)].values.Data());
+        asked.is_used_elsewhere = true;
         return int32_t{0};
     });
 }

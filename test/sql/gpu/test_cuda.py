@@ -19,7 +19,7 @@ import numpy
 import pytest
 import rawduck
 from cuda_memory import checker, copied, counts, driver
-from gpu_support import columns_of, numbers_of, queried, scanned, selected
+from gpu_support import columns_of, queried, scanned, selected
 from rawduck import gpu
 from rawduck.errors import RawduckError
 
@@ -210,25 +210,46 @@ def stream_of_a_consumer(flags):
 
 
 @pytest.mark.parametrize("is_default", [True, False])
-def test_memory_is_freed_behind_what_its_consumer_has_asked_for(table, is_default):
+@pytest.mark.parametrize("interface", ["dlpack", "arrow", "cuda_array_interface"])
+def test_memory_is_freed_behind_what_its_consumer_has_asked_for(table, interface, is_default):
     """A copy of the batch that the device has not begun with when the batch goes."""
     library, popped = driver(), ctypes.c_void_p()
     stream = ctypes.c_void_p(1) if is_default else stream_of_a_consumer(1)
     (batch,) = gpu.scan(table, "t", ["i"])
-    expected = numbers_of(batch["i"])
     assert library.cuCtxPushCurrent_v2(library.context) == 0
     pinned = ctypes.c_void_p()
     assert library.cuMemHostAlloc(ctypes.byref(pinned), ctypes.c_size_t(expected.nbytes), 0) == 0
-    address = batch["i"].__cuda_array_interface__["data"][0]
-    capsule = batch["i"].__dlpack__(stream=None if is_default else stream.value)
+    address, keeper = taken(batch["i"], interface, stream)
     result = library.cuMemcpyDtoHAsync_v2(
         pinned, ctypes.c_uint64(address), ctypes.c_size_t(expected.nbytes), stream
     )
+def taken(column, interface, stream):
+    """Where the numbers of a column lie, and what keeps them, as a consumer gets both. Its stream waits."""
+    library, is_default = driver(), stream.value == 1
+    if interface == "dlpack":
+        capsule = column.__dlpack__(stream=None if is_default else stream.value)
+        tensor = cuda_memory.pointer_in(capsule, b"dltensor")
+        return ctypes.c_uint64.from_address(tensor).value, capsule
+    event = ctypes.c_void_p()
+    if interface == "arrow":
+        _, capsule = column.__arrow_c_device_array__()
+        array = cuda_memory.DeviceArray.from_address(cuda_memory.pointer_in(capsule, b"arrow_device_array"))
+        assert library.cuStreamWaitEvent(stream, ctypes.c_void_p(array.sync_event[0]), 0) == 0
+        return array.array.buffers[1], capsule
+    form = column.__cuda_array_interface__
+    assert library.cuEventCreate(ctypes.byref(event), 0) == 0
+    assert library.cuEventRecord(event, ctypes.c_void_p(form["stream"])) == 0
+    assert library.cuStreamWaitEvent(stream, event, 0) == 0
+    assert library.cuEventDestroy_v2(event) == 0
+    return form["data"][0], column
+
+
     assert result == 0
-    del batch, capsule
+    del batch, keeper
     gc.collect()
     counts()  # everything is done now
     content = ctypes.string_at(pinned.value, expected.nbytes)
+    expected = numpy.array(selected(table, columns="i")[0])
     assert numpy.array_equal(numpy.frombuffer(content, expected.dtype), expected)
     assert library.cuMemFreeHost(pinned) == 0
     if not is_default:
@@ -259,10 +280,8 @@ def test_dlpack_of_a_gpu(table):
             column.__dlpack__(stream=stream)
     with pytest.raises(BufferError, match="not on device"):
         column.__dlpack__(dl_device=(1, 0))
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     capsule = column.__dlpack__(stream=2)
-    address = pointer(capsule, b"dltensor")
+    address = cuda_memory.pointer_in(capsule, b"dltensor")
     data, device_type, device_id = (
         ctypes.c_uint64.from_address(address),
         *(ctypes.c_int32.from_address(address + offset).value for offset in (8, 12)),
