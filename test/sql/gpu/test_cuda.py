@@ -201,6 +201,21 @@ def test_ctrl_c_leaves_nothing(table):
     assert settled() == before
 
 
+def test_ctrl_c_behind_the_opening_leaves_nothing(table, monkeypatch):
+    """Also while somebody looks at the traceback."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    before = settled()
+    monkeypatch.setattr(gpu, "Batches", interrupted)
+    for open_it in (lambda: gpu.scan(table, "t"), lambda: gpu.query(table, QUERY)):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            open_it()
+        assert settled() == before
+        del caught
+
+
 def stream_of_a_consumer(flags):
     popped, stream = ctypes.c_void_p(), ctypes.c_void_p()
     assert driver().cuCtxPushCurrent_v2(driver().context) == 0
@@ -209,20 +224,6 @@ def stream_of_a_consumer(flags):
     return stream
 
 
-@pytest.mark.parametrize("is_default", [True, False])
-@pytest.mark.parametrize("interface", ["dlpack", "arrow", "cuda_array_interface"])
-def test_memory_is_freed_behind_what_its_consumer_has_asked_for(table, interface, is_default):
-    """A copy of the batch that the device has not begun with when the batch goes."""
-    library, popped = driver(), ctypes.c_void_p()
-    stream = ctypes.c_void_p(1) if is_default else stream_of_a_consumer(1)
-    (batch,) = gpu.scan(table, "t", ["i"])
-    assert library.cuCtxPushCurrent_v2(library.context) == 0
-    pinned = ctypes.c_void_p()
-    assert library.cuMemHostAlloc(ctypes.byref(pinned), ctypes.c_size_t(expected.nbytes), 0) == 0
-    address, keeper = taken(batch["i"], interface, stream)
-    result = library.cuMemcpyDtoHAsync_v2(
-        pinned, ctypes.c_uint64(address), ctypes.c_size_t(expected.nbytes), stream
-    )
 def taken(column, interface, stream):
     """Where the numbers of a column lie, and what keeps them, as a consumer gets both. Its stream waits."""
     library, is_default = driver(), stream.value == 1
@@ -244,12 +245,26 @@ def taken(column, interface, stream):
     return form["data"][0], column
 
 
+@pytest.mark.parametrize("is_default", [True, False])
+@pytest.mark.parametrize("interface", ["dlpack", "arrow", "cuda_array_interface"])
+def test_memory_is_freed_behind_what_its_consumer_has_asked_for(table, interface, is_default):
+    """A copy of the batch that the device has not begun with when the batch goes."""
+    library, popped = driver(), ctypes.c_void_p()
+    stream = ctypes.c_void_p(1) if is_default else stream_of_a_consumer(1)
+    expected = numpy.array(selected(table, columns="i")[0])
+    (batch,) = gpu.scan(table, "t", ["i"])
+    assert library.cuCtxPushCurrent_v2(library.context) == 0
+    pinned = ctypes.c_void_p()
+    assert library.cuMemHostAlloc(ctypes.byref(pinned), ctypes.c_size_t(expected.nbytes), 0) == 0
+    address, keeper = taken(batch["i"], interface, stream)
+    result = library.cuMemcpyDtoHAsync_v2(
+        pinned, ctypes.c_uint64(address), ctypes.c_size_t(expected.nbytes), stream
+    )
     assert result == 0
     del batch, keeper
     gc.collect()
     counts()  # everything is done now
     content = ctypes.string_at(pinned.value, expected.nbytes)
-    expected = numpy.array(selected(table, columns="i")[0])
     assert numpy.array_equal(numpy.frombuffer(content, expected.dtype), expected)
     assert library.cuMemFreeHost(pinned) == 0
     if not is_default:
