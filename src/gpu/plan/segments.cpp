@@ -3,6 +3,7 @@
 #include "duckdb/function/compression_function.hpp"
 #include "duckdb/storage/block_manager.hpp"
 #include "duckdb/storage/statistics/numeric_stats.hpp"
+#include "duckdb/storage/statistics/string_stats.hpp"
 #include "duckdb/storage/storage_manager.hpp"
 #include "duckdb/storage/table/column_data.hpp"
 #include "duckdb/storage/table/column_segment.hpp"
@@ -79,6 +80,18 @@ bool TakeConstant(const ColumnSegment &segment, PhysicalType type, std::array<ui
     }
 }
 
+//! That a segment has, whose strings lie in its block.
+uint64_t MostCharacters(ColumnSegment &segment, uint64_t byte_count) {
+    constexpr uint64_t LONGEST = 16384; // in a dictionary
+    const auto &stats = segment.GetStats();
+    const bool is_known = stats.GetStatsType() == duckdb::StatisticsType::STRING_STATS &&
+                          duckdb::StringStats::HasMaxStringLength(stats);
+    const uint64_t longest = is_known ? duckdb::StringStats::MaxStringLength(stats) : LONGEST;
+    const uint64_t most = segment.count * std::min(longest, LONGEST);
+    const bool is_plain = segment.GetCompressionFunction().type == CompressionType::COMPRESSION_UNCOMPRESSED;
+    return is_plain ? std::min(most, byte_count) : most;
+}
+
 struct CountBlocks final : duckdb::BlockIdVisitor {
     void Visit(duckdb::block_id_t) override { count++; }
     uint64_t count = 0;
@@ -111,6 +124,7 @@ std::string AddSegment(duckdb::SegmentNode<ColumnSegment> &node, const duckdb::C
         // Behind the end, where damage may have it: no bytes, of which no codec decodes a row.
         const uint64_t room = block_size - std::min<uint64_t>(added.offset, block_size);
         added.byte_count = segment.GetDataSize() ? *segment.GetDataSize() : room;
+        added.most_characters = kind == Kind::STRING ? MostCharacters(segment, added.byte_count) : 0;
         added.lease = segment.GetBlockHandle();
         CountBlocks blocks;
         segment.VisitBlockIds(blocks);

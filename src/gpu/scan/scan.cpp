@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 namespace rawduck::gpu {
 namespace {
@@ -45,6 +46,7 @@ ColumnJob JobOf(const PlannedColumn &planned, const TableColumn &column) {
         added.offset = segment.offset;
         added.byte_count = segment.byte_count;
         added.rows = segment.rows;
+        added.most_characters = segment.most_characters;
         added.constant = segment.constant;
         (segment.is_validity ? job.validity : job.data).push_back(added);
     }
@@ -77,14 +79,17 @@ RowGroupJob JobOf(const PlannedRowGroup &group, const TablePlan &plan) {
     return job;
 }
 
-//! About as many as the decoded columns take on the device.
+//! As many as the decoded columns take on the device at most, without what says which are NULL.
 uint64_t DecodedBytes(const RowGroupJob &job) {
-    constexpr uint64_t BYTES_OF_A_STRING = 32;
-    uint64_t width = 0;
+    constexpr uint64_t LENGTH_AND_OFFSET = sizeof(uint32_t) + sizeof(uint64_t);
+    uint64_t bytes = 0;
     for (const ColumnJob &column : job.columns) {
-        width += column.width > 0 ? column.width : BYTES_OF_A_STRING;
+        bytes += job.rows * (column.width > 0 ? column.width : LENGTH_AND_OFFSET);
+        for (const SegmentJob &segment : column.data) {
+            bytes += segment.most_characters;
+        }
     }
-    return job.rows * width;
+    return bytes;
 }
 
 std::vector<size_t> AllColumns(const TablePlan &plan) {
@@ -163,14 +168,14 @@ void Scan::InTransaction(const std::function<void(duckdb::ClientContext &context
 }
 
 void Scan::AddGroup(const PlannedRowGroup &group) {
-    constexpr uint64_t DECODED_BYTES_MOST = 256 << 20, BLOCK_BYTES_MOST = 2 * Device::SLOT_BYTES;
-    pruned_ += group.is_pruned ? 1 : 0;
+    constexpr uint64_t BLOCK_BYTES_MOST = 2 * Device::SLOT_BYTES;
+    report_.pruned_row_groups += group.is_pruned ? 1 : 0;
     if (group.is_pruned || group.visible_rows == 0) {
         return;
     }
     RowGroupJob job = JobOf(group, plan_);
     const bool is_full = next_.rows >= batch_rows_ ||
-                         next_.decoded_bytes + DecodedBytes(job) > DECODED_BYTES_MOST ||
+                         next_.decoded_bytes + DecodedBytes(job) > WindowDecoder::WINDOW_BYTES_MOST ||
                          next_.blocks.size() * plan_.block_bytes >= BLOCK_BYTES_MOST;
     if (is_full) {
         FinishWindow();
@@ -191,12 +196,11 @@ void Scan::FinishWindow() {
         decoder_ = std::make_unique<WindowDecoder>(*blocks_, device_);
     }
     windows_.push_back(std::move(next_.groups));
-    decoder_->Add(std::move(next_.jobs), std::move(next_.blocks));
+    decoder_->Add(std::move(next_.jobs), std::move(next_.blocks), next_.decoded_bytes);
     next_ = {};
 }
 
-void Scan::AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows,
-                      BatchReport &report) {
+void Scan::AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows) {
     const std::vector<size_t> columns = ColumnsOf(group, true);
     for (size_t i = 0; i < columns.size(); i++) {
         rows.columns[columns[i]] = std::move(decoded[i]);
@@ -207,7 +211,7 @@ void Scan::AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> deco
         device_->CopyIn(visible.Data(), group.visible.data(), group.rows);
         rows.listed_rows = device_->Allocate(group.rows * sizeof(uint32_t));
         device_->ListRows(visible.Data(), group.rows, reinterpret_cast<uint32_t *>(rows.listed_rows.Data()));
-        report.counters.bytes_copied += group.rows;
+        report_.counters.bytes_copied += group.rows;
     }
 }
 
@@ -237,42 +241,59 @@ void Scan::AddScanned(const PlannedRowGroup &group, QueuedRows &rows) {
     }
 }
 
-void Scan::Report(const PlannedRowGroup &group, BatchReport &report) const {
+void Scan::Report(const PlannedRowGroup &group) {
     for (size_t i = 0; i < plan_.columns.size(); i++) {
-        report.routes.push_back(
+        report_.routes.push_back(
             {static_cast<int64_t>(group.index), i, group.visible_rows, group.columns[i].reason});
     }
 }
 
-void Scan::TakeWindow(const Window &window, BatchReport &report) {
-    DecodedWindow decoded = decoder_->Next();
-    report.counters.bytes_read += decoded.counters.bytes_read;
-    report.counters.bytes_copied += decoded.counters.bytes_copied;
-    report.counters.bytes_decoded += decoded.counters.bytes_decoded;
-    for (size_t i = 0; i < window.size(); i++) {
-        const PlannedRowGroup &group = *window[i];
-        QueuedRows rows;
-        rows.columns.resize(plan_.columns.size());
-        rows.is_listed.assign(plan_.columns.size(), false);
-        rows.rows = group.visible_rows;
-        AddScanned(group, rows);
-        AddDecoded(group, std::move(decoded.groups[i]), rows, report);
-        Report(group, report);
-        builder_.Add(std::move(rows));
+bool Scan::TakeWindow() {
+    std::optional<DecodedWindow> decoded = decoder_->Next(TURN);
+    if (decoded) {
+        report_.counters.bytes_read += decoded->counters.bytes_read;
+        report_.counters.bytes_copied += decoded->counters.bytes_copied;
+        report_.counters.bytes_decoded += decoded->counters.bytes_decoded;
+        taken_ = std::move(windows_.front());
+        taken_rows_ = std::move(decoded->groups);
+        windows_.pop_front();
+    }
+    return decoded.has_value();
+}
+
+void Scan::Proceed() {
+    if (taken_.empty() && !TakeWindow()) {
+        return;
+    }
+    const PlannedRowGroup &group = *taken_[taken_.size() - taken_rows_.size()];
+    QueuedRows rows;
+    rows.columns.resize(plan_.columns.size());
+    rows.is_listed.assign(plan_.columns.size(), false);
+    rows.rows = group.visible_rows;
+    AddScanned(group, rows);
+    AddDecoded(group, std::move(taken_rows_.front()), rows);
+    Report(group);
+    builder_.Add(std::move(rows));
+    taken_rows_.pop_front();
+    if (taken_rows_.empty()) {
+        taken_.clear();
     }
 }
 
 BatchSource::Step Scan::Next(std::shared_ptr<Batch> &batch) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto begin = std::chrono::steady_clock::now();
-    BatchReport report;
-    while (builder_.QueuedCount() < batch_rows_ && !windows_.empty()) {
-        TakeWindow(windows_.front(), report);
-        windows_.pop_front();
+    const auto waited = [&] { return std::chrono::steady_clock::now() - begin; };
+    while (builder_.QueuedCount() < batch_rows_ && !(taken_.empty() && windows_.empty())) {
+        if (waited() >= TURN) {
+            report_.milliseconds += std::chrono::duration<double, std::milli>(waited()).count();
+            return Step::NOT_YET;
+        }
+        Proceed();
     }
     if (builder_.QueuedCount() < batch_rows_ && local_rows_) {
         for (size_t i = 0; i < plan_.columns.size(); i++) {
-            report.routes.push_back({-1, i, local_rows_->rows, "rows of this transaction"});
+            report_.routes.push_back({-1, i, local_rows_->rows, "rows of this transaction"});
         }
         builder_.Add(std::move(*local_rows_));
         local_rows_.reset();
@@ -281,12 +302,9 @@ BatchSource::Step Scan::Next(std::shared_ptr<Batch> &batch) {
         return Step::END;
     }
     batch = builder_.Build(batch_rows_);
-    report.path = blocks_->Path();
-    report.pruned_row_groups = pruned_;
-    pruned_ = 0;
-    report.milliseconds =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    batch->report = std::move(report);
+    report_.path = blocks_->Path();
+    report_.milliseconds += std::chrono::duration<double, std::milli>(waited()).count();
+    batch->report = std::exchange(report_, {});
     return Step::BATCH;
 }
 

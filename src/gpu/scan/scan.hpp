@@ -41,11 +41,12 @@ class Scan final : public BatchSource {
     //! Reading and decoding begin while the rest is planned.
     void AddGroup(const PlannedRowGroup &group);
     void FinishWindow();
-    void TakeWindow(const Window &window, BatchReport &report);
-    void Report(const PlannedRowGroup &group, BatchReport &report) const;
+    //! Makes the next row group wait for its batch, where it is decoded by the end of a TURN.
+    void Proceed();
+    bool TakeWindow();
+    void Report(const PlannedRowGroup &group);
     //! Puts decoded columns among those of the row group.
-    void AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows,
-                    BatchReport &report);
+    void AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows);
     void AddScanned(const PlannedRowGroup &group, QueuedRows &rows);
     //! Columns of row groups that may have updates of this transaction.
     void NoteOwnUpdates(duckdb::ClientContext &context);
@@ -65,11 +66,14 @@ class Scan final : public BatchSource {
     NextWindow next_;
     std::deque<Window> windows_; //!< those that have not been taken
     std::unique_ptr<WindowDecoder> decoder_;
+    Window taken_; //!< from the decoder; empty: none
+    std::deque<std::vector<ColumnRows>>
+        taken_rows_; //!< of its last row groups: those that do not wait for a batch
     BatchBuilder builder_;
     uint64_t batch_rows_;
     std::optional<QueuedRows> local_rows_;
     std::map<std::pair<uint64_t, size_t>, uint64_t> fingerprints_; //!< by row group and column, when it began
-    uint64_t pruned_ = 0;                                          //!< row groups that no batch has reported
+    BatchReport report_;                                           //!< of what no batch has reported
 };
 
 } // namespace rawduck::gpu

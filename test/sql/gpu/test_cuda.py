@@ -162,6 +162,17 @@ def test_no_memory_left_says_what_to_do(table):
     assert scanned(table) == selected(table)
 
 
+@pytest.mark.long
+def test_long_strings_are_decoded_one_row_group_ahead(table, tmp_path):
+    """Row groups of 459 MB each, in a dictionary of one string: room for two of them, not for three."""
+    table.execute(f"ATTACH '{tmp_path / 'long.db'}' AS long (ROW_GROUP_SIZE 28672)")
+    table.execute(
+        "CREATE TABLE long.t AS SELECT repeat('x', 16000) AS s FROM range(3 * 28672); CHECKPOINT long"
+    )
+    checker().rawduck_checker_limit(1_500_000_000)
+    assert sum(len(batch) for batch in gpu.scan(table, "long.t", batch_rows=28672)) == 3 * 28672
+
+
 def test_batches_and_capsules_are_freed_once(table):
     before = settled()
     for batch in gpu.scan(table, "t", batch_rows=9_000):
@@ -199,6 +210,27 @@ def test_ctrl_c_leaves_nothing(table):
         list(gpu.query(table, endless))
     timer.join()
     assert settled() == before
+
+
+def test_a_scan_returns_now_and_then_for_ctrl_c(tmp_path, monkeypatch):
+    """Though its batch is not there yet."""
+    monkeypatch.setenv("RAWDUCK_GPU", "emulated")
+    with rawduck.connect(tmp_path / "many.db") as connection:
+        connection.execute("CREATE TABLE t AS SELECT hash(i) AS h, i FROM range(4_000_000) r(i); CHECKPOINT")
+        steps, take = [], gpu._library().rawduck_gpu_next
+        with gpu.scan(connection, "t", batch_rows=4_000_000) as batches:
+            handle = gpu._Handle()
+            while (step := take(batches._source.ticket, ctypes.byref(handle))) == gpu._NOT_YET:
+                steps.append(step)
+            assert (step, len(gpu.Batch(handle))) == (1, 4_000_000)
+            assert steps
+        batches = gpu.scan(connection, "t", batch_rows=4_000_000)
+        timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            list(batches)
+        timer.join()
+        assert list(batches) == []
 
 
 def test_ctrl_c_behind_the_opening_leaves_nothing(table, monkeypatch):
