@@ -18,7 +18,7 @@ from gpu_support import columns_of, scanned, selected
 from rawduck import gpu
 
 SEEDS = range(int(os.environ.get("RAWDUCK_GPU_SEED", 0)), int(os.environ.get("RAWDUCK_GPU_SEED", 0)) + 4)
-STEPS = 40
+STEPS, SHORT_STEPS = 40, 12
 
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -109,6 +109,14 @@ class History:
 @pytest.mark.parametrize("place", ["file", "memory"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_histories(tmp_path, seed, place):
+    run_history(tmp_path, seed, place, STEPS)
+
+
+def test_a_short_random_history(tmp_path):
+    run_history(tmp_path, SEEDS[-1] + 1, "file", SHORT_STEPS)
+
+
+def run_history(tmp_path, seed, place, steps):
     memory = f"nvme://memory:history-{os.environ['RAWDUCK_GPU']}-{seed}/t.db"
     with rawduck.connect() as connection:
         connection.execute("SET checkpoint_threshold = '1GB'")  # only when the history says so
@@ -119,7 +127,7 @@ def test_random_histories(tmp_path, seed, place):
         history = History(connection, seed)
         history.run(0, f"INSERT INTO t {history.values(20_000)}")
         history.run(0, "CHECKPOINT")
-        for _ in range(STEPS):
+        for _ in range(steps):
             who = history.random.randrange(2)
             history.step(who)
             if history.random.random() < 0.4:
