@@ -248,6 +248,41 @@ def test_ctrl_c_behind_the_opening_leaves_nothing(table, monkeypatch):
         del caught
 
 
+def interrupted_at(step, open_it):
+    """Whether Ctrl-C struck before the step-th instruction of rawduck.gpu, and not behind the opening."""
+    left = step
+
+    def trace(frame, event, _):
+        nonlocal left
+        if frame.f_code.co_filename != gpu.__file__ or frame.f_code.co_name in ("close", "__del__"):
+            return None
+        frame.f_trace_opcodes = True
+        left -= event == "opcode"
+        if left == 0 and event == "opcode":
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        open_it()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+def test_ctrl_c_anywhere_in_the_opening_leaves_nothing(table):
+    before = settled()
+    for open_it in (lambda: gpu.scan(table, "t", ["i"]), lambda: gpu.query(table, "SELECT 1 AS i")):
+        step = 1
+        while interrupted_at(step, open_it):
+            assert settled() == before, step
+            step += STRIDE
+        assert step > 100
+
+
 def stream_of_a_consumer(flags):
     popped, stream = ctypes.c_void_p(), ctypes.c_void_p()
     assert driver().cuCtxPushCurrent_v2(driver().context) == 0
