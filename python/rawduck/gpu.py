@@ -4,7 +4,8 @@
 
 >>> import rawduck, rawduck.gpu as gpu
 >>> connection = rawduck.connect("nvme:///dev/nvme1n1/sales.duckdb")
->>> for batch in gpu.scan(connection, "lineitem", ["l_quantity", "l_shipdate"], device="emulated"):
+>>> columns = ["l_quantity", "l_shipdate"]
+>>> for batch in gpu.scan(connection, "lineitem", columns, decimal="float64", device="emulated"):
 ...     x = numpy.from_dlpack(batch["l_quantity"])
 
 A device is a GPU, by its number, or "emulated": host memory, and the same kernels as loops. docs/GPU.md
@@ -66,7 +67,7 @@ def _library() -> ctypes.CDLL:
     pointer, number = ctypes.c_void_p, ctypes.c_int32
     declarations = {
         "error": (ctypes.c_char_p, []),
-        "announce": (ctypes.c_uint64, [ctypes.POINTER(_Options)]),
+        "announce": (number, [ctypes.POINTER(_Options), ctypes.POINTER(ctypes.c_uint64)]),
         "begin": (number, [ctypes.c_uint64]),
         "next": (number, [ctypes.c_uint64, ctypes.POINTER(pointer)]),
         "close": (None, [ctypes.c_uint64]),
@@ -133,6 +134,16 @@ class _Handle(ctypes.c_void_p):
     def __del__(self) -> None:
         if self.value is not None:
             _library().rawduck_gpu_free_batch(self)
+
+
+class _Ticket(ctypes.c_uint64):
+    """Of a scan or query, which is closed with the last reference, wherever an interrupt strikes."""
+
+    def close(self) -> None:
+        if self.value != 0:
+            _library().rawduck_gpu_close(self)
+
+    __del__ = close
 
 
 class Column:
@@ -259,11 +270,11 @@ class Batch:
 class _Source:
     """A scan or query that is announced or open, and the connection that was made for it."""
 
-    ticket: int
+    ticket: _Ticket
     own: duckdb.DuckDBPyConnection | None = None
 
     def close(self) -> None:
-        _library().rawduck_gpu_close(self.ticket)
+        self.ticket.close()
         if self.own is not None:
             self.own.close()
             self.own = None
@@ -347,10 +358,10 @@ def scan(
     source = _announce(connection, batch_rows, nulls, decimal, device)
     try:
         _open(source, connection, table, columns, where)
+        return Batches(source, _failure)
     except BaseException:
         source.close()
         raise
-    return Batches(source, _failure)
 
 
 def query(
@@ -378,13 +389,13 @@ def query(
     source = _announce(connection, batch_rows, nulls, decimal, device)
     try:
         opening = f"FROM gpu_open_query(?, ?, parameters := {packed if values else 'NULL'})"
-        rows(connection, opening, [str(source.ticket), query, *values])
+        rows(connection, opening, [str(source.ticket.value), query, *values])
         if _library().rawduck_gpu_begin(source.ticket) < 0:
             raise _query_failure()
+        return Batches(source, _query_failure)
     except BaseException:
         source.close()
         raise
-    return Batches(source, _query_failure)
 
 
 def _announce(
@@ -410,10 +421,10 @@ def _announce(
         int(not isinstance(nulls, str)),
         0.0 if isinstance(nulls, str) else float(nulls),
     )
-    ticket = _library().rawduck_gpu_announce(ctypes.byref(options))
-    if ticket == 0:
+    source = _Source(_Ticket())
+    if _library().rawduck_gpu_announce(ctypes.byref(options), ctypes.byref(source.ticket)) < 0:
         raise _failure()
-    return _Source(ticket)
+    return source
 
 
 def _open(
@@ -429,11 +440,11 @@ def _open(
         with connection.cursor() as cursor:  # the constants need no transaction
             conditions = [text for condition in where for text in _as_texts(cursor, condition)]
     parameters = [list(columns) if columns is not None else None, conditions]
-    (opened,) = rows(connection, query, [str(source.ticket), table, *parameters])
+    (opened,) = rows(connection, query, [str(source.ticket.value), table, *parameters])
     if not opened["is_open"]:
         source.own = connection.cursor()
         source.own.execute("BEGIN TRANSACTION READ ONLY")
-        rows(source.own, query, [str(source.ticket), opened["table_name"], *parameters])
+        rows(source.own, query, [str(source.ticket.value), opened["table_name"], *parameters])
 
 
 def _as_texts(cursor: duckdb.DuckDBPyConnection, condition: Condition) -> tuple[str, str, str, str]:

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <locale.h>
 
 namespace rawduck {
 namespace {
@@ -21,6 +22,12 @@ constexpr SizeUnit SIZE_UNITS[] = {{"", 1},      {"b", 1},          {"byte", 1},
 //! 2^63: beyond it neither DuckDB nor the kernel has offsets.
 constexpr double SIZE_LIMIT = 9223372036854775808.0;
 
+//! Numbers have a point in whatever locale the process is. Made once.
+locale_t WithAPoint() {
+    static const locale_t locale = newlocale(LC_ALL_MASK, "C", nullptr);
+    return locale;
+}
+
 } // namespace
 
 uint64_t ParseSize(const std::string &text, const std::string &what) {
@@ -31,7 +38,7 @@ uint64_t ParseSize(const std::string &text, const std::string &what) {
         throw invalid;
     }
     char *end = nullptr;
-    double number = std::strtod(text.c_str() + position, &end);
+    double number = strtod_l(text.c_str() + position, &end, WithAPoint());
     std::string unit;
     for (const char *const last = text.c_str() + text.size(); end != last; end++) {
         if (*end != ' ') {

@@ -132,8 +132,8 @@ RAWDUCK_EXPORT const char *rawduck_gpu_error() {
     return last_error.c_str();
 }
 
-RAWDUCK_EXPORT uint64_t rawduck_gpu_announce(const rawduck_gpu_options *options) {
-    return Guarded(uint64_t{0}, [&] {
+RAWDUCK_EXPORT int32_t rawduck_gpu_announce(const rawduck_gpu_options *options, uint64_t *ticket) {
+    return Guarded(int32_t{-1}, [&] {
         ScanOptions announced;
         announced.device = options->device;
         announced.batch_rows = options->batch_rows;
@@ -142,7 +142,8 @@ RAWDUCK_EXPORT uint64_t rawduck_gpu_announce(const rawduck_gpu_options *options)
             announced.output.null_value = options->null_value;
         }
         OpenDevice(announced.device); // says now what is wrong with it
-        return AnnounceScan(announced);
+        *ticket = AnnounceScan(announced);
+        return int32_t{0};
     });
 }
 
@@ -201,6 +202,7 @@ RAWDUCK_EXPORT void *rawduck_gpu_array_capsule(void *batch, int32_t column) {
     return Guarded(static_cast<void *>(nullptr), [&] {
         auto array = std::make_unique<ArrowDeviceArray>();
         ExportArray(HandleOf(batch).batch, column, *array);
+        HandleOf(batch).batch->is_used_elsewhere = true;
         return ArrowCapsule(std::move(array));
     });
 }
@@ -231,6 +233,7 @@ RAWDUCK_EXPORT int32_t rawduck_gpu_numbers(void *batch, int32_t column, uint64_t
     return Guarded(int32_t{-1}, [&] {
         const Batch &asked = *HandleOf(batch).batch;
         RequireNumbers(asked, static_cast<size_t>(column));
+        asked.is_used_elsewhere = true;
         *address = reinterpret_cast<uint64_t>(asked.columns[static_cast<size_t>(column)].values.Data());
         return int32_t{0};
     });

@@ -21,12 +21,12 @@ struct rawduck_gpu_options {
 //! Of the last failure in this thread; valid until the next call in it.
 const char *rawduck_gpu_error();
 
-//! Returns a ticket for gpu_open_scan or gpu_open_query, or 0.
-uint64_t rawduck_gpu_announce(const rawduck_gpu_options *options);
+//! `*ticket` is for gpu_open_scan or gpu_open_query, and to be given back by rawduck_gpu_close; it is not 0. -1: failed.
+int32_t rawduck_gpu_announce(const rawduck_gpu_options *options, uint64_t *ticket);
 //! Once for what is opened, before the first batch. -1: failed.
 int32_t rawduck_gpu_begin(uint64_t ticket);
-//! 1: `*batch` is the next one, to be given back by rawduck_gpu_free_batch. 0: the end. 2: not yet, call again (a query
-//! returns every 50 ms, so that a caller can look for signals). -1: failed.
+//! 1: `*batch` is the next one, to be given back by rawduck_gpu_free_batch. 0: the end. 2: not yet, call again (it
+//! returns every 50 ms or so, for its caller to look for signals). -1: failed.
 int32_t rawduck_gpu_next(uint64_t ticket, void **batch);
 void rawduck_gpu_close(uint64_t ticket);
 void rawduck_gpu_free_batch(void *batch);

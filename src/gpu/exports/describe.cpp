@@ -1,5 +1,7 @@
 #include "gpu/exports/describe.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace rawduck::gpu {
@@ -20,6 +22,13 @@ std::string Quoted(const std::string &text) {
         }
     }
     return quoted + '"';
+}
+
+//! To a microsecond, with a point whatever the locale of the process has.
+std::string Milliseconds(double milliseconds) {
+    const auto microseconds = static_cast<uint64_t>(std::llround(std::max(milliseconds, 0.0) * 1000));
+    const std::string rest = std::to_string(microseconds % 1000);
+    return std::to_string(microseconds / 1000) + "." + std::string(3 - rest.size(), '0') + rest;
 }
 
 std::string DescribeColumns(const Batch &batch) {
@@ -68,7 +77,7 @@ std::string DescribeReport(const Batch &batch) {
            ",\"bytes_decoded\":" + std::to_string(report.counters.bytes_decoded) +
            ",\"pruned_row_groups\":" + std::to_string(report.pruned_row_groups) +
            ",\"peak_waiting_bytes\":" + std::to_string(report.peak_waiting_bytes) +
-           ",\"milliseconds\":" + std::to_string(report.milliseconds) + ",\"routes\":[" +
+           ",\"milliseconds\":" + Milliseconds(report.milliseconds) + ",\"routes\":[" +
            DescribeRoutes(batch) + "]}";
 }
 

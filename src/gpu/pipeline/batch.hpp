@@ -71,7 +71,8 @@ struct Batch {
     BatchReport report;
     std::shared_ptr<Device> device;
     std::shared_ptr<Event> ready;
-    //! Somebody uses it in a stream that the default stream knows nothing of: its memory is given back when all is done.
+    //! Somebody may use it in a stream that the default stream knows nothing of: its memory is given back when all is done.
+    //! So is whoever takes it by Arrow or by __cuda_array_interface__, for want of a way to say in which stream.
     mutable std::atomic<bool> is_used_elsewhere{false};
 };
 

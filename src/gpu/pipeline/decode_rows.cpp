@@ -153,7 +153,7 @@ class Decoder final : public RowsInTheMaking {
         launcher_.AskForErrors();
     }
 
-    std::vector<std::vector<ColumnRows>> Finish(DecodeCounters &counters) override {
+    std::deque<std::vector<ColumnRows>> Finish(DecodeCounters &counters) override {
         blocks_->RequireSound(); // before anything is believed that stands in them
         launcher_.ThrowErrors();
         if (PlaceStrings()) {
@@ -167,11 +167,11 @@ class Decoder final : public RowsInTheMaking {
     }
 
   private:
-    std::vector<std::vector<ColumnRows>> Result(DecodeCounters &counters) const {
+    std::deque<std::vector<ColumnRows>> Result(DecodeCounters &counters) const {
         for (const Output &output : outputs_) {
             counters.bytes_decoded += output.values.Size() + output.chars.Size();
         }
-        std::vector<std::vector<ColumnRows>> result(groups_.size());
+        std::deque<std::vector<ColumnRows>> result(groups_.size());
         for (size_t group = 0; group < groups_.size(); group++) {
             for (const Place &place : places_[group]) {
                 result[group].push_back(RowsAt(place, groups_[group].rows));

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct SegmentJob {
     uint64_t offset = 0;     //!< in the block, behind its header
     uint64_t byte_count = 0; //!< ends within the block
     uint64_t rows = 0;
+    uint64_t most_characters = 0; //!< of its strings together
     std::array<uint8_t, 16> constant{};
 };
 
@@ -58,7 +60,7 @@ class RowsInTheMaking {
     RowsInTheMaking &operator=(const RowsInTheMaking &) = delete;
     //! The columns of each row group, which are parts of larger memory. Once; waits for them. Throws Error: CORRUPT, naming
     //! the block, where a checksum does not fit or bytes make no sense.
-    virtual std::vector<std::vector<ColumnRows>> Finish(DecodeCounters &counters) = 0;
+    virtual std::deque<std::vector<ColumnRows>> Finish(DecodeCounters &counters) = 0;
 };
 
 //! Begins to decode them, and returns without waiting for it. The blocks may be those of `before`'s window: that has to be

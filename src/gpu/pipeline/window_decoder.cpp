@@ -1,5 +1,6 @@
 #include "gpu/pipeline/window_decoder.hpp"
 
+#include <numeric>
 #include <utility>
 
 namespace rawduck::gpu {
@@ -18,11 +19,11 @@ WindowDecoder::~WindowDecoder() {
     }
 }
 
-void WindowDecoder::Add(std::vector<RowGroupJob> groups, std::set<uint64_t> blocks) {
+void WindowDecoder::Add(std::vector<RowGroupJob> groups, std::set<uint64_t> blocks, uint64_t bytes) {
     reader_.Add(std::move(blocks));
     {
         const std::lock_guard<std::mutex> lock(mutex_);
-        wanted_.push_back(std::move(groups));
+        wanted_.push_back({std::move(groups), bytes});
     }
     if (!thread_.joinable()) {
         thread_ = std::thread([this] { Run(); });
@@ -30,9 +31,11 @@ void WindowDecoder::Add(std::vector<RowGroupJob> groups, std::set<uint64_t> bloc
     changed_.notify_all();
 }
 
-DecodedWindow WindowDecoder::Next() {
+std::optional<DecodedWindow> WindowDecoder::Next(std::chrono::milliseconds patience) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [&] { return failure_ || !ready_.empty(); });
+    if (!changed_.wait_for(lock, patience, [&] { return failure_ || !ready_.empty(); })) {
+        return std::nullopt;
+    }
     if (ready_.empty()) {
         std::rethrow_exception(failure_);
     }
@@ -43,15 +46,26 @@ DecodedWindow WindowDecoder::Next() {
     return window;
 }
 
-std::optional<std::vector<RowGroupJob>> WindowDecoder::AwaitWindow() {
+bool WindowDecoder::IsWanted() const {
+    if (wanted_.empty()) {
+        return false;
+    }
+    const size_t ahead = ready_.size() + begun_bytes_.size();
+    uint64_t bytes = std::accumulate(begun_bytes_.begin(), begun_bytes_.end(), wanted_.front().bytes);
+    for (const DecodedWindow &window : ready_) {
+        bytes += window.counters.bytes_decoded;
+    }
+    return ahead == 0 || (ahead < WINDOWS_AHEAD && bytes <= WINDOWS_AHEAD * WINDOW_BYTES_MOST);
+}
+
+std::optional<WindowDecoder::Window> WindowDecoder::AwaitWindow() {
     // Whoever waits for a window that is begun must not wait for blocks of the next one.
     const bool can_wait = begun_.empty();
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto is_wanted = [&] { return !wanted_.empty() && ready_.size() + begun_.size() < WINDOWS_AHEAD; };
     if (can_wait) {
-        changed_.wait(lock, [&] { return is_stopped_ || is_wanted(); });
+        changed_.wait(lock, [&] { return is_stopped_ || IsWanted(); });
     }
-    if (is_stopped_ || !is_wanted()) {
+    if (is_stopped_ || !IsWanted()) {
         return std::nullopt;
     }
     lock.unlock();
@@ -59,14 +73,15 @@ std::optional<std::vector<RowGroupJob>> WindowDecoder::AwaitWindow() {
         return std::nullopt;
     }
     lock.lock();
-    std::vector<RowGroupJob> groups = std::move(wanted_.front());
+    Window window = std::move(wanted_.front());
     wanted_.pop_front();
-    return groups;
+    begun_bytes_.push_back(window.bytes);
+    return window;
 }
 
-void WindowDecoder::Begin(std::vector<RowGroupJob> groups) {
+void WindowDecoder::Begin(Window window) {
     blocks_ = std::make_shared<BlocksOnDevice>(reader_.Next(), blocks_.get(), *device_, block_bytes_);
-    begun_.push_back(BeginRows(std::move(groups), blocks_, device_));
+    begun_.push_back(BeginRows(std::move(window.groups), blocks_, device_));
 }
 
 void WindowDecoder::Finish() {
@@ -75,6 +90,7 @@ void WindowDecoder::Finish() {
     begun_.pop_front();
     {
         const std::lock_guard<std::mutex> lock(mutex_);
+        begun_bytes_.pop_front();
         ready_.push_back(std::move(window));
     }
     changed_.notify_all();
@@ -84,18 +100,18 @@ void WindowDecoder::DecodeAll() {
     constexpr size_t BEGUN_MOST = 2;
     while (true) {
         std::exception_ptr failure;
-        std::optional<std::vector<RowGroupJob>> groups = AwaitWindow();
-        if (!groups && begun_.empty()) {
+        std::optional<Window> window = AwaitWindow();
+        if (!window && begun_.empty()) {
             return;
         }
         try {
-            if (groups) {
-                Begin(std::move(*groups));
+            if (window) {
+                Begin(std::move(*window));
             }
         } catch (...) {
             failure = std::current_exception(); // of this window: those before come first
         }
-        while (!begun_.empty() && (failure || !groups || begun_.size() == BEGUN_MOST)) {
+        while (!begun_.empty() && (failure || !window || begun_.size() == BEGUN_MOST)) {
             Finish();
             if (!failure) {
                 break;

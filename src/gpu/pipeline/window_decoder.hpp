@@ -5,10 +5,12 @@
 #include "gpu/pipeline/block_reader.hpp"
 #include "gpu/pipeline/decode_rows.hpp"
 
+#include <chrono>
+
 namespace rawduck::gpu {
 
 struct DecodedWindow {
-    std::vector<std::vector<ColumnRows>> groups; //!< the columns of each row group
+    std::deque<std::vector<ColumnRows>> groups; //!< the columns of each row group
     DecodeCounters counters;
 };
 
@@ -20,20 +22,30 @@ class WindowDecoder {
     //! Waits for the read and the window that are going on.
     ~WindowDecoder();
 
-    //! Row groups that are decoded together, and the blocks that they need. Begins with them where there is room.
-    void Add(std::vector<RowGroupJob> groups, std::set<uint64_t> blocks);
-    //! The next window, which has been added; waits for it. Throws what reading or decoding it has thrown.
-    DecodedWindow Next();
+    //! Row groups that are decoded together, and the blocks that they need. Begins with them where there is room. `bytes`:
+    //! that they may have when they are decoded.
+    void Add(std::vector<RowGroupJob> groups, std::set<uint64_t> blocks, uint64_t bytes);
+    //! The next window, which has been added; waits for it, but not longer than that. Throws what reading or decoding it
+    //! has thrown.
+    std::optional<DecodedWindow> Next(std::chrono::milliseconds patience);
 
-    static constexpr size_t WINDOWS_AHEAD = 3;
+    static constexpr uint64_t WINDOW_BYTES_MOST = 256 << 20; //!< but for a row group that has more
+    static constexpr size_t WINDOWS_AHEAD = 3;               //!< fewer where such ones are among them
 
   private:
+    struct Window {
+        std::vector<RowGroupJob> groups;
+        uint64_t bytes;
+    };
+
     void Run();
     //! A window after the other: what the device is told for the next one it is told before the last one is waited for.
     void DecodeAll();
     //! Waits until there is a window to begin with, or until it is of no use to wait any longer: nothing, then.
-    std::optional<std::vector<RowGroupJob>> AwaitWindow();
-    void Begin(std::vector<RowGroupJob> groups);
+    std::optional<Window> AwaitWindow();
+    //! Whether there is a window to begin with, and room for it.
+    bool IsWanted() const;
+    void Begin(Window window);
     //! The window before the last one that was begun, or all of them.
     void Finish();
 
@@ -47,7 +59,8 @@ class WindowDecoder {
 
     std::mutex mutex_; //!< of what follows
     std::condition_variable changed_;
-    std::deque<std::vector<RowGroupJob>> wanted_;
+    std::deque<Window> wanted_;
+    std::deque<uint64_t> begun_bytes_; //!< that each of `begun_` may have
     std::deque<DecodedWindow> ready_;
     std::exception_ptr failure_;
     bool is_stopped_ = false;

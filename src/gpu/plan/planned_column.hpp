@@ -37,6 +37,7 @@ struct PlannedSegment {
     uint64_t byte_count = 0; //!< from `offset`; to the end of the block where the file does not say
     uint64_t row_start = 0;  //!< within the row group
     uint64_t rows = 0;
+    uint64_t most_characters = 0;       //!< of its strings together, by its statistics
     std::array<uint8_t, 16> constant{}; //!< little endian; of validity: 1 or 0
     duckdb::shared_ptr<duckdb::BlockHandle> lease;
 };
@@ -44,6 +45,7 @@ struct PlannedSegment {
 struct PlannedColumn {
     std::vector<PlannedSegment> segments; //!< of the data, then of the validity, each in the order of rows
     std::string reason;                   //!< why DuckDB scans it; empty: our kernels decode it
+    bool has_updates = false;             //!< of any transaction
 
     bool IsDecoded() const { return reason.empty(); }
 };

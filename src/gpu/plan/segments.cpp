@@ -3,12 +3,14 @@
 #include "duckdb/function/compression_function.hpp"
 #include "duckdb/storage/block_manager.hpp"
 #include "duckdb/storage/statistics/numeric_stats.hpp"
+#include "duckdb/storage/statistics/string_stats.hpp"
 #include "duckdb/storage/storage_manager.hpp"
 #include "duckdb/storage/table/column_data.hpp"
 #include "duckdb/storage/table/column_segment.hpp"
 #include "duckdb/storage/table/standard_column_data.hpp"
 #include "duckdb/storage/table/validity_column_data.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace rawduck::gpu {
@@ -78,6 +80,18 @@ bool TakeConstant(const ColumnSegment &segment, PhysicalType type, std::array<ui
     }
 }
 
+//! That a segment has, whose strings lie in its block.
+uint64_t MostCharacters(ColumnSegment &segment, uint64_t byte_count) {
+    constexpr uint64_t LONGEST = 16384; // in a dictionary
+    const auto &stats = segment.GetStats();
+    const bool is_known = stats.GetStatsType() == duckdb::StatisticsType::STRING_STATS &&
+                          duckdb::StringStats::HasMaxStringLength(stats);
+    const uint64_t longest = is_known ? duckdb::StringStats::MaxStringLength(stats) : LONGEST;
+    const uint64_t most = segment.count * std::min(longest, LONGEST);
+    const bool is_plain = segment.GetCompressionFunction().type == CompressionType::COMPRESSION_UNCOMPRESSED;
+    return is_plain ? std::min(most, byte_count) : most;
+}
+
 struct CountBlocks final : duckdb::BlockIdVisitor {
     void Visit(duckdb::block_id_t) override { count++; }
     uint64_t count = 0;
@@ -107,7 +121,10 @@ std::string AddSegment(duckdb::SegmentNode<ColumnSegment> &node, const duckdb::C
         added.block = segment.GetBlockId();
         added.offset = segment.GetBlockOffset();
         const uint64_t block_size = column.block_manager.GetBlockSize();
-        added.byte_count = segment.GetDataSize() ? *segment.GetDataSize() : block_size - added.offset;
+        // Behind the end, where damage may have it: no bytes, of which no codec decodes a row.
+        const uint64_t room = block_size - std::min<uint64_t>(added.offset, block_size);
+        added.byte_count = segment.GetDataSize() ? *segment.GetDataSize() : room;
+        added.most_characters = kind == Kind::STRING ? MostCharacters(segment, added.byte_count) : 0;
         added.lease = segment.GetBlockHandle();
         CountBlocks blocks;
         segment.VisitBlockIds(blocks);
@@ -115,7 +132,7 @@ std::string AddSegment(duckdb::SegmentNode<ColumnSegment> &node, const duckdb::C
             reason = "codec " + duckdb::CompressionTypeToString(function.type);
         } else if (blocks.count != 1) {
             reason = "strings that lie in blocks of their own";
-        } else if (added.offset + added.byte_count > block_size) {
+        } else if (added.byte_count > room) {
             reason = "a segment that is longer than its block";
         }
     }
@@ -188,12 +205,13 @@ PlannedColumn PlanColumn(duckdb::ColumnData &column, const TableColumn &as, uint
         planned.reason = "type " + as.type.ToString();
         return planned;
     }
+    planned.has_updates = standard->HasUpdates() || standard->GetValidityData().HasUpdates();
     if (column.block_manager.InMemory()) {
         planned.reason = "database in memory";
     } else if (column.block_manager.GetBlockHeaderSize() != PLAIN_HEADER_BYTES ||
                column.GetStorageManager().IsEncrypted()) {
         planned.reason = "encrypted database";
-    } else if (standard->HasUpdates() || standard->GetValidityData().HasUpdates()) {
+    } else if (planned.has_updates) {
         planned.reason = "updates that no checkpoint has merged";
     }
     planned.segments.reserve(2);

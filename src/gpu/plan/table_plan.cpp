@@ -84,7 +84,8 @@ std::vector<TableColumn> ChooseColumns(const TableCatalogEntry &table,
 }
 
 //! Whether SQL compares the two as this type of column does. It compares numbers with DOUBLE as DOUBLE, which are not
-//! as exact, and makes a TIMESTAMP WITH TIME ZONE of what has none by the time zone of the session.
+//! as exact, makes a TIMESTAMP WITH TIME ZONE of what has none by the time zone of the session, and compares an ENUM
+//! with text as text: its statistics have the order in which its values were declared.
 bool IsComparedAsColumn(const duckdb::LogicalType &column, const duckdb::LogicalType &constant) {
     const auto is_floating = [](const duckdb::LogicalType &type) {
         return type == duckdb::LogicalType::FLOAT || type == duckdb::LogicalType::DOUBLE;
@@ -92,7 +93,8 @@ bool IsComparedAsColumn(const duckdb::LogicalType &column, const duckdb::Logical
     const auto has_zone = [](const duckdb::LogicalType &type) {
         return type == duckdb::LogicalType::TIMESTAMP_TZ;
     };
-    return (!is_floating(constant) || is_floating(column)) && has_zone(column) == has_zone(constant);
+    return (!is_floating(constant) || is_floating(column)) && has_zone(column) == has_zone(constant) &&
+           column.id() != duckdb::LogicalTypeId::ENUM;
 }
 
 //! What statistics of the column's type decide for sure: a constant that the type cannot hold exactly prunes nothing.

@@ -18,9 +18,6 @@ namespace {
 using duckdb::QueryResultState;
 using Clock = std::chrono::steady_clock;
 
-//! After so long, a caller gets the chance to look for signals.
-constexpr std::chrono::milliseconds TURN{50};
-
 double MillisecondsSince(Clock::time_point begin) {
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }

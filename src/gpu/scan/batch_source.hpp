@@ -4,6 +4,7 @@
 #include "gpu/pipeline/batch.hpp"
 #include "gpu/scan/output_column.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,9 +29,12 @@ class BatchSource {
 
     //! Once, before the first Next, from outside of the context. Throws what is wrong with the source.
     virtual void Begin() {}
-    //! NOT_YET: call again; that is for callers who look for signals now and then. Called from outside of the context,
+    //! NOT_YET, after some TURN: call again; that is for callers who look for signals now and then. Called from outside of the context,
     //! whose lock it takes. Throws DuckDB's exceptions and Error; the source is of no use afterwards.
     virtual Step Next(std::shared_ptr<Batch> &batch) = 0;
+
+  protected:
+    static constexpr std::chrono::milliseconds TURN{50};
 };
 
 } // namespace rawduck::gpu

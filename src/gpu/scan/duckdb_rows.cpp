@@ -2,7 +2,6 @@
 
 #include "extension/file_systems/storage_file_system.hpp"
 #include "extension/memory/held_blocks.hpp"
-#include "gpu/scan/host_column.hpp"
 
 #include "duckdb/common/file_buffer.hpp"
 #include "duckdb/common/types/data_chunk.hpp"
@@ -29,8 +28,8 @@ namespace rawduck::gpu {
 namespace {
 
 //! Collects what `next` puts into a chunk until it is empty.
-std::vector<ColumnRows> Collect(duckdb::ClientContext &context, const TablePlan &plan,
-                                const std::vector<size_t> &columns, Device &device,
+std::vector<HostColumn> Collect(duckdb::ClientContext &context, const TablePlan &plan,
+                                const std::vector<size_t> &columns,
                                 const std::function<void(duckdb::DataChunk &)> &next) {
     duckdb::vector<duckdb::LogicalType> types;
     std::vector<HostColumn> collected;
@@ -51,11 +50,7 @@ std::vector<ColumnRows> Collect(duckdb::ClientContext &context, const TablePlan 
             collected[i].Append(chunk.data[i], chunk.size());
         }
     }
-    std::vector<ColumnRows> rows;
-    for (const HostColumn &column : collected) {
-        rows.push_back(column.ToDevice(device));
-    }
-    return rows;
+    return collected;
 }
 
 duckdb::vector<duckdb::StorageIndex> StorageIndexes(const TablePlan &plan,
@@ -138,9 +133,8 @@ class QueuedBlocks final : public BlockSource {
 
 } // namespace
 
-std::vector<ColumnRows> ScanRowGroup(duckdb::ClientContext &context, const TablePlan &plan,
-                                     const PlannedRowGroup &group, const std::vector<size_t> &columns,
-                                     Device &device) {
+std::vector<HostColumn> ScanRowGroup(duckdb::ClientContext &context, const TablePlan &plan,
+                                     const PlannedRowGroup &group, const std::vector<size_t> &columns) {
     auto &transaction = duckdb::DuckTransaction::Get(context, *plan.database);
     duckdb::TableScanState state;
     state.Initialize(StorageIndexes(plan, columns), &context);
@@ -148,22 +142,22 @@ std::vector<ColumnRows> ScanRowGroup(duckdb::ClientContext &context, const Table
     const bool has_rows = duckdb::RowGroupCollection::InitializeScanInRowGroup(
         context, state.table_state, *plan.table->GetRowGroupCollection(), *group.node, 0,
         group.row_start + group.rows);
-    return Collect(context, plan, columns, device, [&](duckdb::DataChunk &chunk) {
+    return Collect(context, plan, columns, [&](duckdb::DataChunk &chunk) {
         if (has_rows) {
             group.node->GetNode().Scan(duckdb::TransactionData(transaction), state.table_state, chunk);
         }
     });
 }
 
-std::vector<ColumnRows> ScanLocalRows(duckdb::ClientContext &context, const TablePlan &plan,
-                                      const std::vector<size_t> &columns, Device &device) {
+std::vector<HostColumn> ScanLocalRows(duckdb::ClientContext &context, const TablePlan &plan,
+                                      const std::vector<size_t> &columns) {
     auto &transaction = duckdb::DuckTransaction::Get(context, *plan.database);
     auto &local = duckdb::LocalStorage::Get(transaction);
     duckdb::TableScanState state;
     const auto indexes = StorageIndexes(plan, columns);
     state.Initialize(indexes, &context);
     local.InitializeScan(*plan.table, state.local_state, nullptr);
-    return Collect(context, plan, columns, device,
+    return Collect(context, plan, columns,
                    [&](duckdb::DataChunk &chunk) { local.Scan(state.local_state, indexes, chunk); });
 }
 

@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <new>
+#include <string_view>
 #include <utility>
 
 namespace rawduck::gpu {
@@ -145,6 +147,16 @@ void HostColumn::AppendTexts(const UnifiedVectorFormat &format, uint64_t count) 
         }
         offsets[i] = values_.Size();
     }
+}
+
+uint64_t HostColumn::Fingerprint() const {
+    uint64_t print = rows_;
+    for (const HostBuffer *buffer : {&values_, &valid_, &offsets_}) {
+        constexpr uint64_t ODD = 0x9e3779b97f4a7c15; // makes the order of the three count
+        const std::string_view bytes(reinterpret_cast<const char *>(buffer->Data()), buffer->Size());
+        print = print * ODD + std::hash<std::string_view>()(bytes);
+    }
+    return print;
 }
 
 ColumnRows HostColumn::ToDevice(Device &device) const {

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 namespace rawduck::gpu {
 namespace {
@@ -45,14 +46,17 @@ ColumnJob JobOf(const PlannedColumn &planned, const TableColumn &column) {
         added.offset = segment.offset;
         added.byte_count = segment.byte_count;
         added.rows = segment.rows;
+        added.most_characters = segment.most_characters;
         added.constant = segment.constant;
         (segment.is_validity ? job.validity : job.data).push_back(added);
     }
     return job;
 }
 
-uint64_t WrittenBytes(duckdb::ClientContext &context, const TablePlan &plan) {
-    return duckdb::DuckTransaction::Get(context, *plan.database).GetUndoProperties().estimated_size;
+//! Without the rows that it has added to tables, which nobody scans who has not asked for them.
+uint64_t UndoBytes(duckdb::ClientContext &context, const TablePlan &plan) {
+    auto &transaction = duckdb::DuckTransaction::Get(context, *plan.database);
+    return transaction.GetUndoProperties().estimated_size - transaction.GetLocalStorage().EstimatedSize();
 }
 
 //! Which columns of a row group are decoded, or scanned by DuckDB.
@@ -75,14 +79,17 @@ RowGroupJob JobOf(const PlannedRowGroup &group, const TablePlan &plan) {
     return job;
 }
 
-//! About as many as the decoded columns take on the device.
+//! As many as the decoded columns take on the device at most, without what says which are NULL.
 uint64_t DecodedBytes(const RowGroupJob &job) {
-    constexpr uint64_t BYTES_OF_A_STRING = 32;
-    uint64_t width = 0;
+    constexpr uint64_t LENGTH_AND_OFFSET = sizeof(uint32_t) + sizeof(uint64_t);
+    uint64_t bytes = 0;
     for (const ColumnJob &column : job.columns) {
-        width += column.width > 0 ? column.width : BYTES_OF_A_STRING;
+        bytes += job.rows * (column.width > 0 ? column.width : LENGTH_AND_OFFSET);
+        for (const SegmentJob &segment : column.data) {
+            bytes += segment.most_characters;
+        }
     }
-    return job.rows * width;
+    return bytes;
 }
 
 std::vector<size_t> AllColumns(const TablePlan &plan) {
@@ -95,26 +102,57 @@ std::vector<size_t> AllColumns(const TablePlan &plan) {
 
 Scan::Scan(duckdb::ClientContext &context, TablePlan plan, const ScanOptions &options)
     : device_(OpenDevice(options.device)), context_(context.shared_from_this()),
-      transaction_(context.ActiveTransaction().global_transaction_id),
-      written_bytes_(WrittenBytes(context, plan)), plan_(std::move(plan)),
-      layout_(LayoutOf(plan_, options.output)), builder_(layout_, device_), batch_rows_(options.batch_rows) {
+      transaction_(context.ActiveTransaction().global_transaction_id), undo_bytes_(UndoBytes(context, plan)),
+      plan_(std::move(plan)), layout_(LayoutOf(plan_, options.output)), builder_(layout_, device_),
+      batch_rows_(options.batch_rows) {
     PlanRowGroups(context, plan_, [&](const PlannedRowGroup &group) { AddGroup(group); });
     FinishWindow();
     blocks_ = blocks_ ? std::move(blocks_) : BlocksOf(plan_);
+    NoteOwnUpdates(context);
     if (plan_.local_rows > 0) {
         local_rows_.emplace();
-        local_rows_->columns = ScanLocalRows(context, plan_, AllColumns(plan_), *device_);
+        for (const HostColumn &column : ScanLocalRows(context, plan_, AllColumns(plan_))) {
+            local_rows_->columns.push_back(column.ToDevice(*device_));
+        }
         local_rows_->is_listed.assign(plan_.columns.size(), false);
         local_rows_->rows = local_rows_->columns.front().rows;
     }
 }
 
+void Scan::NoteOwnUpdates(duckdb::ClientContext &context) {
+    if (!duckdb::DuckTransaction::Get(context, *plan_.database).GetUndoProperties().has_updates) {
+        return;
+    }
+    for (const Window &window : windows_) {
+        for (const PlannedRowGroup *group : window) {
+            std::vector<size_t> columns = ColumnsOf(*group, false);
+            columns.erase(std::remove_if(columns.begin(), columns.end(),
+                                         [&](size_t i) { return !group->columns[i].has_updates; }),
+                          columns.end());
+            if (columns.empty()) {
+                continue;
+            }
+            const auto scanned = ScanRowGroup(context, plan_, *group, columns);
+            for (size_t i = 0; i < columns.size(); i++) {
+                fingerprints_[{group->index, columns[i]}] = scanned[i].Fingerprint();
+            }
+        }
+    }
+}
+
+void Scan::ThrowChanged() const {
+    throw duckdb::InvalidInputException(
+        "this transaction has changed rows since the scan of %s began, or a table, view or sequence of that "
+        "database; do that after the last batch, or on another connection",
+        plan_.name);
+}
+
 void Scan::InTransaction(const std::function<void(duckdb::ClientContext &context)> &action) {
-    bool is_same = false, has_written = false;
+    bool is_same = false, has_changed = false;
     context_->RunFunctionInTransaction([&] {
         is_same = context_->ActiveTransaction().global_transaction_id == transaction_;
-        has_written = is_same && WrittenBytes(*context_, plan_) != written_bytes_;
-        if (is_same && !has_written) {
+        has_changed = is_same && UndoBytes(*context_, plan_) != undo_bytes_;
+        if (is_same && !has_changed) {
             action(*context_);
         }
     });
@@ -124,23 +162,20 @@ void Scan::InTransaction(const std::function<void(duckdb::ClientContext &context
             "last batch, or scan without one of your own",
             plan_.name);
     }
-    if (has_written) {
-        throw duckdb::InvalidInputException(
-            "this transaction has changed rows since the scan of %s began; do that "
-            "after the last batch, or on another connection",
-            plan_.name);
+    if (has_changed) {
+        ThrowChanged();
     }
 }
 
 void Scan::AddGroup(const PlannedRowGroup &group) {
-    constexpr uint64_t DECODED_BYTES_MOST = 256 << 20, BLOCK_BYTES_MOST = 2 * Device::SLOT_BYTES;
-    pruned_ += group.is_pruned ? 1 : 0;
+    constexpr uint64_t BLOCK_BYTES_MOST = 2 * Device::SLOT_BYTES;
+    report_.pruned_row_groups += group.is_pruned ? 1 : 0;
     if (group.is_pruned || group.visible_rows == 0) {
         return;
     }
     RowGroupJob job = JobOf(group, plan_);
     const bool is_full = next_.rows >= batch_rows_ ||
-                         next_.decoded_bytes + DecodedBytes(job) > DECODED_BYTES_MOST ||
+                         next_.decoded_bytes + DecodedBytes(job) > WindowDecoder::WINDOW_BYTES_MOST ||
                          next_.blocks.size() * plan_.block_bytes >= BLOCK_BYTES_MOST;
     if (is_full) {
         FinishWindow();
@@ -161,12 +196,11 @@ void Scan::FinishWindow() {
         decoder_ = std::make_unique<WindowDecoder>(*blocks_, device_);
     }
     windows_.push_back(std::move(next_.groups));
-    decoder_->Add(std::move(next_.jobs), std::move(next_.blocks));
+    decoder_->Add(std::move(next_.jobs), std::move(next_.blocks), next_.decoded_bytes);
     next_ = {};
 }
 
-void Scan::AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows,
-                      BatchReport &report) {
+void Scan::AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows) {
     const std::vector<size_t> columns = ColumnsOf(group, true);
     for (size_t i = 0; i < columns.size(); i++) {
         rows.columns[columns[i]] = std::move(decoded[i]);
@@ -177,7 +211,7 @@ void Scan::AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> deco
         device_->CopyIn(visible.Data(), group.visible.data(), group.rows);
         rows.listed_rows = device_->Allocate(group.rows * sizeof(uint32_t));
         device_->ListRows(visible.Data(), group.rows, reinterpret_cast<uint32_t *>(rows.listed_rows.Data()));
-        report.counters.bytes_copied += group.rows;
+        report_.counters.bytes_copied += group.rows;
     }
 }
 
@@ -186,12 +220,16 @@ void Scan::AddScanned(const PlannedRowGroup &group, QueuedRows &rows) {
     if (columns.empty()) {
         return;
     }
-    InTransaction([&](duckdb::ClientContext &context) {
-        auto scanned = ScanRowGroup(context, plan_, group, columns, *device_);
-        for (size_t i = 0; i < columns.size(); i++) {
-            rows.columns[columns[i]] = std::move(scanned[i]);
+    std::vector<HostColumn> scanned;
+    InTransaction(
+        [&](duckdb::ClientContext &context) { scanned = ScanRowGroup(context, plan_, group, columns); });
+    for (size_t i = 0; i < columns.size(); i++) {
+        const auto before = fingerprints_.find({group.index, columns[i]});
+        if (before != fingerprints_.end() && before->second != scanned[i].Fingerprint()) {
+            ThrowChanged();
         }
-    });
+        rows.columns[columns[i]] = scanned[i].ToDevice(*device_);
+    }
     for (const size_t column : columns) {
         if (rows.columns[column].rows != group.visible_rows) {
             throw duckdb::InvalidInputException("row group %llu of %s has %llu rows by the plan and %llu by "
@@ -203,42 +241,59 @@ void Scan::AddScanned(const PlannedRowGroup &group, QueuedRows &rows) {
     }
 }
 
-void Scan::Report(const PlannedRowGroup &group, BatchReport &report) const {
+void Scan::Report(const PlannedRowGroup &group) {
     for (size_t i = 0; i < plan_.columns.size(); i++) {
-        report.routes.push_back(
+        report_.routes.push_back(
             {static_cast<int64_t>(group.index), i, group.visible_rows, group.columns[i].reason});
     }
 }
 
-void Scan::TakeWindow(const Window &window, BatchReport &report) {
-    DecodedWindow decoded = decoder_->Next();
-    report.counters.bytes_read += decoded.counters.bytes_read;
-    report.counters.bytes_copied += decoded.counters.bytes_copied;
-    report.counters.bytes_decoded += decoded.counters.bytes_decoded;
-    for (size_t i = 0; i < window.size(); i++) {
-        const PlannedRowGroup &group = *window[i];
-        QueuedRows rows;
-        rows.columns.resize(plan_.columns.size());
-        rows.is_listed.assign(plan_.columns.size(), false);
-        rows.rows = group.visible_rows;
-        AddScanned(group, rows);
-        AddDecoded(group, std::move(decoded.groups[i]), rows, report);
-        Report(group, report);
-        builder_.Add(std::move(rows));
+bool Scan::TakeWindow() {
+    std::optional<DecodedWindow> decoded = decoder_->Next(TURN);
+    if (decoded) {
+        report_.counters.bytes_read += decoded->counters.bytes_read;
+        report_.counters.bytes_copied += decoded->counters.bytes_copied;
+        report_.counters.bytes_decoded += decoded->counters.bytes_decoded;
+        taken_ = std::move(windows_.front());
+        taken_rows_ = std::move(decoded->groups);
+        windows_.pop_front();
+    }
+    return decoded.has_value();
+}
+
+void Scan::Proceed() {
+    if (taken_.empty() && !TakeWindow()) {
+        return;
+    }
+    const PlannedRowGroup &group = *taken_[taken_.size() - taken_rows_.size()];
+    QueuedRows rows;
+    rows.columns.resize(plan_.columns.size());
+    rows.is_listed.assign(plan_.columns.size(), false);
+    rows.rows = group.visible_rows;
+    AddScanned(group, rows);
+    AddDecoded(group, std::move(taken_rows_.front()), rows);
+    Report(group);
+    builder_.Add(std::move(rows));
+    taken_rows_.pop_front();
+    if (taken_rows_.empty()) {
+        taken_.clear();
     }
 }
 
 BatchSource::Step Scan::Next(std::shared_ptr<Batch> &batch) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto begin = std::chrono::steady_clock::now();
-    BatchReport report;
-    while (builder_.QueuedCount() < batch_rows_ && !windows_.empty()) {
-        TakeWindow(windows_.front(), report);
-        windows_.pop_front();
+    const auto waited = [&] { return std::chrono::steady_clock::now() - begin; };
+    while (builder_.QueuedCount() < batch_rows_ && !(taken_.empty() && windows_.empty())) {
+        if (waited() >= TURN) {
+            report_.milliseconds += std::chrono::duration<double, std::milli>(waited()).count();
+            return Step::NOT_YET;
+        }
+        Proceed();
     }
     if (builder_.QueuedCount() < batch_rows_ && local_rows_) {
         for (size_t i = 0; i < plan_.columns.size(); i++) {
-            report.routes.push_back({-1, i, local_rows_->rows, "rows of this transaction"});
+            report_.routes.push_back({-1, i, local_rows_->rows, "rows of this transaction"});
         }
         builder_.Add(std::move(*local_rows_));
         local_rows_.reset();
@@ -247,12 +302,9 @@ BatchSource::Step Scan::Next(std::shared_ptr<Batch> &batch) {
         return Step::END;
     }
     batch = builder_.Build(batch_rows_);
-    report.path = blocks_->Path();
-    report.pruned_row_groups = pruned_;
-    pruned_ = 0;
-    report.milliseconds =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    batch->report = std::move(report);
+    report_.path = blocks_->Path();
+    report_.milliseconds += std::chrono::duration<double, std::milli>(waited()).count();
+    batch->report = std::exchange(report_, {});
     return Step::BATCH;
 }
 

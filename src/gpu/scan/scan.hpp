@@ -2,7 +2,9 @@
 //!
 //! What is decoded is decided and leased when the scan begins, and stays right however long it takes. What DuckDB
 //! scans is scanned when its batch is made, in the same transaction: that has to be open still, and must not have
-//! written to rows of the database meanwhile. Rows that the transaction itself had added are copied at the beginning.
+//! changed rows of the database meanwhile. Each change is an entry in its undo buffer, but one of what it has changed
+//! before, which DuckDB writes over: of such columns of row groups the scan keeps fingerprints, and scans them twice.
+//! Rows that the transaction itself had added are copied at the beginning.
 #pragma once
 
 #include "gpu/pipeline/window_decoder.hpp"
@@ -10,6 +12,7 @@
 #include "gpu/scan/batch_source.hpp"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -38,30 +41,39 @@ class Scan final : public BatchSource {
     //! Reading and decoding begin while the rest is planned.
     void AddGroup(const PlannedRowGroup &group);
     void FinishWindow();
-    void TakeWindow(const Window &window, BatchReport &report);
-    void Report(const PlannedRowGroup &group, BatchReport &report) const;
+    //! Makes the next row group wait for its batch, where it is decoded by the end of a TURN.
+    void Proceed();
+    bool TakeWindow();
+    void Report(const PlannedRowGroup &group);
     //! Puts decoded columns among those of the row group.
-    void AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows,
-                    BatchReport &report);
+    void AddDecoded(const PlannedRowGroup &group, std::vector<ColumnRows> decoded, QueuedRows &rows);
     void AddScanned(const PlannedRowGroup &group, QueuedRows &rows);
-    //! Runs in the scan's transaction, or throws InvalidInputException when that is over or has written.
+    //! Columns of row groups that may have updates of this transaction.
+    void NoteOwnUpdates(duckdb::ClientContext &context);
+    [[noreturn]] void ThrowChanged() const;
+    //! Runs in the scan's transaction, or throws InvalidInputException when that is over or has changed rows.
     void InTransaction(const std::function<void(duckdb::ClientContext &context)> &action);
 
     std::mutex mutex_;
     std::shared_ptr<Device> device_;
     duckdb::shared_ptr<duckdb::ClientContext> context_;
-    uint64_t transaction_;   //!< its number
-    uint64_t written_bytes_; //!< of its undo buffer: grows with each change of committed rows
+    uint64_t transaction_; //!< its number
+    uint64_t
+        undo_bytes_; //!< of its undo buffer: grows with the first change of each column of some committed rows
     TablePlan plan_;
     std::shared_ptr<const std::vector<OutputColumn>> layout_;
     std::unique_ptr<BlockSource> blocks_;
     NextWindow next_;
     std::deque<Window> windows_; //!< those that have not been taken
     std::unique_ptr<WindowDecoder> decoder_;
+    Window taken_; //!< from the decoder; empty: none
+    std::deque<std::vector<ColumnRows>>
+        taken_rows_; //!< of its last row groups: those that do not wait for a batch
     BatchBuilder builder_;
     uint64_t batch_rows_;
     std::optional<QueuedRows> local_rows_;
-    uint64_t pruned_ = 0; //!< row groups that no batch has reported
+    std::map<std::pair<uint64_t, size_t>, uint64_t> fingerprints_; //!< by row group and column, when it began
+    BatchReport report_;                                           //!< of what no batch has reported
 };
 
 } // namespace rawduck::gpu

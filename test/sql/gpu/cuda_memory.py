@@ -99,6 +99,12 @@ def copied(address: int, size: int) -> bytes:
     return content.raw
 
 
+def pointer_in(capsule: Any, name: bytes) -> int:
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return pointer(capsule, name)
+
+
 def wait_for(event: ctypes.c_void_p) -> None:
     library = driver()
     popped = ctypes.c_void_p()
@@ -119,9 +125,7 @@ def width_of(format_text: str) -> int:
 def host_array(column: Any) -> Any:
     """A column on a GPU as an array of nanoarrow in host memory, by Arrow's device interface."""
     _, capsule = column.__arrow_c_device_array__()
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    device_array = DeviceArray.from_address(pointer(capsule, b"arrow_device_array"))
+    device_array = DeviceArray.from_address(pointer_in(capsule, b"arrow_device_array"))
     assert (device_array.device_type, device_array.device_id) == (CUDA, 0)
     wait_for(ctypes.c_void_p(device_array.sync_event[0]))
     array, rows, form = device_array.array, device_array.array.length, column.format

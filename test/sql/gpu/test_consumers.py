@@ -12,9 +12,10 @@ import duckdb
 import nanoarrow
 import nanoarrow.device
 import numpy
+import pyarrow
 import pytest
 import rawduck
-from gpu_support import numbers_of, values_of
+from gpu_support import ROWS, TYPES, comparable, numbers_of, selected, values_of
 from rawduck import gpu
 
 
@@ -41,6 +42,23 @@ def make_batch(con):
 def scan_one(con, column, **options):
     (only,) = gpu.scan(con, "t", [column], **options)
     return only[column]
+
+
+def test_pyarrow_finds_a_batch_in_order_and_the_values_of_select(con, monkeypatch):
+    """A reader that is not ours has the structures checked, and every value read."""
+    monkeypatch.setenv("RAWDUCK_GPU", "emulated")
+    values = [
+        f"CASE WHEN hash(i) % {3 + n % 2 * 1000} > 0 THEN {value} END AS c{n}"
+        for n, value in enumerate(TYPES.values())
+    ]
+    con.execute(f"CREATE TABLE t AS SELECT {', '.join(values)} FROM range({ROWS}) r(i)")
+    read: list[list] = [[] for _ in values]
+    for batch in gpu.scan(con, "t", batch_rows=3000):
+        taken = pyarrow.record_batch(batch)
+        taken.validate(full=True)
+        for column, part in zip(read, taken.columns, strict=True):
+            column += part.to_pylist()
+    assert [comparable(column) for column in read] == selected(con)
 
 
 def test_numbers_by_dlpack(batch):

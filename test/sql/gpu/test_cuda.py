@@ -19,7 +19,7 @@ import numpy
 import pytest
 import rawduck
 from cuda_memory import checker, copied, counts, driver
-from gpu_support import columns_of, numbers_of, queried, scanned, selected
+from gpu_support import columns_of, queried, scanned, selected
 from rawduck import gpu
 from rawduck.errors import RawduckError
 
@@ -162,6 +162,17 @@ def test_no_memory_left_says_what_to_do(table):
     assert scanned(table) == selected(table)
 
 
+@pytest.mark.long
+def test_long_strings_are_decoded_one_row_group_ahead(table, tmp_path):
+    """Row groups of 459 MB each, in a dictionary of one string: room for two of them, not for three."""
+    table.execute(f"ATTACH '{tmp_path / 'long.db'}' AS long (ROW_GROUP_SIZE 28672)")
+    table.execute(
+        "CREATE TABLE long.t AS SELECT repeat('x', 16000) AS s FROM range(3 * 28672); CHECKPOINT long"
+    )
+    checker().rawduck_checker_limit(1_500_000_000)
+    assert sum(len(batch) for batch in gpu.scan(table, "long.t", batch_rows=28672)) == 3 * 28672
+
+
 def test_batches_and_capsules_are_freed_once(table):
     before = settled()
     for batch in gpu.scan(table, "t", batch_rows=9_000):
@@ -201,6 +212,77 @@ def test_ctrl_c_leaves_nothing(table):
     assert settled() == before
 
 
+def test_a_scan_returns_now_and_then_for_ctrl_c(tmp_path, monkeypatch):
+    """Though its batch is not there yet."""
+    monkeypatch.setenv("RAWDUCK_GPU", "emulated")
+    with rawduck.connect(tmp_path / "many.db") as connection:
+        connection.execute("CREATE TABLE t AS SELECT hash(i) AS h, i FROM range(4_000_000) r(i); CHECKPOINT")
+        steps, take = [], gpu._library().rawduck_gpu_next
+        with gpu.scan(connection, "t", batch_rows=4_000_000) as batches:
+            handle = gpu._Handle()
+            while (step := take(batches._source.ticket, ctypes.byref(handle))) == gpu._NOT_YET:
+                steps.append(step)
+            assert (step, len(gpu.Batch(handle))) == (1, 4_000_000)
+            assert steps
+        batches = gpu.scan(connection, "t", batch_rows=4_000_000)
+        timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            list(batches)
+        timer.join()
+        assert list(batches) == []
+
+
+def test_ctrl_c_behind_the_opening_leaves_nothing(table, monkeypatch):
+    """Also while somebody looks at the traceback."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    before = settled()
+    monkeypatch.setattr(gpu, "Batches", interrupted)
+    for open_it in (lambda: gpu.scan(table, "t"), lambda: gpu.query(table, QUERY)):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            open_it()
+        assert settled() == before
+        del caught
+
+
+def interrupted_at(step, open_it):
+    """Whether Ctrl-C struck before the step-th instruction of rawduck.gpu, and not behind the opening."""
+    left = step
+
+    def trace(frame, event, _):
+        nonlocal left
+        if frame.f_code.co_filename != gpu.__file__ or frame.f_code.co_name in ("close", "__del__"):
+            return None
+        frame.f_trace_opcodes = True
+        left -= event == "opcode"
+        if left == 0 and event == "opcode":
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        open_it()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+def test_ctrl_c_anywhere_in_the_opening_leaves_nothing(table):
+    before = settled()
+    for open_it in (lambda: gpu.scan(table, "t", ["i"]), lambda: gpu.query(table, "SELECT 1 AS i")):
+        step = 1
+        while interrupted_at(step, open_it):
+            assert settled() == before, step
+            step += STRIDE
+        assert step > 100
+
+
 def stream_of_a_consumer(flags):
     popped, stream = ctypes.c_void_p(), ctypes.c_void_p()
     assert driver().cuCtxPushCurrent_v2(driver().context) == 0
@@ -209,23 +291,44 @@ def stream_of_a_consumer(flags):
     return stream
 
 
+def taken(column, interface, stream):
+    """Where the numbers of a column lie, and what keeps them, as a consumer gets both. Its stream waits."""
+    library, is_default = driver(), stream.value == 1
+    if interface == "dlpack":
+        capsule = column.__dlpack__(stream=None if is_default else stream.value)
+        tensor = cuda_memory.pointer_in(capsule, b"dltensor")
+        return ctypes.c_uint64.from_address(tensor).value, capsule
+    event = ctypes.c_void_p()
+    if interface == "arrow":
+        _, capsule = column.__arrow_c_device_array__()
+        array = cuda_memory.DeviceArray.from_address(cuda_memory.pointer_in(capsule, b"arrow_device_array"))
+        assert library.cuStreamWaitEvent(stream, ctypes.c_void_p(array.sync_event[0]), 0) == 0
+        return array.array.buffers[1], capsule
+    form = column.__cuda_array_interface__
+    assert library.cuEventCreate(ctypes.byref(event), 0) == 0
+    assert library.cuEventRecord(event, ctypes.c_void_p(form["stream"])) == 0
+    assert library.cuStreamWaitEvent(stream, event, 0) == 0
+    assert library.cuEventDestroy_v2(event) == 0
+    return form["data"][0], column
+
+
 @pytest.mark.parametrize("is_default", [True, False])
-def test_memory_is_freed_behind_what_its_consumer_has_asked_for(table, is_default):
+@pytest.mark.parametrize("interface", ["dlpack", "arrow", "cuda_array_interface"])
+def test_memory_is_freed_behind_what_its_consumer_has_asked_for(table, interface, is_default):
     """A copy of the batch that the device has not begun with when the batch goes."""
     library, popped = driver(), ctypes.c_void_p()
     stream = ctypes.c_void_p(1) if is_default else stream_of_a_consumer(1)
+    expected = numpy.array(selected(table, columns="i")[0])
     (batch,) = gpu.scan(table, "t", ["i"])
-    expected = numbers_of(batch["i"])
     assert library.cuCtxPushCurrent_v2(library.context) == 0
     pinned = ctypes.c_void_p()
     assert library.cuMemHostAlloc(ctypes.byref(pinned), ctypes.c_size_t(expected.nbytes), 0) == 0
-    address = batch["i"].__cuda_array_interface__["data"][0]
-    capsule = batch["i"].__dlpack__(stream=None if is_default else stream.value)
+    address, keeper = taken(batch["i"], interface, stream)
     result = library.cuMemcpyDtoHAsync_v2(
         pinned, ctypes.c_uint64(address), ctypes.c_size_t(expected.nbytes), stream
     )
     assert result == 0
-    del batch, capsule
+    del batch, keeper
     gc.collect()
     counts()  # everything is done now
     content = ctypes.string_at(pinned.value, expected.nbytes)
@@ -259,10 +362,8 @@ def test_dlpack_of_a_gpu(table):
             column.__dlpack__(stream=stream)
     with pytest.raises(BufferError, match="not on device"):
         column.__dlpack__(dl_device=(1, 0))
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     capsule = column.__dlpack__(stream=2)
-    address = pointer(capsule, b"dltensor")
+    address = cuda_memory.pointer_in(capsule, b"dltensor")
     data, device_type, device_id = (
         ctypes.c_uint64.from_address(address),
         *(ctypes.c_int32.from_address(address + offset).value for offset in (8, 12)),

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import duckdb
 import pytest
 import rawduck
+from gpu_support import checksum_of, scanned
 from rawduck.render import rows
 
 ROWS = 200_000  # two row groups, one of them not full
@@ -134,6 +135,30 @@ def test_nested_columns_are_scanned_by_duckdb(tmp_path):
             "list": [(0, "duckdb", "type BIGINT[]")],
             "struct": [(0, "duckdb", "type STRUCT(x BIGINT)")],
         }
+
+
+def test_a_segment_that_is_said_to_begin_behind_its_block(tmp_path):
+    """In a file as of DuckDB 1.2, which does not say how long segments are: nothing is read there."""
+    path = tmp_path / "t.db"
+    with rawduck.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS d (STORAGE_VERSION 'v1.2.0'); USE d")
+        connection.execute("SET force_compression = 'uncompressed'")
+        connection.execute("CREATE TABLE t AS SELECT i, i * 3 AS k FROM range(4000) r(i); CHECKPOINT d")
+    # 32,000 and 2,000,000, as DuckDB writes them.
+    offset, behind = b"\x65\x00\x80\xfa\x01", b"\x65\x00\x80\x89\x7a"
+    with open(path, "r+b") as file:
+        file.seek(BLOCKS_START)
+        metadata = file.read(262144)
+        assert metadata.count(offset) == 1
+        metadata = metadata.replace(offset, behind)
+        file.seek(BLOCKS_START)
+        file.write(checksum_of(metadata) + metadata[8:])
+    with rawduck.connect(path, read_only=True) as connection:
+        sizes = "SELECT column_name, bytes FROM gpu_segments('t') WHERE part = 'data' ORDER BY ALL"
+        assert connection.execute(sizes).fetchall() == [("i", 262136), ("k", 0)]
+        assert scanned(connection, "t", ["i"], device="emulated") == [list(range(4000))]
+        with pytest.raises(rawduck.RawduckError, match="cannot be decoded"):
+            scanned(connection, "t", ["k"], device="emulated")
 
 
 def test_encrypted_databases_are_scanned_by_duckdb(tmp_path):

@@ -18,7 +18,7 @@ from gpu_support import columns_of, scanned, selected
 from rawduck import gpu
 
 SEEDS = range(int(os.environ.get("RAWDUCK_GPU_SEED", 0)), int(os.environ.get("RAWDUCK_GPU_SEED", 0)) + 4)
-STEPS = 40
+STEPS, SHORT_STEPS = 40, 12
 
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -109,6 +109,14 @@ class History:
 @pytest.mark.parametrize("place", ["file", "memory"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_histories(tmp_path, seed, place):
+    run_history(tmp_path, seed, place, STEPS)
+
+
+def test_a_short_random_history(tmp_path):
+    run_history(tmp_path, SEEDS[-1] + 1, "file", SHORT_STEPS)
+
+
+def run_history(tmp_path, seed, place, steps):
     memory = f"nvme://memory:history-{os.environ['RAWDUCK_GPU']}-{seed}/t.db"
     with rawduck.connect() as connection:
         connection.execute("SET checkpoint_threshold = '1GB'")  # only when the history says so
@@ -119,7 +127,7 @@ def test_random_histories(tmp_path, seed, place):
         history = History(connection, seed)
         history.run(0, f"INSERT INTO t {history.values(20_000)}")
         history.run(0, "CHECKPOINT")
-        for _ in range(STEPS):
+        for _ in range(steps):
             who = history.random.randrange(2)
             history.step(who)
             if history.random.random() < 0.4:
@@ -239,6 +247,42 @@ def test_rows_that_the_transaction_changes_meanwhile_are_refused(table):
     table.execute("DELETE FROM t WHERE i = 3")
     with pytest.raises(rawduck.RawduckError, match="has changed rows since the scan"):
         list(batches)
+    table.execute("ROLLBACK")
+
+
+def test_rows_that_the_transaction_changes_again_are_refused(table):
+    """DuckDB writes a second change over the first one: its undo buffer does not grow."""
+    table.execute("BEGIN; UPDATE t SET h = 1 WHERE i = 290_000")
+    batches = gpu.scan(table, "t", batch_rows=100_000)
+    next(batches)
+    table.execute("UPDATE t SET h = 2 WHERE i = 290_000")
+    with pytest.raises(rawduck.RawduckError, match="has changed rows since the scan"):
+        list(batches)
+    table.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("change", ["SELECT 1", "UPDATE t SET h = 2 WHERE i = 250_000 AND h = 1"])
+def test_what_the_transaction_has_changed_before_is_scanned(table, change):
+    """A row group of others' changes and of its own; a statement that changes nothing changes nothing."""
+    with table.cursor() as other:
+        other.execute("UPDATE t SET h = 7 WHERE i BETWEEN 1000 AND 270_000")
+    table.execute("BEGIN; UPDATE t SET h = NULL WHERE i = 290_000 OR i = 5")
+    expected = selected(table)
+    batches = gpu.scan(table, "t", batch_rows=100_000)
+    first = next(batches)
+    table.execute(change)
+    assert columns_of([first, *batches]) == expected
+    table.execute("ROLLBACK")
+
+
+def test_rows_may_be_added_to_other_tables_meanwhile(table):
+    table.execute("CREATE TABLE other AS FROM t LIMIT 10")
+    table.execute("BEGIN; UPDATE t SET h = 1 WHERE i = 290_000; INSERT INTO other VALUES (1, 1)")
+    expected = selected(table)
+    batches = gpu.scan(table, "t", batch_rows=100_000)
+    first = next(batches)
+    table.execute("INSERT INTO other FROM t LIMIT 200_000")
+    assert columns_of([first, *batches]) == expected
     table.execute("ROLLBACK")
 
 

@@ -53,6 +53,7 @@ class CudaDeviceTest : public ::testing::Test {
         Find(count_, checker, "rawduck_checker_count");
         Find(fail_, checker, "rawduck_checker_fail");
         Find(seed_, checker, "rawduck_checker_seed");
+        Find(failed_, checker, "rawduck_checker_failed");
     }
 
     void TearDown() override {
@@ -81,6 +82,7 @@ class CudaDeviceTest : public ::testing::Test {
     decltype(&rawduck_checker_count) count_ = nullptr;
     decltype(&rawduck_checker_fail) fail_ = nullptr;
     decltype(&rawduck_checker_seed) seed_ = nullptr;
+    decltype(&rawduck_checker_failed) failed_ = nullptr;
 };
 
 TEST_F(CudaDeviceTest, OpeningFailsAtEveryCallOnceAndLeavesNothing) {
@@ -110,6 +112,80 @@ TEST_F(CudaDeviceTest, NoImageForTheGpu) {
     EXPECT_THROW(cuda::Gpu(*driver_, 0, {}), rawduck::Error);
     EXPECT_THROW(cuda::Gpu(*driver_, 0, {{100, false, nullptr, 0}}), rawduck::Error);
     EXPECT_THROW(cuda::Gpu(*driver_, 1, Images()), rawduck::Error);
+}
+
+TEST_F(CudaDeviceTest, PtxTakesThePlaceOfMachineCodeThatIsRefused) {
+    std::vector<KernelImage> images = Images();
+    const unsigned char refused = 0; // the checker is an sm_90
+    images.insert(images.begin(), {90, false, &refused, 1});
+    bool is_refused = false;
+    for (uint64_t call = 1; call <= 20 && !is_refused; call++) {
+        constexpr int NO_BINARY_FOR_GPU = 209, OTHER = 999;
+        fail_(call, OTHER);
+        EXPECT_THROW(cuda::Gpu(*driver_, 0, Images()), rawduck::Error);
+        is_refused = failed_() == std::string("cuModuleLoadData");
+        if (is_refused) {
+            fail_(call, NO_BINARY_FOR_GPU);
+            EXPECT_NE(cuda::Gpu(*driver_, 0, images).Kernel("pull_pieces"), nullptr);
+            fail_(call, NO_BINARY_FOR_GPU);
+            EXPECT_THROW(cuda::Gpu(*driver_, 0, Images()), rawduck::Error);
+        }
+    }
+    EXPECT_TRUE(is_refused);
+}
+
+TEST_F(CudaDeviceTest, ASlotInUseIsWaitedForWhereNoOtherCanBePinned) {
+    constexpr int OUT_OF_MEMORY = 2;
+    cuda::CudaDevice device(Open());
+    const Memory to = device.Allocate(Device::SLOT_BYTES, Purpose::COPIED);
+    for (uint64_t call = 1; call <= 4; call++) {
+        {
+            const Memory slot = device.TakeSlot();
+            std::memset(slot.Data(), 1, slot.Size());
+            device.CopyInSlot(to.Data(), slot.Data(), slot.Size());
+        } // which the device has not begun with
+        fail_(call, OUT_OF_MEMORY);
+        std::memset(device.TakeSlot().Data(), 2, Device::SLOT_BYTES);
+    }
+    EXPECT_EQ(failed_(), std::string("cuMemHostAlloc"));
+    Memory slot = device.TakeSlot();
+    std::atomic<bool> is_back{false};
+    fail_(4, OUT_OF_MEMORY);
+    std::thread other([&] {
+        device.TakeSlot();
+        EXPECT_TRUE(is_back);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    is_back = true;
+    slot = Memory();
+    other.join();
+    EXPECT_EQ(failed_(), std::string("cuMemHostAlloc"));
+}
+
+TEST_F(CudaDeviceTest, MemoryThatCannotBePinnedIsNoFailure) {
+    cuda::CudaDevice device(Open());
+    std::vector<uint8_t> memory(1 << 20);
+    for (const int error : {2, 712, 800, 801}) {
+        fail_(2, error);
+        EXPECT_EQ(device.Pinner().Pin(memory.data(), memory.size()), nullptr) << error;
+        EXPECT_EQ(failed_(), std::string("cuMemHostRegister_v2"));
+    }
+    fail_(2, UNKNOWN);
+    EXPECT_THROW(device.Pinner().Pin(memory.data(), memory.size()), rawduck::Error);
+    fail_(0, UNKNOWN);
+    EXPECT_NE(device.Pinner().Pin(memory.data(), memory.size()), nullptr);
+}
+
+TEST_F(CudaDeviceTest, WhatFailsToBeGivenBackIsNotGivenBackTwice) {
+    for (uint64_t call = 2; call <= 3; call++) { // behind entering the context
+        cuda::CudaDevice device(Open());
+        Memory memory = device.Allocate(100);
+        fail_(call, UNKNOWN);
+        memory = Memory();
+        EXPECT_EQ(Counts().memory, 0u) << failed_();
+        EXPECT_THROW(device.Allocate(1), rawduck::Error) << failed_();
+        EXPECT_EQ(device.Allocate(1).Size(), 1u);
+    }
 }
 
 TEST_F(CudaDeviceTest, AnswersComeWhenTheyAreAwaited) {

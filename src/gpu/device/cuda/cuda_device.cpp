@@ -20,8 +20,7 @@ class CudaEvent final : public Event {
     ~CudaEvent() override {
         const Current current(*gpu_, std::nothrow);
         if (current.IsSet()) {
-            gpu_->Note(TwiceAtMost([&] { return gpu_->Calls().event_destroy(handle_); }),
-                       Driver::event_destroy_symbol);
+            gpu_->Note(gpu_->Calls().event_destroy(handle_), Driver::event_destroy_symbol);
         }
     }
 

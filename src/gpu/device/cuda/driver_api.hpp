@@ -9,7 +9,8 @@ namespace rawduck::gpu::cuda {
 
 using Result = int; //!< CUresult
 constexpr Result SUCCESS = 0, OUT_OF_MEMORY = 2, DEINITIALIZED = 4, NO_DEVICE = 100, INVALID_IMAGE = 200,
-                 NO_BINARY_FOR_GPU = 209, UNSUPPORTED_PTX_VERSION = 222, NOT_PERMITTED = 800;
+                 NO_BINARY_FOR_GPU = 209, UNSUPPORTED_PTX_VERSION = 222, ALREADY_REGISTERED = 712,
+                 NOT_PERMITTED = 800, NOT_SUPPORTED = 801;
 
 using DeviceNumber = int;       //!< CUdevice
 using DevicePointer = uint64_t; //!< CUdeviceptr

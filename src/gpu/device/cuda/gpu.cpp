@@ -14,18 +14,23 @@ namespace {
 //! keeps all: mapping takes longer than decoding.
 constexpr uint64_t KEPT_BYTES = 4ull << 30, KEPT_SHARE = 16; // and at most one of so many parts
 
-//! Of images for this architecture or earlier ones of its generation, the latest; then PTX.
-const KernelImage *ChooseImage(const std::vector<KernelImage> &images, int architecture) {
-    const KernelImage *chosen = nullptr;
+//! Of the images of a form for this architecture or earlier ones (of its generation, where it is not PTX) the latest, or
+//! null.
+const KernelImage *LatestImage(const std::vector<KernelImage> &images, int architecture, bool is_ptx) {
+    const KernelImage *latest = nullptr;
     for (const KernelImage &image : images) {
-        const bool fits = image.architecture <= architecture &&
-                          (image.is_ptx || image.architecture / 10 == architecture / 10);
-        if (fits &&
-            (!chosen || (!image.is_ptx && (chosen->is_ptx || image.architecture > chosen->architecture)))) {
-            chosen = &image;
+        const bool fits = image.is_ptx == is_ptx && image.architecture <= architecture &&
+                          (is_ptx || image.architecture / 10 == architecture / 10);
+        if (fits && (!latest || image.architecture > latest->architecture)) {
+            latest = &image;
         }
     }
-    return chosen;
+    return latest;
+}
+
+//! Whether the driver cannot use an image that is sound.
+bool IsRefused(Result loaded) {
+    return loaded == UNSUPPORTED_PTX_VERSION || loaded == NO_BINARY_FOR_GPU || loaded == INVALID_IMAGE;
 }
 
 } // namespace
@@ -85,8 +90,9 @@ void Gpu::Open(const std::vector<KernelImage> &images) {
 }
 
 void Gpu::LoadKernels(const std::vector<KernelImage> &images) {
-    const KernelImage *image = ChooseImage(images, architecture_);
-    if (!image) {
+    const KernelImage *machine_code = LatestImage(images, architecture_, false);
+    const KernelImage *ptx = LatestImage(images, architecture_, true);
+    if (!machine_code && !ptx) {
         throw rawduck::Error(
             ErrorCode::UNSUPPORTED,
             images.empty()
@@ -95,7 +101,10 @@ void Gpu::LoadKernels(const std::vector<KernelImage> &images) {
                 : name_ + " is of compute capability " + std::to_string(architecture_ / 10) + "." +
                       std::to_string(architecture_ % 10) + "; rawduck has kernels from 7.5 on");
     }
-    LoadImage(*image);
+    // Machine code of the same generation may be refused: the GPUs of boards do not take that of cards.
+    if (!machine_code || !TryLoad(*machine_code, !ptx)) {
+        TryLoad(*ptx, true);
+    }
     u64 count = 0;
     const HostKernel *kernels = HostKernels(count);
     for (u64 i = 0; i < count; i++) {
@@ -105,15 +114,19 @@ void Gpu::LoadKernels(const std::vector<KernelImage> &images) {
     }
 }
 
-void Gpu::LoadImage(const KernelImage &image) {
+bool Gpu::TryLoad(const KernelImage &image, bool is_last) {
     const Result loaded = driver_.module_load(&module_, image.data);
-    if (loaded == UNSUPPORTED_PTX_VERSION || loaded == NO_BINARY_FOR_GPU || loaded == INVALID_IMAGE) {
+    if (IsRefused(loaded) && !is_last) {
+        return false;
+    }
+    if (IsRefused(loaded)) {
         throw rawduck::Error(ErrorCode::UNSUPPORTED,
                              "the driver does not take rawduck's kernels for " + name_ + " (sm_" +
                                  std::to_string(image.architecture) + (image.is_ptx ? ", PTX): " : "): ") +
                                  driver_.Describe(loaded) + "; install a newer driver");
     }
     driver_.Check(loaded, Driver::module_load_symbol, "loading the kernels onto " + name_);
+    return true;
 }
 
 void Gpu::CreatePool() {
@@ -135,21 +148,20 @@ void Gpu::Close() noexcept {
     {
         const Current current(*this, std::nothrow);
         for (const auto &slot : slots_) {
-            Note(TwiceAtMost([&] { return driver_.event_destroy(slot->copied); }),
-                 Driver::event_destroy_symbol);
-            Note(TwiceAtMost([&] { return driver_.host_free(slot->data); }), Driver::host_free_symbol);
+            Note(driver_.event_destroy(slot->copied), Driver::event_destroy_symbol);
+            Note(driver_.host_free(slot->data), Driver::host_free_symbol);
         }
         for (uint8_t *scratch : scratches_) {
-            Note(TwiceAtMost([&] { return driver_.host_free(scratch); }), Driver::host_free_symbol);
+            Note(driver_.host_free(scratch), Driver::host_free_symbol);
         }
         if (pool_) {
-            Note(TwiceAtMost([&] { return driver_.pool_destroy(pool_); }), Driver::pool_destroy_symbol);
+            Note(driver_.pool_destroy(pool_), Driver::pool_destroy_symbol);
         }
         if (module_) {
-            Note(TwiceAtMost([&] { return driver_.module_unload(module_); }), Driver::module_unload_symbol);
+            Note(driver_.module_unload(module_), Driver::module_unload_symbol);
         }
     }
-    Note(TwiceAtMost([&] { return driver_.context_release(device_); }), Driver::context_release_symbol);
+    Note(driver_.context_release(device_), Driver::context_release_symbol);
     context_ = nullptr;
 }
 
@@ -179,8 +191,10 @@ std::shared_ptr<void> Gpu::Pin(void *memory, uint64_t bytes) {
     }
     const Current current(*this);
     const Result result = driver_.host_register(memory, bytes, HOST_PORTABLE);
-    if (result == OUT_OF_MEMORY || result == NOT_PERMITTED) {
-        return nullptr; // what a process may pin is bounded: the memory is copied through slots
+    // What a process may pin is bounded, and so is what can be pinned: the memory is copied through slots.
+    if (result == OUT_OF_MEMORY || result == ALREADY_REGISTERED || result == NOT_PERMITTED ||
+        result == NOT_SUPPORTED) {
+        return nullptr;
     }
     driver_.Check(result, Driver::host_register_symbol,
                   "pinning " + std::to_string(bytes >> 20) + " MiB of a volume in memory for " + name_);
@@ -192,7 +206,7 @@ void Gpu::Unpin(void *memory, uint64_t bytes) noexcept {
     const Current current(*this, std::nothrow);
     if (current.IsSet()) { // not in a child made by fork()
         Note(TwiceAtMost([&] { return driver_.context_synchronize(); }), Driver::context_synchronize_symbol);
-        Note(TwiceAtMost([&] { return driver_.host_unregister(memory); }), Driver::host_unregister_symbol);
+        Note(driver_.host_unregister(memory), Driver::host_unregister_symbol);
         pinned_bytes_ -= bytes;
     }
 }
@@ -206,11 +220,22 @@ Gpu::Slot &Gpu::AddSlot() {
         slots_.reserve(slots_.size() + 1);
         slot->data = AllocatePinned(Device::SLOT_BYTES);
     } catch (...) {
-        Note(TwiceAtMost([&] { return driver_.event_destroy(slot->copied); }), Driver::event_destroy_symbol);
+        Note(driver_.event_destroy(slot->copied), Driver::event_destroy_symbol);
         throw;
     }
     slots_.push_back(std::move(slot));
     return *slots_.back();
+}
+
+Gpu::Slot *Gpu::TryAddSlot() {
+    try {
+        return &AddSlot();
+    } catch (const rawduck::Error &) {
+        if (slots_.empty()) {
+            throw;
+        }
+        return nullptr;
+    }
 }
 
 Memory Gpu::TakeSlot() {
@@ -218,13 +243,13 @@ Memory Gpu::TakeSlot() {
     {
         std::unique_lock<std::mutex> lock(mutex_);
         while (!slot) {
-            const auto free = std::find_if(slots_.begin(), slots_.end(),
-                                           [](const auto &candidate) { return !candidate->is_taken; });
-            if (slots_.size() < Device::SLOT_COUNT && (free == slots_.end() || (*free)->is_copied_from)) {
-                slot = &AddSlot();
-            } else if (free != slots_.end()) {
-                slot = free->get();
-            } else {
+            const auto found = std::find_if(slots_.begin(), slots_.end(),
+                                            [](const auto &candidate) { return !candidate->is_taken; });
+            Slot *free = found == slots_.end() ? nullptr : found->get();
+            const bool is_more_wanted = !free || free->is_copied_from;
+            slot = is_more_wanted && slots_.size() < Device::SLOT_COUNT ? TryAddSlot() : nullptr;
+            slot = slot ? slot : free;
+            if (!slot) {
                 slot_is_back_.wait(lock);
             }
         }
@@ -293,7 +318,7 @@ void Gpu::GiveBackScratch(uint8_t *scratch) noexcept {
     }
 }
 
-void Gpu::Note(Result result, const char *function) noexcept {
+void Gpu::Note(Result result, const char *function) const noexcept {
     if (result == SUCCESS ||
         result == DEINITIALIZED) { // the process ends, and the driver has given back everything
         return;
@@ -337,9 +362,7 @@ Current::Current(Gpu &gpu, std::nothrow_t) noexcept : gpu_(gpu) {
 Current::~Current() {
     if (is_set_) {
         Context popped = nullptr;
-        const Result result = TwiceAtMost([&] { return gpu_.driver_.context_pop(&popped); });
-        RAWDUCK_INVARIANT(result == SUCCESS || result == DEINITIALIZED,
-                          "a context that this thread has entered can be left");
+        gpu_.Note(gpu_.driver_.context_pop(&popped), Driver::context_pop_symbol);
     }
 }
 

@@ -53,7 +53,7 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     static constexpr uint64_t SCRATCH_BYTES = 4 << 20;
 
     //! Keeps the first failure of a call that nothing can be thrown from, for ThrowNoted.
-    void Note(Result result, const char *function) noexcept;
+    void Note(Result result, const char *function) const noexcept;
     void ThrowNoted();
 
   private:
@@ -67,11 +67,14 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     void Open(const std::vector<KernelImage> &images);
     void Close() noexcept;
     void LoadKernels(const std::vector<KernelImage> &images);
-    void LoadImage(const KernelImage &image);
+    //! Throws where it fails, but for an image that the driver refuses when it is not the last one.
+    bool TryLoad(const KernelImage &image, bool is_last);
     void CreatePool();
     uint8_t *AllocatePinned(uint64_t bytes);
     void Unpin(void *memory, uint64_t bytes) noexcept;
     Slot &AddSlot();
+    //! Null where it fails, and there are others.
+    Slot *TryAddSlot();
     void GiveBackSlot(uint8_t *data) noexcept;
 
     const Driver &driver_;
@@ -94,8 +97,8 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     std::vector<uint8_t *> scratches_;         //!< free ones
     size_t scratches_taken_ = 0;               //!< by as many devices
 
-    std::mutex failure_mutex_; //!< of what follows; taken last
-    std::string failure_;
+    mutable std::mutex failure_mutex_; //!< of what follows; taken last
+    mutable std::string failure_;
 
     friend class Current;
 };
@@ -118,8 +121,10 @@ class Current {
     bool is_set_ = false;
 };
 
-//! A call that gives something back. It may report the failure of an earlier launch instead of being done, so it is tried
-//! twice. Returns the result of the last time.
+//! A call that waits, enters a context, or trims: it may report the failure of an earlier launch instead of being done, and
+//! does no harm when it is done twice. What frees, destroys, releases or leaves is called once: it may have been done though
+//! it reports a failure, and a second time it would give back what is somebody else's by then. Where it has not been done,
+//! something is lost, and the failure is noted. Returns the result of the last time.
 template <class CALL> Result TwiceAtMost(const CALL &call) {
     const Result result = call();
     return result == SUCCESS ? result : call();

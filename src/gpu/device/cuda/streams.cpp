@@ -96,14 +96,12 @@ void Streams::Close() noexcept {
     }
     for (const EventHandle *event : Events()) {
         if (*event) {
-            gpu_->Note(TwiceAtMost([&] { return driver_.event_destroy(*event); }),
-                       Driver::event_destroy_symbol);
+            gpu_->Note(driver_.event_destroy(*event), Driver::event_destroy_symbol);
         }
     }
     for (const Stream stream : streams_) {
         if (stream) {
-            gpu_->Note(TwiceAtMost([&] { return driver_.stream_destroy(stream); }),
-                       Driver::stream_destroy_symbol);
+            gpu_->Note(driver_.stream_destroy(stream), Driver::stream_destroy_symbol);
         }
     }
 }
@@ -167,7 +165,7 @@ bool Streams::Order(Stream first, Stream second) noexcept {
     if (result == SUCCESS) {
         result = driver_.event_record(event, first);
         result = result == SUCCESS ? driver_.stream_wait(second, event, 0) : result;
-        gpu_->Note(TwiceAtMost([&] { return driver_.event_destroy(event); }), Driver::event_destroy_symbol);
+        gpu_->Note(driver_.event_destroy(event), Driver::event_destroy_symbol);
     }
     return result == SUCCESS;
 }
@@ -186,8 +184,7 @@ void Streams::Free(uint8_t *device_data, Purpose purpose) noexcept {
                        Driver::context_synchronize_symbol);
         }
     }
-    gpu_->Note(TwiceAtMost([&] { return driver_.memory_free(PointerOf(device_data), freeing); }),
-               Driver::memory_free_symbol);
+    gpu_->Note(driver_.memory_free(PointerOf(device_data), freeing), Driver::memory_free_symbol);
 }
 
 } // namespace rawduck::gpu::cuda
