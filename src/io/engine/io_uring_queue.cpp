@@ -173,7 +173,7 @@ bool IoUringQueue::IsOwnThread() const {
 }
 
 // Called while memory is given back: what is in flight is of other memory, and is not waited for.
-void IoUringQueue::Forget(uint64_t range) noexcept {
+void IoUringQueue::Forget(uint64_t range, StableMemory::Afterwards &afterwards) noexcept {
     must_drop_ = true;
     const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || !open_ || !buffers_.Knows(range)) {
@@ -182,7 +182,12 @@ void IoUringQueue::Forget(uint64_t range) noexcept {
     if (IsOwnThread()) {
         buffers_.Drop(ring_, range);
     } else {
-        io_uring_queue_exit(&ring_);
+        // Nobody uses it from here on. Closing it takes longer than others should wait for the lock of the list.
+        try {
+            afterwards.emplace_back([ring = ring_]() mutable { io_uring_queue_exit(&ring); });
+        } catch (const std::bad_alloc &) {
+            io_uring_queue_exit(&ring_);
+        }
         buffers_.Reset();
         open_ = false;
     }

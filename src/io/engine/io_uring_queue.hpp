@@ -83,9 +83,10 @@ class IoUringQueue : public Queue {
     class Watcher final : public StableMemory::Watcher {
       public:
         explicit Watcher(IoUringQueue &queue) : queue_(queue) {}
-        void PagesGo(char *, uint64_t, uint64_t number) noexcept override {
+        void PagesGo(char *, uint64_t, uint64_t number,
+                     StableMemory::Afterwards &afterwards) noexcept override {
             if (number != 0) { // rings are told of nothing else
-                queue_.Forget(number);
+                queue_.Forget(number, afterwards);
             }
         }
 
@@ -93,7 +94,7 @@ class IoUringQueue : public Queue {
         IoUringQueue &queue_;
     };
 
-    void Forget(uint64_t range) noexcept;
+    void Forget(uint64_t range, StableMemory::Afterwards &afterwards) noexcept;
     void Begin();
     void EndIfDrained() noexcept;
     bool IsOwnThread() const;
