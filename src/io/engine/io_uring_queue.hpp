@@ -97,7 +97,6 @@ class IoUringQueue : public Queue {
     void Forget(uint64_t range, StableMemory::Afterwards &afterwards) noexcept;
     void Begin();
     void EndIfDrained() noexcept;
-    bool IsOwnThread() const;
     int FindBuffer(const Command &command);
     uint32_t ReapLocked(Command **completed, uint32_t max, bool wait);
     int Make(uint32_t entries);
@@ -114,7 +113,6 @@ class IoUringQueue : public Queue {
     const std::string target_name_;
     const uint32_t depth_;
     std::optional<RingEntries> entries_; //!< where they are used until their commands have completed
-    const unsigned setup_flags_;
     const char *const alternative_;
 
     //! Held by the queue's thread from the first command until all are reaped, so that nobody else touches the ring
@@ -125,7 +123,7 @@ class IoUringQueue : public Queue {
     Watcher watcher_{*this};
     bool watches_ = false;
     RingBuffers buffers_;
-    RingKind kind_ = {};
+    RingKind kind_; //!< its entries may become fewer
     io_uring ring_ = {};
     bool open_ = false;
     std::vector<Command *> waiting_;
