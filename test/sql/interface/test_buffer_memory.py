@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import rawduck
+from rawduck import duckdb_source
 from rawduck.render import rows
 from support import CHILD_SECONDS, make_target, one, run_python
 
@@ -93,20 +95,39 @@ def test_databases_that_come_and_go_leave_nothing(path):
     assert run_python(code, path).strip() == "done"
 
 
-def test_a_process_that_may_not_have_the_addresses(path):
+@pytest.mark.parametrize("limited", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_a_process_that_may_not_have_the_addresses(path, limited):
     """It works as without this memory, and says why."""
     code = """
         import duckdb, resource, sys
         import rawduck
         con = duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": "2"})
         now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (now + (250 << 20), resource.RLIM_INFINITY))
+        limited = getattr(resource, sys.argv[2])
+        resource.setrlimit(limited, (now + (250 << 20), resource.RLIM_INFINITY))
         rawduck.load(con)
         con.execute(f"ATTACH '{sys.argv[1]}' AS x (READ_ONLY)")
         assert con.execute("SELECT sum(a) FROM x.t").fetchone()[0] == 1_999_999_000_000
         print(*con.execute("SELECT in_use, why_not FROM nvme_memory()").fetchone())
     """
-    command = [sys.executable, "-c", textwrap.dedent(code), path]
+    command = [sys.executable, "-c", textwrap.dedent(code), path, limited]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("False the system does not give the address space")
+    assert done.stdout.startswith("False the system does not give the address space for it (ulimit -v, -d;")
+
+
+def test_a_program_with_an_allocator_of_its_own(tmp_path):
+    """It is left alone, also where its database is the first one; others of the process have ours."""
+    library = tmp_path / "own_allocator.so"
+    source = Path(__file__).parents[1] / "own_allocator.cpp"
+    headers = Path(duckdb_source.fetch(str(source.parents[2] / "build"))) / "src/include"
+    compiler = ["c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-I", headers, "-o", library, source]
+    subprocess.run(compiler, check=True)
+    code = """
+        import ctypes, sys
+        import rawduck
+        rawduck.register()
+        ctypes.CDLL(sys.argv[1]).PrintBoth()
+    """
+    lines = run_python(code, str(library), before="").splitlines()
+    assert lines == ["false|this program has given DuckDB an allocator of its own|own", "true||DuckDB's"]
