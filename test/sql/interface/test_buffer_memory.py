@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,35 @@ def test_databases_that_come_and_go_leave_nothing(path):
         print("done")
     """
     assert run_python(code, path).strip() == "done"
+
+
+def test_volumes_that_come_and_go_leave_nothing(tmp_path):
+    """Eight databases, each on a volume of its own. What the first rounds have filled serves the others."""
+    code = """
+        def resident():
+            return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        paths = dict(enumerate(sys.argv[1:]))
+        after_round = []
+        for number in range(100):
+            for name, path in paths.items():
+                connection.execute(f"ATTACH '{path}' AS x{name}")
+            for name in paths:
+                if number % 50 == 0:
+                    made = "SELECT hash(range) AS b FROM range(50_000)"
+                    connection.execute(f"CREATE OR REPLACE TABLE x{name}.t AS {made}")
+                connection.execute(f"SELECT count(DISTINCT b) FROM x{name}.t")
+            for name in paths:
+                connection.execute(f"DETACH x{name}")
+            after_round.append(resident())
+        # The least of many rounds, since what is given back goes a second later.
+        grown = min(after_round[75:]) - min(after_round[25:50])
+        assert grown < 8 << 20, after_round
+        print("done")
+    """
+    with ExitStack() as stack:
+        targets = [stack.enter_context(make_target("file-4096", tmp_path, "64M")) for _ in range(8)]
+        assert run_python(code, *(target.path("x.duckdb") for target in targets)) == "done"
 
 
 @pytest.mark.parametrize("limited", ["RLIMIT_AS", "RLIMIT_DATA"])
