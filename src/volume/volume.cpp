@@ -212,6 +212,7 @@ VolumeInfo Volume::Info() const {
     info.bounce_bytes = state_->io->BounceBytes();
     info.reread_buffer_bytes = state_->io->RereadBytes();
     info.rereads = state_->io->Rereads();
+    info.metadata_cache_bytes = state_->trees->store.CachedPages() * TREE_PAGE_BYTES;
     info.poisoned = state_->log.Poisoned();
     info.warning = state_->warning;
     if (const Stripe *stripe = state_->target.stripe.get()) {

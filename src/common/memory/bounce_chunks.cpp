@@ -30,16 +30,21 @@ struct Slab {
 struct Stock {
     explicit Stock(uint64_t generation) : generation(generation) {}
 
-    void DropUnused(uint64_t kept_bytes) {
+    //! Moves them to `dropped`.
+    void DropUnused(uint64_t kept_bytes, std::map<const char *, Slab> &dropped) {
         for (auto slab = slabs.begin(); slab != slabs.end();) {
             const bool keep = !slab->second.Unused() || kept_bytes >= BounceChunks::SLAB_BYTES;
             kept_bytes -= slab->second.Unused() && keep ? BounceChunks::SLAB_BYTES : 0;
-            slab = keep ? std::next(slab) : slabs.erase(slab);
+            const auto next = std::next(slab);
+            if (!keep) {
+                dropped.insert(slabs.extract(slab));
+            }
+            slab = next;
         }
     }
 
     const uint64_t generation;
-    std::mutex mutex; //!< guards what follows; that of StableMemory is taken under it
+    std::mutex mutex; //!< guards what follows; that of StableMemory is taken under it where a slab is made
     uint64_t users = 0;
     std::map<const char *, Slab> slabs; //!< by address, so that those in use are the same ones
 };
@@ -72,9 +77,10 @@ BounceChunks::~BounceChunks() {
         return;
     }
     Stock &stock = Current();
+    std::map<const char *, Slab> dropped; // ends when the lock is released: rings that know it are told
     std::lock_guard<std::mutex> guard(stock.mutex);
     if (--stock.users == 0) {
-        stock.DropUnused(0);
+        stock.DropUnused(0, dropped);
     }
 }
 
@@ -110,6 +116,7 @@ void BounceChunks::Give(char *chunk) noexcept {
         return;
     }
     Stock &stock = Current();
+    std::map<const char *, Slab> dropped; // as above
     std::lock_guard<std::mutex> guard(stock.mutex);
     const auto after = stock.slabs.upper_bound(chunk);
     RAWDUCK_INVARIANT(after != stock.slabs.begin(), "a chunk that is given back was taken");
@@ -118,7 +125,7 @@ void BounceChunks::Give(char *chunk) noexcept {
                       "a chunk is given back to the slab that it is of, and once");
     slab.idle.push_back(chunk);
     if (slab.Unused()) {
-        stock.DropUnused(KEPT_BYTES_MAX);
+        stock.DropUnused(KEPT_BYTES_MAX, dropped);
     }
 }
 

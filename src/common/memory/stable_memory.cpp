@@ -18,9 +18,9 @@ struct List {
     std::vector<StableMemory::Range> ranges; //!< by address
     std::vector<StableMemory::Watcher *> watchers;
 
-    void Tell(char *begin, uint64_t bytes, uint64_t number) noexcept {
+    void Tell(char *begin, uint64_t bytes, uint64_t number, StableMemory::Afterwards &afterwards) noexcept {
         for (StableMemory::Watcher *const watcher : watchers) {
-            watcher->PagesGo(begin, bytes, number);
+            watcher->PagesGo(begin, bytes, number, afterwards);
         }
     }
 };
@@ -44,6 +44,12 @@ List &CurrentList() {
     return *list;
 }
 
+void Do(const StableMemory::Afterwards &afterwards) noexcept {
+    for (const std::function<void()> &put_off : afterwards) {
+        put_off();
+    }
+}
+
 } // namespace
 
 void StableMemory::Add(const char *begin, uint64_t bytes, HugeMemory::Pages pages) noexcept {
@@ -63,6 +69,7 @@ void StableMemory::Add(const char *begin, uint64_t bytes, HugeMemory::Pages page
 
 void StableMemory::Remove(const char *begin) noexcept {
     const auto address = reinterpret_cast<uint64_t>(begin);
+    Afterwards afterwards;
     try {
         List &list = CurrentList();
         std::lock_guard<std::mutex> guard(list.mutex);
@@ -74,20 +81,23 @@ void StableMemory::Remove(const char *begin) noexcept {
         const Range range = *found;
         list.ranges.erase(found);
         last_version.fetch_add(1);
-        list.Tell(reinterpret_cast<char *>(range.begin), range.end - range.begin, range.number);
+        list.Tell(reinterpret_cast<char *>(range.begin), range.end - range.begin, range.number, afterwards);
     } catch (const std::bad_alloc &) {
         // There is no list, so nothing is listed.
     }
+    Do(afterwards);
 }
 
 void StableMemory::TellPagesGo(char *begin, uint64_t bytes) noexcept {
+    Afterwards afterwards;
     try {
         List &list = CurrentList();
         std::lock_guard<std::mutex> guard(list.mutex);
-        list.Tell(begin, bytes, 0);
+        list.Tell(begin, bytes, 0, afterwards);
     } catch (const std::bad_alloc &) {
         // There is no list, so nobody watches.
     }
+    Do(afterwards);
 }
 
 uint64_t StableMemory::Version() noexcept {

@@ -6,6 +6,7 @@
 #include "common/units.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,15 +21,18 @@ class StableMemory {
         uint64_t number;         //!< never used again, while addresses are
         HugeMemory::Pages pages; //!< what was asked for
     };
+    //! What is done when the pages have been told of, and no lock of this class is held.
+    using Afterwards = std::vector<std::function<void()>>;
     //! Who keeps something for memory of ours.
     class Watcher {
       public:
         virtual ~Watcher() = default;
         //! Nobody uses what is in these pages any more, and this is the last moment at which they are there.
-        //! `number`: of the range that they are; 0: they were not listed. Called by any thread, which may hold the
-        //! lock of an arena: it must not wait for commands, allocate from BufferMemory, or call a function of this
-        //! class.
-        virtual void PagesGo(char *begin, uint64_t bytes, uint64_t number) noexcept = 0;
+        //! `number`: of the range that they are; 0: they were not listed. Called by any thread, under the lock of the
+        //! list: it must not wait for commands, allocate from BufferMemory, or call a function of this class. What
+        //! takes long, and does not need the pages, is added to `afterwards`.
+        virtual void PagesGo(char *begin, uint64_t bytes, uint64_t number,
+                             Afterwards &afterwards) noexcept = 0;
     };
 
     //! Without memory for it the range is not listed, and nothing else happens.

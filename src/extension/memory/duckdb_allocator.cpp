@@ -55,7 +55,7 @@ template <class TAG, class FUNCTION> void Store(DuckAllocator &allocator, TAG ta
     __atomic_store_n(&(allocator.*MemberOf(tag)), function, __ATOMIC_SEQ_CST);
 }
 
-//! What the host's allocators had before. One for the process: all of DuckDB's own allocators have the same.
+//! Of DuckDB's own allocators, which all have the same.
 Functions host;
 BufferMemory *memory = nullptr;
 
@@ -86,19 +86,24 @@ data_ptr_t Reallocate(PrivateAllocatorData *data, data_ptr_t pointer, idx_t old_
     return moved;
 }
 
+Functions FunctionsOf(DuckAllocator &allocator) {
+    return {Load(allocator, AllocateTag()), Load(allocator, FreeTag()), Load(allocator, ReallocateTag())};
+}
+
 //! Empty: it can be used.
-std::string Obstacle(DuckAllocator &allocator) {
+std::string Obstacle(duckdb::DatabaseInstance &database) {
     static const bool remembered = [&] {
-        host = {Load(allocator, AllocateTag()), Load(allocator, FreeTag()), Load(allocator, ReallocateTag())};
+        // Not DuckAllocator::DefaultAllocator(): in the static form that is one of this object's, and the program's
+        // DuckDB has another. Nor the allocator of the instance, which may be the program's own.
+        host = FunctionsOf(*database.config.default_allocator);
         memory = BufferMemory::OfProcess();
         return true;
     }();
     static_cast<void>(remembered);
     if (!memory) {
-        return "the system does not give the address space for it (ulimit -v, vm.overcommit_memory)";
+        return "the system does not give the address space for it (ulimit -v, -d; vm.overcommit_memory)";
     }
-    const Functions now = {Load(allocator, AllocateTag()), Load(allocator, FreeTag()),
-                           Load(allocator, ReallocateTag())};
+    const Functions now = FunctionsOf(DuckAllocator::Get(database));
     const bool is_ours = now.free == Free && now.reallocate == Reallocate;
     return now == host || is_ours ? "" : "this program has given DuckDB an allocator of its own";
 }
@@ -106,10 +111,10 @@ std::string Obstacle(DuckAllocator &allocator) {
 } // namespace
 
 void UseBufferMemory(duckdb::DatabaseInstance &database, bool on) {
-    DuckAllocator &allocator = DuckAllocator::Get(database);
-    if (!Obstacle(allocator).empty()) {
+    if (!Obstacle(database).empty()) {
         return;
     }
+    DuckAllocator &allocator = DuckAllocator::Get(database);
     if (on) {
         Store(allocator, FreeTag(), &Free);
         Store(allocator, ReallocateTag(), &Reallocate);
@@ -119,9 +124,8 @@ void UseBufferMemory(duckdb::DatabaseInstance &database, bool on) {
 }
 
 bool UsesBufferMemory(duckdb::DatabaseInstance &database, std::string &why_not) {
-    DuckAllocator &allocator = DuckAllocator::Get(database);
-    why_not = Obstacle(allocator);
-    if (why_not.empty() && Load(allocator, AllocateTag()) != &Allocate) {
+    why_not = Obstacle(database);
+    if (why_not.empty() && Load(DuckAllocator::Get(database), AllocateTag()) != &Allocate) {
         why_not = "the setting nvme_buffer_memory is off";
     }
     return why_not.empty();

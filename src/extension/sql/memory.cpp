@@ -54,7 +54,9 @@ void RegisterMemoryFunction(duckdb::ExtensionLoader &loader) {
            "MiB; given back when nobody needed them for a second"},
           {"staging", LogicalType::UBIGINT, "Bytes that are being read ahead into, which DuckDB counts, too"},
           {"staging_kept", LogicalType::UBIGINT,
-           "Bytes for that purpose that are free and still in memory, at most 32 MiB; given back likewise"},
+           "Bytes for that purpose that are free and still in memory, between those in use, too. At most 32 "
+           "MiB; "
+           "given back likewise, the first 32 MiB in whole chunks"},
           {"pages", LogicalType::VARCHAR, "The kind of pages that new memory gets: huge or small"},
           {"huge_chunks", LogicalType::UBIGINT, "Chunks of 2 MiB that were asked for in huge pages"},
           {"small_chunks", LogicalType::UBIGINT, "Chunks of 2 MiB that were asked for in small pages"},

@@ -71,6 +71,8 @@ std::vector<Cell> Cells(const VolumeInfo &info) {
          "Memory that nvme_reread_buffer has taken"},
         {"rereads", Value::UBIGINT(info.rereads.reads), "Reads of blocks that had been read shortly before"},
         {"rereads_from_memory", Value::UBIGINT(info.rereads.hits), "Of those, answered from memory"},
+        {"metadata_cache_bytes", Value::UBIGINT(info.metadata_cache_bytes),
+         "Memory for pages of the metadata that were read or written, at most 64 MiB"},
         {"spill_buffer_bytes", Value::UBIGINT(info.spill_buffer_bytes),
          "Memory that nvme_spill_buffer has taken"},
         {"spill_buffer_capacity", Value::UBIGINT(info.spill_capacity_bytes),

@@ -121,8 +121,8 @@ void RingSupport::Probe() {
 
 IoUringQueue::IoUringQueue(const std::string &target_name, uint32_t depth, unsigned setup_flags,
                            EntryUse entry_use, const char *alternative)
-    : target_name_(target_name), depth_(std::max(1u, std::min(depth, MAX_DEPTH))), setup_flags_(setup_flags),
-      alternative_(alternative) {
+    : target_name_(target_name), depth_(std::max(1u, std::min(depth, MAX_DEPTH))), alternative_(alternative),
+      kind_(MakeRingKind(depth_, setup_flags)) {
     if (entry_use == EntryUse::UNTIL_COMPLETED) {
         entries_.emplace(RingEntries::CountFor(depth_, RING_ENTRIES_MAX));
     }
@@ -131,10 +131,10 @@ IoUringQueue::IoUringQueue(const std::string &target_name, uint32_t depth, unsig
 }
 
 int IoUringQueue::Make(uint32_t entries) {
-    kind_ = {entries, setup_flags_, RingThread(setup_flags_)};
-    int result = TakeIdleRing(kind_, ring_) ? 0 : io_uring_queue_init(entries, &ring_, setup_flags_);
+    kind_.entries = entries;
+    int result = TakeIdleRing(kind_, ring_) ? 0 : io_uring_queue_init(entries, &ring_, kind_.setup_flags);
     if (result != 0 && CloseIdleRings()) {
-        result = io_uring_queue_init(entries, &ring_, setup_flags_);
+        result = io_uring_queue_init(entries, &ring_, kind_.setup_flags);
     }
     return result;
 }
@@ -168,21 +168,22 @@ IoUringQueue::~IoUringQueue() {
     Close();
 }
 
-bool IoUringQueue::IsOwnThread() const {
-    return kind_.thread == RingThread(setup_flags_);
-}
-
 // Called while memory is given back: what is in flight is of other memory, and is not waited for.
-void IoUringQueue::Forget(uint64_t range) noexcept {
+void IoUringQueue::Forget(uint64_t range, StableMemory::Afterwards &afterwards) noexcept {
     must_drop_ = true;
     const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || !open_ || !buffers_.Knows(range)) {
         return; // its thread sees the flag before it rests
     }
-    if (IsOwnThread()) {
+    if (kind_.IsForThisThread()) {
         buffers_.Drop(ring_, range);
     } else {
-        io_uring_queue_exit(&ring_);
+        // Nobody uses it from here on. Closing it takes longer than others should wait for the lock of the list.
+        try {
+            afterwards.emplace_back([ring = ring_]() mutable { io_uring_queue_exit(&ring); });
+        } catch (const std::bad_alloc &) {
+            io_uring_queue_exit(&ring_);
+        }
         buffers_.Reset();
         open_ = false;
     }
@@ -240,7 +241,7 @@ int IoUringQueue::FindBuffer(const Command &command) {
 
 void IoUringQueue::Close() {
     RAWDUCK_INVARIANT(in_kernel_ == 0, "a ring is closed when nothing of it is in flight");
-    if (open_ && broken_ == 0 && (buffers_.Empty() || IsOwnThread())) {
+    if (open_ && broken_ == 0 && (buffers_.Empty() || kind_.IsForThisThread())) {
         buffers_.DropAll(ring_);
         GiveIdleRing(kind_, ring_);
     } else if (open_) {

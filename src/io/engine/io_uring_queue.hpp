@@ -83,9 +83,10 @@ class IoUringQueue : public Queue {
     class Watcher final : public StableMemory::Watcher {
       public:
         explicit Watcher(IoUringQueue &queue) : queue_(queue) {}
-        void PagesGo(char *, uint64_t, uint64_t number) noexcept override {
+        void PagesGo(char *, uint64_t, uint64_t number,
+                     StableMemory::Afterwards &afterwards) noexcept override {
             if (number != 0) { // rings are told of nothing else
-                queue_.Forget(number);
+                queue_.Forget(number, afterwards);
             }
         }
 
@@ -93,10 +94,9 @@ class IoUringQueue : public Queue {
         IoUringQueue &queue_;
     };
 
-    void Forget(uint64_t range) noexcept;
+    void Forget(uint64_t range, StableMemory::Afterwards &afterwards) noexcept;
     void Begin();
     void EndIfDrained() noexcept;
-    bool IsOwnThread() const;
     int FindBuffer(const Command &command);
     uint32_t ReapLocked(Command **completed, uint32_t max, bool wait);
     int Make(uint32_t entries);
@@ -113,7 +113,6 @@ class IoUringQueue : public Queue {
     const std::string target_name_;
     const uint32_t depth_;
     std::optional<RingEntries> entries_; //!< where they are used until their commands have completed
-    const unsigned setup_flags_;
     const char *const alternative_;
 
     //! Held by the queue's thread from the first command until all are reaped, so that nobody else touches the ring
@@ -124,7 +123,7 @@ class IoUringQueue : public Queue {
     Watcher watcher_{*this};
     bool watches_ = false;
     RingBuffers buffers_;
-    RingKind kind_ = {};
+    RingKind kind_; //!< its entries may become fewer
     io_uring ring_ = {};
     bool open_ = false;
     std::vector<Command *> waiting_;

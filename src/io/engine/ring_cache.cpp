@@ -14,6 +14,14 @@
 #endif
 
 namespace rawduck {
+
+struct RingThread {
+    RingThread(uint64_t number, bool ended) : number(number), ended(ended) {}
+    const uint64_t number; //!< never the same for two threads
+    std::atomic<bool>
+        ended; //!< set before its idle rings are closed, so that whoever gives one back later sees it
+};
+
 namespace {
 
 constexpr size_t IDLE_MAX = 32;
@@ -58,12 +66,63 @@ RingCache &Cache() {
     return *cache;
 }
 
+//! Closes those that are idle and chosen. Returns whether there was one. Throws std::bad_alloc.
+template <class CHOOSE> bool CloseIdle(const CHOOSE &chosen) {
+    RingCache &cache = Cache();
+    std::deque<IdleRing> closing;
+    {
+        std::lock_guard<std::mutex> guard(cache.mutex);
+        const auto kept_end = std::stable_partition(cache.idle.begin(), cache.idle.end(),
+                                                    [&](const IdleRing &idle) { return !chosen(idle); });
+        closing.assign(kept_end, cache.idle.end());
+        cache.idle.erase(kept_end, cache.idle.end());
+    }
+    for (IdleRing &idle : closing) {
+        io_uring_queue_exit(&idle.ring);
+    }
+    return !closing.empty();
+}
+
+uint64_t ThreadNumber() noexcept {
+    static std::atomic<uint64_t> last{0};
+    thread_local const uint64_t number = ++last;
+    return number;
+}
+
+//! Has no destructor, so that it tells this also while the others of the thread run.
+thread_local bool thread_has_ended = false;
+
+//! Its destructor runs when the thread ends.
+struct EndingThread {
+    ~EndingThread() {
+        thread_has_ended = true;
+        thread->ended = true;
+        try {
+            CloseIdle([this](const IdleRing &idle) { return idle.kind.thread == thread; });
+        } catch (const std::bad_alloc &) {
+            // They are closed when there are too many.
+        }
+    }
+    const std::shared_ptr<RingThread> thread = std::make_shared<RingThread>(ThreadNumber(), false);
+};
+
+std::shared_ptr<RingThread> CurrentThread() {
+    if (thread_has_ended) {
+        return std::make_shared<RingThread>(ThreadNumber(), true);
+    }
+    thread_local const EndingThread current;
+    return current.thread;
+}
+
 } // namespace
 
-uint64_t RingThread(unsigned setup_flags) {
-    static std::atomic<uint64_t> last{0};
-    thread_local const uint64_t thread = ++last;
-    return (setup_flags & IORING_SETUP_SINGLE_ISSUER) != 0 ? thread : 0;
+RingKind MakeRingKind(uint32_t entries, unsigned setup_flags) {
+    return {entries, setup_flags,
+            (setup_flags & IORING_SETUP_SINGLE_ISSUER) != 0 ? CurrentThread() : nullptr};
+}
+
+bool RingKind::IsForThisThread() const noexcept {
+    return !thread || thread->number == ThreadNumber();
 }
 
 bool TakeIdleRing(const RingKind &kind, io_uring &ring) {
@@ -85,12 +144,14 @@ void GiveIdleRing(const RingKind &kind, io_uring &ring) noexcept {
     try {
         RingCache &cache = Cache();
         std::lock_guard<std::mutex> guard(cache.mutex);
-        cache.idle.push_back(surplus);
-        if (cache.idle.size() <= IdleMax()) {
-            return;
+        if (!kind.thread || !kind.thread->ended) {
+            cache.idle.push_back(surplus);
+            if (cache.idle.size() <= IdleMax()) {
+                return;
+            }
+            surplus = cache.idle.front();
+            cache.idle.pop_front();
         }
-        surplus = cache.idle.front();
-        cache.idle.pop_front();
     } catch (const std::bad_alloc &) {
         // Without memory to remember it, this one is closed.
     }
@@ -98,16 +159,7 @@ void GiveIdleRing(const RingKind &kind, io_uring &ring) noexcept {
 }
 
 bool CloseIdleRings() {
-    RingCache &cache = Cache();
-    std::deque<IdleRing> closing;
-    {
-        std::lock_guard<std::mutex> guard(cache.mutex);
-        closing.swap(cache.idle);
-    }
-    for (IdleRing &idle : closing) {
-        io_uring_queue_exit(&idle.ring);
-    }
-    return !closing.empty();
+    return CloseIdle([](const IdleRing &) { return true; });
 }
 
 } // namespace rawduck

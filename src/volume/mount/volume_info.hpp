@@ -31,6 +31,7 @@ struct VolumeInfo {
     uint64_t bounce_bytes = 0;         //!< see BlockIo::BounceBytes
     uint64_t reread_buffer_bytes = 0;  //!< memory held for what is read again soon
     RereadCounters rereads;            //!< since the mount
+    uint64_t metadata_cache_bytes = 0; //!< memory held for pages of the metadata trees
     std::string poisoned;              //!< why it refuses writes; empty when healthy
     std::vector<std::string>
         members;              //!< targets that it is striped over, in their order; empty: it lies on one

@@ -69,6 +69,7 @@ class PageStore {
 
     //! Shared.
     uint64_t DirtyPages() const { return dirty_.size(); }
+    //! Of those on the device.
     uint64_t CachedPages() const;
 
   private:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import rawduck
+from rawduck import duckdb_source
 from rawduck.render import rows
 from support import CHILD_SECONDS, make_target, one, run_python
 
@@ -93,20 +96,68 @@ def test_databases_that_come_and_go_leave_nothing(path):
     assert run_python(code, path).strip() == "done"
 
 
-def test_a_process_that_may_not_have_the_addresses(path):
+def test_volumes_that_come_and_go_leave_nothing(tmp_path):
+    """Eight databases, each on a volume of its own. What the first rounds have filled serves the others."""
+    code = """
+        def resident():
+            return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        paths = dict(enumerate(sys.argv[1:]))
+        after_round = []
+        for number in range(100):
+            for name, path in paths.items():
+                connection.execute(f"ATTACH '{path}' AS x{name}")
+            for name in paths:
+                if number % 50 == 0:
+                    made = "SELECT hash(range) AS b FROM range(50_000)"
+                    connection.execute(f"CREATE OR REPLACE TABLE x{name}.t AS {made}")
+                connection.execute(f"SELECT count(DISTINCT b) FROM x{name}.t")
+            for name in paths:
+                connection.execute(f"DETACH x{name}")
+            after_round.append(resident())
+        # The least of many rounds, since what is given back goes a second later.
+        grown = min(after_round[75:]) - min(after_round[25:50])
+        assert grown < 8 << 20, after_round
+        print("done")
+    """
+    with ExitStack() as stack:
+        targets = [stack.enter_context(make_target("file-4096", tmp_path, "64M")) for _ in range(8)]
+        assert run_python(code, *(target.path("x.duckdb") for target in targets)) == "done"
+
+
+@pytest.mark.parametrize("limited", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_a_process_that_may_not_have_the_addresses(path, limited):
     """It works as without this memory, and says why."""
     code = """
         import duckdb, resource, sys
         import rawduck
         con = duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": "2"})
         now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (now + (250 << 20), resource.RLIM_INFINITY))
+        limited = getattr(resource, sys.argv[2])
+        resource.setrlimit(limited, (now + (250 << 20), resource.RLIM_INFINITY))
         rawduck.load(con)
         con.execute(f"ATTACH '{sys.argv[1]}' AS x (READ_ONLY)")
         assert con.execute("SELECT sum(a) FROM x.t").fetchone()[0] == 1_999_999_000_000
         print(*con.execute("SELECT in_use, why_not FROM nvme_memory()").fetchone())
     """
-    command = [sys.executable, "-c", textwrap.dedent(code), path]
+    command = [sys.executable, "-c", textwrap.dedent(code), path, limited]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("False the system does not give the address space")
+    assert done.stdout.startswith("False the system does not give the address space for it (ulimit -v, -d;")
+
+
+def test_a_program_with_an_allocator_of_its_own(tmp_path):
+    """It is left alone, also where its database is the first one; others of the process have ours."""
+    library = tmp_path / "own_allocator.so"
+    source = Path(__file__).parents[1] / "own_allocator.cpp"
+    headers = Path(duckdb_source.fetch(str(source.parents[2] / "build"))) / "src/include"
+    compiler = ["c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-I", headers, "-o", library, source]
+    subprocess.run(compiler, check=True)
+    code = """
+        import ctypes, sys
+        import rawduck
+        rawduck.register()
+        ctypes.CDLL(sys.argv[1]).PrintBoth()
+    """
+    lines = run_python(code, str(library), before="").splitlines()
+    assert lines == ["false|this program has given DuckDB an allocator of its own|own", "true||DuckDB's"]

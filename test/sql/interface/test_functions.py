@@ -154,10 +154,15 @@ def test_volumes_lists_what_is_mounted(target, con):
     assert one(con, count, target.name) == 0
     attach(con, target, "x.duckdb")
     mounted = rows(con, "SELECT * FROM nvme_volumes() WHERE target = ?", [target.name])[0]
+    assert mounted["metadata_cache_bytes"] == 0, "nothing is read of a new volume's trees"
     assert mounted["writable"]
     assert mounted["open_handles"] >= 1
     con.execute("DETACH x")
     assert one(con, count, target.name) == 0
+    # Its first writer after another mount has a checkpoint written, which the next mount reads.
+    attach(con, target, "x.duckdb")
+    con.execute("CREATE TABLE x.t (i INT); DETACH x")
+    assert 0 < one(con, "SELECT metadata_cache_bytes FROM nvme_info(?)", target.name) <= 64 << 20
 
 
 def test_files(target, con):

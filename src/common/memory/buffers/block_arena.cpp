@@ -8,10 +8,6 @@ namespace rawduck {
 
 namespace {
 
-uint64_t CountBits(uint8_t mask) {
-    return static_cast<uint64_t>(__builtin_popcount(mask));
-}
-
 //! The lowest bit alone.
 uint8_t Lowest(uint8_t mask) {
     return static_cast<uint8_t>(mask & -mask);
@@ -51,17 +47,12 @@ void BlockArena::PushFront(ChunkId id) {
 
 //! Of one with a free block, which is in no list any more. The caller holds the lock.
 BlockArena::ChunkId BlockArena::TakeChunk() {
-    for (const List *list : {&partial_, &empty_, &bare_}) {
+    for (const List *list : {&partial_, &empty_, &bare_, &unbacked_}) {
         if (list->first != NONE) {
             const ChunkId id = list->first;
             Remove(id);
             return id;
         }
-    }
-    if (!unbacked_.empty()) {
-        const ChunkId id = unbacked_.back();
-        unbacked_.pop_back();
-        return id;
     }
     if (chunks_.size() == chunk_count_) {
         return NONE;
@@ -103,11 +94,10 @@ char *BlockArena::Allocate() {
     if (block == 0) {
         return BackChunk(id);
     }
-    char *const memory = ChunkMemory(id) + IndexOf(block) * BLOCK_BYTES;
     if (back_block) {
-        PageBacking::Populate(memory, BLOCK_BYTES);
+        PageBacking::PopulateParts(ChunkMemory(id), block);
     }
-    return memory;
+    return ChunkMemory(id) + IndexOf(block) * BLOCK_BYTES;
 }
 
 //! Puts pages under a chunk all of which is in use. Returns its first block, the others are free.
@@ -121,12 +111,12 @@ char *BlockArena::BackChunk(ChunkId id) {
     return ChunkMemory(id);
 }
 
-void BlockArena::Free(char *block) {
+void BlockArena::Free(char *block) noexcept {
     const auto offset = static_cast<uint64_t>(block - memory_);
     RAWDUCK_INVARIANT(offset % BLOCK_BYTES == 0, "what is freed was allocated here");
     const auto id = static_cast<ChunkId>(offset / PageBacking::CHUNK_BYTES);
     const auto bit = static_cast<uint8_t>(1U << (offset % PageBacking::CHUNK_BYTES / BLOCK_BYTES));
-    std::vector<Taken> taken;
+    Taken taken;
     {
         std::lock_guard<std::mutex> lock(mutex_);
         RAWDUCK_INVARIANT(id < chunks_.size() && (chunks_[id].free & bit) == 0, "a block is freed once");
@@ -141,76 +131,67 @@ void BlockArena::Free(char *block) {
             return;
         }
         // More than one block at a time, so that not each one takes a system call.
-        taken = TakeKept(kept_ - KeptMax() / 2);
+        TakeKept(kept_ - KeptMax() / 2, taken);
     }
     Release(taken);
 }
 
-//! The caller holds the lock. What is taken counts as used until it is released.
-std::vector<BlockArena::Taken> BlockArena::TakeKept(uint64_t blocks) {
-    std::vector<Taken> taken;
+//! The caller holds the lock. What is taken counts as used until it is released. Returns how many blocks it is: fewer
+//! where `taken` has no room for more chunks.
+uint64_t BlockArena::TakeKept(uint64_t blocks, Taken &taken) {
     uint64_t count = 0;
-    while (count < blocks && (empty_.last != NONE || partial_.last != NONE)) {
+    while (count < blocks && taken.count < taken.parts.size() &&
+           (empty_.last != NONE || partial_.last != NONE)) {
         const ChunkId id = empty_.last != NONE ? empty_.last : partial_.last;
         Chunk &chunk = chunks_[id];
         const uint8_t kept = chunk.Kept();
         // A chunk of which a part was given back is given back as a whole: it may get a huge page again.
         const uint8_t take = chunk.free == ALL ? ALL : kept;
         Remove(id);
-        count += CountBits(kept);
-        kept_ -= CountBits(kept);
-        used_ += CountBits(take);
+        count += PageBacking::CountParts(kept);
+        kept_ -= PageBacking::CountParts(kept);
+        used_ += PageBacking::CountParts(take);
         chunk.free &= static_cast<uint8_t>(~take);
         chunk.released &= static_cast<uint8_t>(~take);
         if (chunk.free != 0) {
             PushFront(id);
         }
-        taken.push_back({id, take});
+        taken.parts[taken.count++] = {id, take};
     }
     kept_least_ = std::min(kept_least_, kept_);
-    return taken;
+    return count;
 }
 
-void BlockArena::Release(const std::vector<Taken> &taken) {
-    for (const Taken &part : taken) {
-        if (part.blocks != ALL) {
-            PageBacking::KeepSmall(ChunkMemory(part.chunk));
-        }
-        // Neighbours go together.
-        for (uint64_t first = 0, end = 0; first < BLOCKS_PER_CHUNK; first = end + 1) {
-            for (end = first; end < BLOCKS_PER_CHUNK && (part.blocks >> end & 1) != 0; end++) {
-            }
-            if (end > first) {
-                PageBacking::Release(ChunkMemory(part.chunk) + first * BLOCK_BYTES,
-                                     (end - first) * BLOCK_BYTES);
-            }
-        }
+void BlockArena::Release(const Taken &taken) {
+    for (size_t i = 0; i < taken.count; i++) {
+        PageBacking::ReleaseParts(ChunkMemory(taken.parts[i].chunk), taken.parts[i].blocks);
     }
     std::lock_guard<std::mutex> lock(mutex_);
-    for (const Taken &part : taken) {
-        Chunk &chunk = chunks_[part.chunk];
+    for (size_t i = 0; i < taken.count; i++) {
+        const auto [id, blocks] = taken.parts[i];
+        Chunk &chunk = chunks_[id];
         if (chunk.free != 0) {
-            Remove(part.chunk);
+            Remove(id);
         }
-        used_ -= CountBits(part.blocks);
-        chunk.free |= part.blocks;
-        chunk.released |= part.blocks;
-        if (chunk.released == ALL) {
-            unbacked_.push_back(part.chunk);
-        } else {
-            PushFront(part.chunk);
-        }
+        used_ -= PageBacking::CountParts(blocks);
+        chunk.free |= blocks;
+        chunk.released |= blocks;
+        PushFront(id);
     }
 }
 
-void BlockArena::GiveBackUnused() {
-    std::vector<Taken> taken;
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        taken = TakeKept(kept_least_);
-        kept_least_ = kept_;
+void BlockArena::GiveBackUnused() noexcept {
+    uint64_t left = UINT64_MAX;
+    while (left > 0) {
+        Taken taken;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            left = std::min(left, kept_least_);
+            left -= std::min(left, TakeKept(left, taken));
+            kept_least_ = left > 0 ? kept_least_ : kept_;
+        }
+        Release(taken);
     }
-    Release(taken);
 }
 
 BlockArena::Counts BlockArena::Count() const {

@@ -3,6 +3,7 @@
 
 #include "common/memory/buffers/page_backing.hpp"
 
+#include <array>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -13,8 +14,9 @@ namespace rawduck {
 //! while; chunks without a block in use go first. Thread-safe.
 class BlockArena {
   public:
-    static constexpr uint64_t BLOCK_BYTES = 256 * KIB;
-    static constexpr uint64_t BLOCKS_PER_CHUNK = PageBacking::CHUNK_BYTES / BLOCK_BYTES;
+    static constexpr uint64_t BLOCK_BYTES = PageBacking::PART_BYTES;
+    static constexpr uint64_t BLOCKS_PER_CHUNK = PageBacking::PARTS_PER_CHUNK;
+    static_assert(BLOCK_BYTES == 256 * KIB, "DuckDB's blocks have this size");
     //! Free blocks that stay in memory: an eighth of those in use, within these bounds.
     static constexpr uint64_t KEPT_SHARE = 8, KEPT_MIN = 16 * MIB, KEPT_MAX = 128 * MIB;
 
@@ -28,9 +30,10 @@ class BlockArena {
 
     //! A block, not zeroed. nullptr: all are in use.
     char *Allocate();
-    void Free(char *block);
-    //! Gives back what was free all the time since the last call.
-    void GiveBackUnused();
+    //! Needs no memory for it: destructors free blocks.
+    void Free(char *block) noexcept;
+    //! Gives back what was free all the time since the last call. Needs no memory for it.
+    void GiveBackUnused() noexcept;
     Counts Count() const;
 
     //! For fork(), see PageBacking.
@@ -39,7 +42,7 @@ class BlockArena {
   private:
     using ChunkId = uint32_t;
     static constexpr ChunkId NONE = UINT32_MAX;
-    static constexpr uint8_t ALL = 0xff;
+    static constexpr uint8_t ALL = PageBacking::ALL_PARTS;
 
     //! Bit i of a mask is block i of the chunk.
     struct Chunk {
@@ -52,37 +55,45 @@ class BlockArena {
     struct List {
         ChunkId first = NONE, last = NONE;
     };
-    //! Memory that is being given back: it is in no list meanwhile.
+    //! Memory that is being given back: it is in no list meanwhile. Of so many chunks at a time, so that it lies on
+    //! the stack.
     struct Taken {
-        ChunkId chunk;
-        uint8_t blocks;
+        struct Part {
+            ChunkId chunk;
+            uint8_t blocks;
+        };
+        std::array<Part, 64> parts;
+        size_t count = 0;
     };
 
     char *ChunkMemory(ChunkId chunk) const { return memory_ + chunk * PageBacking::CHUNK_BYTES; }
     uint64_t KeptMax() const;
     List &ListOf(const Chunk &chunk) {
-        return chunk.free == ALL ? empty_ : chunk.Kept() != 0 ? partial_ : bare_;
+        return chunk.released == ALL ? unbacked_
+               : chunk.free == ALL   ? empty_
+               : chunk.Kept() != 0   ? partial_
+                                     : bare_;
     }
     ChunkId TakeChunk();
     char *BackChunk(ChunkId id);
     void Remove(ChunkId id);
     void PushFront(ChunkId id);
-    std::vector<Taken> TakeKept(uint64_t blocks);
-    void Release(const std::vector<Taken> &taken);
+    uint64_t TakeKept(uint64_t blocks, Taken &taken);
+    void Release(const Taken &taken);
 
     char *const memory_;
     const ChunkId chunk_count_;
     PageBacking &backing_;
 
-    mutable std::mutex mutex_;      //!< guards what follows; no other lock is taken while it is held
-    std::vector<Chunk> chunks_;     //!< those that were ever used
-    List partial_;                  //!< with blocks in use and free ones, some of them in memory
-    List empty_;                    //!< with free blocks alone
-    List bare_;                     //!< with blocks in use and free ones, none of them in memory
-    std::vector<ChunkId> unbacked_; //!< without pages: were given back
-    uint64_t used_ = 0;             //!< blocks
-    uint64_t kept_ = 0;             //!< blocks
-    uint64_t kept_least_ = 0;       //!< since the last GiveBackUnused
+    mutable std::mutex mutex_;  //!< guards what follows; no other lock is taken while it is held
+    std::vector<Chunk> chunks_; //!< those that were ever used
+    List partial_;              //!< with blocks in use and free ones, some of them in memory
+    List empty_;                //!< with free blocks alone, some of them in memory
+    List bare_;                 //!< with blocks in use and free ones, none of them in memory
+    List unbacked_;             //!< without pages: were given back
+    uint64_t used_ = 0;         //!< blocks
+    uint64_t kept_ = 0;         //!< blocks
+    uint64_t kept_least_ = 0;   //!< since the last GiveBackUnused
 };
 
 } // namespace rawduck

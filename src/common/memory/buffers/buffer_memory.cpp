@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <csignal>
+#include <exception>
 #include <fstream>
 #include <new>
 #include <pthread.h>
 #include <sys/resource.h>
-#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -31,11 +31,16 @@ bool KernelCommitsWhatIsReserved() {
     return mode == '2';
 }
 
-//! Whether the rest of the program still has as many addresses as the machine has memory.
-bool LeavesAddresses(uint64_t bytes) {
+//! Whether the rest of the program still has as much of what is limited as the machine has memory.
+bool Leaves(__rlimit_resource limited, uint64_t bytes) {
     rlimit limit{};
-    return getrlimit(RLIMIT_AS, &limit) == 0 &&
+    return getrlimit(limited, &limit) == 0 &&
            (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur / 2);
+}
+
+//! Addresses, and data: memory that may be written to counts as that when it is reserved.
+bool LeavesAddresses(uint64_t bytes) {
+    return Leaves(RLIMIT_AS, bytes) && Leaves(RLIMIT_DATA, bytes);
 }
 
 } // namespace
@@ -81,7 +86,7 @@ char *BufferMemory::Allocate(uint64_t bytes) {
     return nullptr;
 }
 
-void BufferMemory::Free(char *memory) {
+void BufferMemory::Free(char *memory) noexcept {
     if (IsStaging(memory)) {
         staging_.Free(memory);
     } else {
@@ -92,20 +97,20 @@ void BufferMemory::Free(char *memory) {
     }
 }
 
-void BufferMemory::GiveBackUnused() {
+void BufferMemory::GiveBackUnused() noexcept {
     staging_.GiveBackUnused();
     blocks_.GiveBackUnused();
 }
 
-uint64_t BufferMemory::KeptBytes() const {
-    return staging_.Count().kept_bytes + blocks_.Count().kept_bytes;
+bool BufferMemory::HasMoreToGiveBack() const {
+    return staging_.HasMoreToGiveBack() || blocks_.Count().kept_bytes > 0;
 }
 
 BufferMemory::Counts BufferMemory::Count() const {
     return {blocks_.Count(), staging_.Count(), backing_.Count(), address_bytes_};
 }
 
-void BufferMemory::StartGivingBack() {
+void BufferMemory::StartGivingBack() noexcept {
     if (gives_back_.exchange(true)) {
         return;
     }
@@ -115,23 +120,23 @@ void BufferMemory::StartGivingBack() {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
         std::thread([this] { KeepGivingBack(); }).detach();
-    } catch (const std::system_error &) {
-        // The system has no thread to give. What is kept is bounded, and who frees memory next tries again.
+    } catch (const std::exception &) {
+        // The system has no thread to give, or no memory for it. What is kept is bounded, and who frees memory next tries again.
         gives_back_ = false;
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void BufferMemory::KeepGivingBack() {
+void BufferMemory::KeepGivingBack() noexcept {
     do {
         // At least once, also where nothing is kept: or a thread would be started for each block that is freed.
         do {
             std::this_thread::sleep_for(GIVE_BACK_INTERVAL);
             GiveBackUnused();
-        } while (KeptBytes() > 0);
+        } while (HasMoreToGiveBack());
         gives_back_ = false;
         // Who freed memory until then saw that the thread ran.
-    } while (KeptBytes() > 0 && !gives_back_.exchange(true));
+    } while (HasMoreToGiveBack() && !gives_back_.exchange(true));
 }
 
 void BufferMemory::LockForFork() {

@@ -43,16 +43,16 @@ class BufferMemory {
     //! Of what it owns.
     char *Begin() const { return region_.Data(); }
     uint64_t AddressBytes() const { return address_bytes_; }
-    void Free(char *memory);
+    void Free(char *memory) noexcept;
     //! Gives back what was free all the time since the last call.
-    void GiveBackUnused();
+    void GiveBackUnused() noexcept;
     Counts Count() const;
 
   private:
     bool IsStaging(const char *memory) const { return memory < region_.Data() + StagingArena::ARENA_BYTES; }
-    uint64_t KeptBytes() const;
-    void StartGivingBack();
-    void KeepGivingBack();
+    bool HasMoreToGiveBack() const;
+    void StartGivingBack() noexcept;
+    void KeepGivingBack() noexcept;
     static void LockForFork();
     static void UnlockInParent();
     static void UnlockInChild();

@@ -41,6 +41,17 @@ uint64_t ThreadCpuNs() {
     return static_cast<uint64_t>(time.tv_sec) * 1000000000U + static_cast<uint64_t>(time.tv_nsec);
 }
 
+//! Calls it with offset and length of parts that are neighbours.
+template <class CALL> void ForEachRun(uint8_t parts, const CALL &call) {
+    for (uint64_t first = 0, end = 0; first < PageBacking::PARTS_PER_CHUNK; first = end + 1) {
+        for (end = first; end < PageBacking::PARTS_PER_CHUNK && (parts >> end & 1) != 0; end++) {
+        }
+        if (end > first) {
+            call(first * PageBacking::PART_BYTES, (end - first) * PageBacking::PART_BYTES);
+        }
+    }
+}
+
 } // namespace
 
 bool PageChoice::PrefersHuge() const {
@@ -112,12 +123,20 @@ void PageBacking::Populate(char *begin, uint64_t bytes) {
     }
 }
 
-void PageBacking::KeepSmall(char *chunk) {
-    madvise(chunk, CHUNK_BYTES,
-            MADV_NOHUGEPAGE); // refused by kernels without huge pages, which do not need it
+void PageBacking::PopulateParts(char *chunk, uint8_t parts) {
+    ForEachRun(parts, [chunk](uint64_t offset, uint64_t bytes) { Populate(chunk + offset, bytes); });
 }
 
-void PageBacking::Release(char *begin, uint64_t bytes) {
+void PageBacking::ReleaseParts(char *chunk, uint8_t parts) noexcept {
+    if (parts != ALL_PARTS) {
+        // The kernel would make a huge page of the rest in time, and take memory for these parts again. Kernels
+        // without huge pages refuse it, and do not need it.
+        madvise(chunk, CHUNK_BYTES, MADV_NOHUGEPAGE);
+    }
+    ForEachRun(parts, [chunk](uint64_t offset, uint64_t bytes) { Release(chunk + offset, bytes); });
+}
+
+void PageBacking::Release(char *begin, uint64_t bytes) noexcept {
     StableMemory::TellPagesGo(begin, bytes);
     // A program may have locked all of its memory (mlockall). An older kernel then gives back none of it, and what
     // is free stays in memory: it works, and the program asked for it.

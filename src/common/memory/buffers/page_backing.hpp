@@ -45,6 +45,9 @@ class PageChoice {
 class PageBacking {
   public:
     static constexpr uint64_t CHUNK_BYTES = HugeMemory::HUGE_PAGE_BYTES;
+    //! Of a chunk, each with a bit in a mask.
+    static constexpr uint64_t PARTS_PER_CHUNK = 8, PART_BYTES = CHUNK_BYTES / PARTS_PER_CHUNK;
+    static constexpr uint8_t ALL_PARTS = 0xff;
 
     struct Counts {
         bool huge = false; //!< what the next chunks get
@@ -58,19 +61,20 @@ class PageBacking {
     //! Puts pages under a chunk, which begins at a multiple of its size. What is in it stays. Where the kernel does
     //! not do this in advance, pages come when they are touched. Returns whether they are huge.
     bool Back(char *chunk);
-    //! Puts small pages under a part of a chunk.
-    static void Populate(char *begin, uint64_t bytes);
-    //! For a chunk of which a part will be given back: the kernel would make a huge page of the rest in time, and
-    //! take memory for that part again. Until Back.
-    static void KeepSmall(char *chunk);
-    //! Gives pages back to the system; what was in them is lost.
-    static void Release(char *begin, uint64_t bytes);
+    //! Puts small pages under parts of a chunk.
+    static void PopulateParts(char *chunk, uint8_t parts);
+    //! Gives parts of a chunk back to the system; what was in them is lost.
+    static void ReleaseParts(char *chunk, uint8_t parts) noexcept;
+    static uint64_t CountParts(uint8_t parts) { return static_cast<uint64_t>(__builtin_popcount(parts)); }
     Counts Count() const;
 
     //! For fork(): the child must not find the lock held by a thread that it does not have.
     std::mutex &Mutex() { return mutex_; }
 
   private:
+    static void Populate(char *begin, uint64_t bytes);
+    static void Release(char *begin, uint64_t bytes) noexcept;
+
     mutable std::mutex mutex_; //!< guards what follows; no other lock is taken while it is held
     PageChoice choice_;
     std::optional<bool> always_; //!< the system's setting leaves no choice

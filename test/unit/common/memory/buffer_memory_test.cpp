@@ -1,6 +1,8 @@
 //! Memory that DuckDB reads into: who has what, what stays in memory, and what is given back.
 #include "common/memory/buffers/buffer_memory.hpp"
+#include "common/memory/stable_memory.hpp"
 #include "support/emulation.hpp"
+#include "support/out_of_memory.hpp"
 
 #include <cstring>
 #include <gtest/gtest.h>
@@ -140,6 +142,24 @@ TEST_F(BlockArenaTest, GivesBackWhatNobodyTookSinceTheLastTime) {
     EXPECT_EQ(Resident(), 0u);
 }
 
+//! Destructors free blocks, and the thread that gives back has nobody to tell.
+TEST_F(BlockArenaTest, FreeingTakesNoMemory) {
+    std::vector<StableMemory::Range> ranges;
+    StableMemory::Copy(ranges); // makes the list, once for a process
+    std::vector<char *> blocks = AllocateAll(BYTES / BLOCK);
+    const OutOfMemoryAfter no_memory(0);
+    // Every other one first: parts of many chunks are given back at a time.
+    for (const uint64_t odd : {0, 1}) {
+        for (uint64_t i = odd; i < blocks.size(); i += 2) {
+            ASSERT_NO_THROW(arena_.Free(blocks[i]));
+        }
+    }
+    ASSERT_NO_THROW(arena_.GiveBackUnused());
+    ASSERT_NO_THROW(arena_.GiveBackUnused());
+    EXPECT_FALSE(no_memory.Failed());
+    EXPECT_EQ(arena_.Count().used_bytes + arena_.Count().kept_bytes, 0u);
+}
+
 TEST_F(BlockArenaTest, RandomUseByThreads) {
     const auto work = [&](unsigned seed) {
         std::minstd_rand random(seed);
@@ -251,6 +271,57 @@ TEST_F(StagingArenaTest, GivesBackWhatNobodyUsedSinceTheLastTime) {
     EXPECT_EQ(ResidentBytes(memory_.Data(), StagingArena::ARENA_BYTES), 0u);
 }
 
+TEST_F(StagingArenaTest, WhatIsHeldAndNotInUseIsCountedAndBounded) {
+    if (AdviceIsIgnored()) {
+        GTEST_SKIP() << "an emulator ignores madvise()";
+    }
+    constexpr uint64_t ARENA = StagingArena::ARENA_BYTES, UNIT = StagingArena::UNIT_BYTES;
+    std::vector<char *> units;
+    for (uint64_t i = 0; i < ARENA / UNIT; i++) {
+        units.push_back(arena_.Allocate(UNIT));
+        std::memset(units.back(), 1, UNIT);
+    }
+    // One in each chunk stays in use.
+    for (uint64_t i = 0; i < units.size(); i++) {
+        if (i % (CHUNK / UNIT) != 3) {
+            arena_.Free(units[i]);
+        }
+    }
+    StagingArena::Counts counts = arena_.Count();
+    EXPECT_EQ(counts.used_bytes, ARENA / (CHUNK / UNIT));
+    EXPECT_LE(counts.kept_bytes, StagingArena::KEPT_MAX);
+    EXPECT_EQ(ResidentBytes(memory_.Data(), ARENA), counts.used_bytes + counts.kept_bytes);
+    // What nobody uses for a while goes, too, but not a part of what rings may know as a whole.
+    arena_.GiveBackUnused();
+    arena_.GiveBackUnused();
+    counts = arena_.Count();
+    EXPECT_EQ(counts.kept_bytes, StagingArena::LISTED_MAX - StagingArena::LISTED_MAX / (CHUNK / UNIT));
+    EXPECT_EQ(ResidentBytes(memory_.Data(), ARENA), counts.used_bytes + counts.kept_bytes);
+    for (uint64_t i = 3; i < units.size(); i += CHUNK / UNIT) {
+        EXPECT_EQ(units[i][UNIT - 1], 1) << "what is in use was given back";
+        arena_.Free(units[i]);
+    }
+    arena_.GiveBackUnused();
+    arena_.GiveBackUnused();
+    EXPECT_EQ(arena_.Count().kept_bytes, 0u);
+    EXPECT_EQ(ResidentBytes(memory_.Data(), ARENA), 0u);
+}
+
+TEST_F(StagingArenaTest, FreeingTakesNoMemory) {
+    std::vector<char *> places;
+    for (int i = 0; i < 4; i++) {
+        places.push_back(arena_.Allocate(StagingArena::LENGTH_MAX));
+    }
+    const OutOfMemoryAfter no_memory(0);
+    for (char *place : places) {
+        ASSERT_NO_THROW(arena_.Free(place));
+    }
+    ASSERT_NO_THROW(arena_.GiveBackUnused());
+    ASSERT_NO_THROW(arena_.GiveBackUnused());
+    EXPECT_FALSE(no_memory.Failed());
+    EXPECT_EQ(arena_.Count().kept_bytes, 0u);
+}
+
 TEST(BufferMemoryTest, ServesBlocksAndRunsOfThem) {
     BufferMemory memory(BufferMemory::ADDRESS_MIN);
     EXPECT_EQ(memory.Allocate(0), nullptr);
@@ -281,17 +352,20 @@ template <class WORK> int InChild(const WORK &work) {
 
 TEST(BufferMemoryTest, LeavesLimitedAddressesToTheProgram) {
     if (AddressLimitIsIgnored()) {
-        GTEST_SKIP() << "an emulator ignores RLIMIT_AS";
+        GTEST_SKIP() << "an emulator ignores RLIMIT_AS and RLIMIT_DATA";
     }
     const uint64_t memory_bytes =
         static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    const auto reserves_within = [](uint64_t bytes) {
+    const auto reserves_within = [](uint64_t bytes, __rlimit_resource what) {
         const rlimit limit = {bytes, bytes};
-        return setrlimit(RLIMIT_AS, &limit) == 0 && BufferMemory::Reserve() != nullptr;
+        return setrlimit(what, &limit) == 0 && BufferMemory::Reserve() != nullptr;
     };
-    EXPECT_NE(InChild([&] { return reserves_within(memory_bytes); }), 0);
-    EXPECT_NE(InChild([&] { return reserves_within(memory_bytes + memory_bytes / 2); }), 0)
-        << "there would be room, but too little remains";
+    // Memory that a program may write to counts as its data, whether it is touched or not.
+    for (const auto what : {RLIMIT_AS, RLIMIT_DATA}) {
+        EXPECT_NE(InChild([&] { return reserves_within(memory_bytes, what); }), 0);
+        EXPECT_NE(InChild([&] { return reserves_within(memory_bytes + memory_bytes / 2, what); }), 0)
+            << "there would be room, but too little remains";
+    }
 }
 
 TEST(BufferMemoryTest, MemoryThatTheProgramHasLockedCanBeFreed) {
@@ -343,86 +417,6 @@ TEST(BufferMemoryTest, AChildOfTheProcessCanUseIt) {
     }
     stop = true;
     busy.join();
-}
-
-TEST(PageChoiceTest, TakesHugePagesWhereTheyAreQuick) {
-    PageChoice choice;
-    for (int i = 0; i < 1000; i++) {
-        const bool huge = choice.NextIsHuge();
-        choice.Took(huge, huge ? 200000 : 300000);
-    }
-    EXPECT_TRUE(choice.PrefersHuge());
-    EXPECT_EQ(choice.HugeNs(), 200000u);
-}
-
-TEST(PageChoiceTest, TakesSmallPagesWhereHugeOnesAreSlow) {
-    PageChoice choice;
-    int huge_count = 0;
-    for (int i = 0; i < 1000; i++) {
-        const bool huge = choice.NextIsHuge();
-        huge_count += huge ? 1 : 0;
-        choice.Took(huge, huge ? 5000000 : 300000);
-    }
-    EXPECT_FALSE(choice.PrefersHuge());
-    EXPECT_EQ(huge_count, 2 + 4) << "two at first, and trials after 64, 128, 256 and 512 more";
-}
-
-TEST(PageChoiceTest, NoticesThatHugePagesHaveBecomeQuick) {
-    PageChoice choice;
-    for (int i = 0; i < 3; i++) {
-        const bool huge = choice.NextIsHuge();
-        choice.Took(huge, huge ? 5000000 : 300000);
-    }
-    EXPECT_FALSE(choice.PrefersHuge());
-    for (int i = 0; i < 100000 && !choice.PrefersHuge(); i++) {
-        choice.Took(choice.NextIsHuge(), 200000);
-    }
-    EXPECT_TRUE(choice.PrefersHuge());
-}
-
-TEST(PageChoiceTest, ChunksMayOverlap) {
-    PageChoice choice;
-    for (int round = 0; round < 1000; round++) {
-        bool huge[4];
-        int huge_count = 0;
-        for (bool &next : huge) {
-            next = choice.NextIsHuge();
-            huge_count += next ? 1 : 0;
-        }
-        EXPECT_TRUE(round == 0 || huge_count <= 1) << "one trial at a time";
-        for (const bool next : huge) {
-            choice.Took(next, next ? 5000000 : 300000);
-        }
-    }
-    EXPECT_FALSE(choice.PrefersHuge());
-}
-
-TEST(PageChoiceTest, ATrialEndsThoughThePreferenceChangedMeanwhile) {
-    PageChoice choice;
-    for (int i = 0; i < 3; i++) {
-        const bool huge = choice.NextIsHuge();
-        choice.Took(huge, huge ? 5000000 : 300000);
-    }
-    while (!choice.NextIsHuge()) {
-        choice.Took(false, 300000);
-    }
-    choice.Took(false, 300000000);
-    ASSERT_TRUE(choice.PrefersHuge());
-    choice.Took(true, 5000000); // the trial
-    for (int i = 0; i < 100000 && choice.PrefersHuge(); i++) {
-        const bool huge = choice.NextIsHuge();
-        choice.Took(huge, huge ? 5000000 : 300000);
-    }
-    EXPECT_FALSE(choice.PrefersHuge());
-}
-
-TEST(PageChoiceTest, OneInterruptedThreadDecidesNothing) {
-    PageChoice choice;
-    for (const uint64_t ns : {50000000, 200000, 300000}) {
-        choice.NextIsHuge();
-        choice.Took(ns != 300000, ns);
-    }
-    EXPECT_TRUE(choice.PrefersHuge());
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #include "support/test_support.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <mutex>
@@ -20,7 +21,7 @@ class Recorder final : public StableMemory::Watcher {
     };
     Recorder() { StableMemory::Watch(*this); }
     ~Recorder() override { StableMemory::Unwatch(*this); }
-    void PagesGo(char *begin, uint64_t bytes, uint64_t number) noexcept override {
+    void PagesGo(char *begin, uint64_t bytes, uint64_t number, StableMemory::Afterwards &) noexcept override {
         std::lock_guard<std::mutex> guard(mutex_);
         told_.push_back({begin, bytes, number, *begin});
     }
@@ -77,6 +78,36 @@ TEST(StableMemory, PagesOfBlocksAreToldOfWithoutANumber) {
     const auto told = recorder.Of(block);
     ASSERT_EQ(told.size(), 1u);
     EXPECT_EQ(told[0].number, 0u);
+}
+
+//! Puts off what needs the locks of the list and of an arena: with one of them held it would wait for ever.
+class Postponer final : public StableMemory::Watcher {
+  public:
+    explicit Postponer(const StagingArena &arena) : arena_(arena) { StableMemory::Watch(*this); }
+    ~Postponer() override { StableMemory::Unwatch(*this); }
+    void PagesGo(char *, uint64_t, uint64_t number, StableMemory::Afterwards &afterwards) noexcept override {
+        afterwards.emplace_back([this, number] {
+            std::vector<StableMemory::Range> ranges;
+            StableMemory::Copy(ranges);
+            calls += number != 0 && arena_.Count().used_bytes > 0 ? 1 : 0;
+        });
+    }
+    std::atomic<int> calls{0};
+
+  private:
+    const StagingArena &arena_;
+};
+
+TEST(StableMemory, WhatIsPutOffIsDoneWithoutLocks) {
+    HugeMemory memory(StagingArena::ARENA_BYTES, HugeMemory::Pages::AS_ADVISED_LATER);
+    PageBacking backing;
+    StagingArena arena(memory.Data(), backing);
+    arena.Free(arena.Allocate(PageBacking::CHUNK_BYTES));
+    const Postponer postponer(arena);
+    arena.GiveBackUnused();
+    arena.GiveBackUnused();
+    EXPECT_GE(postponer.calls, 1) << "what is being given back counts as used";
+    EXPECT_EQ(arena.Count().used_bytes + arena.Count().kept_bytes, 0u);
 }
 
 TEST(StableMemory, WhoDoesNotWatchAnyMoreIsNotTold) {

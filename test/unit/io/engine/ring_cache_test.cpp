@@ -75,6 +75,28 @@ TEST_F(RingCacheTest, AnotherThreadAndAnotherDepthHaveTheirOwn) {
     }));
 }
 
+TEST_F(RingCacheTest, AThreadsRingsEndWithIt) {
+    EXPECT_TRUE(InChild([&] {
+        bool good = ReadOnce(file_.Path());
+        const size_t before = Rings();
+        for (int i = 0; i < 20; i++) {
+            std::thread([&] { good = ReadOnce(file_.Path()) && ReadOnce(other_.Path()) && good; }).join();
+        }
+        return good && Rings() == before;
+    }));
+}
+
+TEST_F(RingCacheTest, ARingWhoseThreadHasEndedIsNotKept) {
+    EXPECT_TRUE(InChild([&] {
+        const size_t before = Rings();
+        auto device = OpenIoUringDevice(ResolveTarget(file_.Path()), {}, "test");
+        std::unique_ptr<Queue> queue;
+        std::thread([&] { queue = device->CreateQueue(8, QueueUse::OWNED); }).join();
+        queue.reset();
+        return Rings() == before;
+    }));
+}
+
 TEST_F(RingCacheTest, KeepsFewAndNoneOfAParent) {
     EXPECT_TRUE(InChild([&] {
         const size_t copied = Rings();

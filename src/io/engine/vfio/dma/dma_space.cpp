@@ -47,7 +47,7 @@ bool DmaSpace::OpenWindow(char *begin, uint64_t bytes, SpareMemory &spare, uint6
     return true;
 }
 
-void DmaSpace::PagesGo(char *begin, uint64_t bytes, uint64_t) noexcept {
+void DmaSpace::PagesGo(char *begin, uint64_t bytes, uint64_t, StableMemory::Afterwards &) noexcept {
     std::lock_guard<std::shared_mutex> guard(mutex_);
     if (!abandoned_ && window_->Contains(begin)) {
         window_->Unmap(begin, bytes);

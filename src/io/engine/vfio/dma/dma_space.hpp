@@ -59,7 +59,8 @@ class DmaSpace final : private StableMemory::Watcher {
     };
 
     std::optional<uint64_t> FindLocked(const void *memory, uint64_t bytes) const;
-    void PagesGo(char *begin, uint64_t bytes, uint64_t number) noexcept override;
+    void PagesGo(char *begin, uint64_t bytes, uint64_t number,
+                 StableMemory::Afterwards &afterwards) noexcept override;
 
     PciFunction &function_;
     mutable std::shared_mutex mutex_; //!< guards what follows; no other lock is taken under it
