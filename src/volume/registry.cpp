@@ -8,7 +8,6 @@
 #include "target/open_target.hpp"
 #include "volume/mount/in_use.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <map>
@@ -46,10 +45,8 @@ struct Registry {
     //! By the node through which it was mounted, which may be a character device: a name that leads to this
     //! node needs no further lookup.
     std::map<std::string, std::string> identities_by_node;
-    std::mutex kept_mutex;                               //!< guards kept; no other lock is taken under it
-    std::map<const void *, std::vector<VolumePin>> kept; //!< by owner
-    std::mutex stats_mutex;                              //!< guards stats; no other lock is taken under it
-    std::map<std::string, TargetStats> stats;            //!< by identity
+    std::mutex stats_mutex;                   //!< guards stats; no other lock is taken under it
+    std::map<std::string, TargetStats> stats; //!< by identity
 };
 
 //! Never destroyed: databases may be closed after main has ended. A forked child starts with an empty one:
@@ -154,20 +151,6 @@ VolumePin FinishMount(Registry &registry, const Target &target, std::shared_ptr<
     return PinMounted(registry, target.identity);
 }
 
-//! Those of all owners, of a target that is MOUNTED.
-void LetGoOf(const Volume &volume) {
-    Registry &registry = GetRegistry();
-    std::vector<VolumePin> ended; // outside the lock
-    std::lock_guard<std::mutex> guard(registry.kept_mutex);
-    for (auto &[owner, pins] : registry.kept) {
-        for (VolumePin &pin : pins) {
-            if (pin && &*pin == &volume) {
-                ended.push_back(std::move(pin));
-            }
-        }
-    }
-}
-
 //! Of a target that is MOUNTING or RESERVED.
 void EraseMount(Registry &registry, const std::string &identity) {
     std::lock_guard<std::mutex> guard(registry.mutex);
@@ -244,28 +227,6 @@ std::unique_ptr<OpenFile> OpenPinned(VolumePin volume, const std::string &name, 
     return file;
 }
 
-void KeepMounted(const void *owner, const VolumePin &volume) {
-    Registry &registry = GetRegistry();
-    VolumePin pin = volume;
-    std::lock_guard<std::mutex> guard(registry.kept_mutex);
-    std::vector<VolumePin> &pins = registry.kept[owner];
-    const auto is_known = [&](const VolumePin &known) { return known && &*known == &*volume; };
-    if (std::none_of(pins.begin(), pins.end(), is_known)) {
-        pins.push_back(std::move(pin));
-    }
-}
-
-void LetGo(const void *owner) noexcept {
-    Registry &registry = GetRegistry();
-    std::vector<VolumePin> ended; // outside the lock
-    std::lock_guard<std::mutex> guard(registry.kept_mutex);
-    const auto found = registry.kept.find(owner);
-    if (found != registry.kept.end()) {
-        ended.swap(found->second);
-        registry.kept.erase(found);
-    }
-}
-
 TargetReservation::TargetReservation(const Target &target, const char *done, WhenMounted when_mounted)
     : identity_(target.identity) {
     while (VolumePin mounted = PinOrInsert(GetRegistry(), identity_, Mount::State::RESERVED)) {
@@ -276,7 +237,6 @@ TargetReservation::TargetReservation(const Target &target, const char *done, Whe
         if (!mounted->Idle()) {
             ThrowInUse(target, done);
         }
-        LetGoOf(*mounted);
         // Only this pin, or a function that is about to end, keeps it mounted.
         mounted = VolumePin();
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

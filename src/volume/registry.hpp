@@ -32,11 +32,6 @@ VolumePin PinVolume(const std::string &target_name, const MountOptions &options)
 //! Opens a file of the volume, which stays mounted until the handle is destroyed. Throws as Volume::Open.
 std::unique_ptr<OpenFile> OpenPinned(VolumePin volume, const std::string &name, const OpenMode &mode);
 
-//! Keeps the volume mounted until `owner` lets go of it, or until a TargetReservation in this process wants its target:
-//! whoever uses a volume again and again for a moment need not mount it each time. Thread-safe. Throws std::bad_alloc.
-void KeepMounted(const void *owner, const VolumePin &volume);
-void LetGo(const void *owner) noexcept;
-
 //! For operations on a target that is not mounted: keeps it from being mounted in this process while this
 //! object exists. A mount waits for its end; the constructor waits for a mount that is about to end, and for
 //! another reservation.

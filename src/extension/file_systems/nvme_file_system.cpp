@@ -43,29 +43,22 @@ bool IsOfReader(const std::string &file) {
     return SourceOfReader(source) != source;
 }
 
-//! A volume that a query has used stays mounted until its end: DuckDB reads the headers of a database that it attaches, closes
-//! the file, and opens it again for the rest. What a query opens as "@latest", one time after the other, is of one instant for
-//! the same reason. The main database of an instance is opened outside any query: see PinUse.
-class VolumesOfQuery final : public duckdb::ClientContextState {
+//! What a query opens as "@latest", one time after the other, is of one instant: DuckDB reads the headers of a database that it
+//! attaches, closes the file, and opens it again for the rest. The main database of an instance is opened outside any query:
+//! see PinUse.
+class InstantsOfQuery final : public duckdb::ClientContextState {
   public:
     static void Keep(const VolumePath &path, const VolumePin &volume, NvmeFileSystem::Opener opener) {
         const auto context = FileOpener::TryGetClientContext(opener);
-        if (!context) {
-            return;
-        }
-        const auto state = context->registered_state->GetOrCreate<VolumesOfQuery>("rawduck_volumes_of_query");
-        if (IsOfReader(path.file)) {
-            state->AddInstant(volume);
-        } else {
-            KeepMounted(state.get(), volume);
+        if (context && IsOfReader(path.file)) {
+            context->registered_state->GetOrCreate<InstantsOfQuery>("rawduck_instants")->Add(volume);
         }
     }
-    ~VolumesOfQuery() override { LetGo(this); }
     void QueryBegin(duckdb::ClientContext &) override { Clear(); }
     void QueryEnd() override { Clear(); }
 
   private:
-    void AddInstant(const VolumePin &volume) {
+    void Add(const VolumePin &volume) {
         std::lock_guard<std::mutex> guard(mutex_);
         const bool known =
             std::any_of(pins_.begin(), pins_.end(), [&](const VolumePin &pin) { return &*pin == &*volume; });
@@ -74,7 +67,6 @@ class VolumesOfQuery final : public duckdb::ClientContextState {
         }
     }
     void Clear() {
-        LetGo(this);
         std::vector<VolumePin> ended; // outside the lock
         std::lock_guard<std::mutex> guard(mutex_);
         ended.swap(pins_);
@@ -87,14 +79,14 @@ class VolumesOfQuery final : public duckdb::ClientContextState {
 //! A path and the volume that it leads to, which stays mounted meanwhile.
 struct Location {
     //! One instance of DuckDB opens a database, and then its log: both have to be of one instant. What a query has looked at is
-    //! kept for that query, and for no other: see VolumesOfQuery.
+    //! kept for that query, and for no other: see InstantsOfQuery.
     Location(const std::string &path, NvmeFileSystem::Opener opener, Wanted wanted = Wanted::FILE,
              PinUse use = PinUse::LOOK)
         : path(SplitVolumePath(Allowed(path, opener, wanted))),
           volume(PinFor(this->path.target, this->path.file, FileOpener::TryGetDatabase(opener).get(),
                         MountOptionsOf(opener),
                         FileOpener::TryGetClientContext(opener) ? PinUse::OPEN : use)) {
-        VolumesOfQuery::Keep(this->path, volume, opener);
+        InstantsOfQuery::Keep(this->path, volume, opener);
     }
 
     VolumePath path;

@@ -76,7 +76,8 @@ std::vector<Cell> Cells(const VolumeInfo &info) {
         {"spill_buffer_bytes", Value::UBIGINT(info.spill_buffer_bytes),
          "Memory that nvme_spill_buffer has taken"},
         {"spill_buffer_capacity", Value::UBIGINT(info.spill_capacity_bytes),
-         "Bytes that it may take: the setting, or with auto 28 MiB and what was free when it was last asked "
+         "Bytes that it may take: the setting, or with auto 28 MiB and its quarter of what was free when it "
+         "was last asked "
          "for"},
         {"spill_reads", Value::UBIGINT(info.spill.reads), "Reads of spilled blocks"},
         {"spill_reads_from_memory", Value::UBIGINT(info.spill.hits), "Of those, answered from memory"},

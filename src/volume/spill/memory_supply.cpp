@@ -59,7 +59,7 @@ bool MemorySupply::TryTake(uint64_t bytes, uint64_t held_bytes) {
     const Clock::time_point now = Clock::now();
     if (!has_looked_ || now - looked_at_ > INTERVAL) {
         Look(now);
-    } else if (!Allows(bytes, held_bytes) && taken_ > 0) {
+    } else if (!IsWithinShare(bytes) && taken_ > 0) {
         Look(now); // at most once for each such share
     }
     if (!Allows(bytes, held_bytes)) {
@@ -69,11 +69,14 @@ bool MemorySupply::TryTake(uint64_t bytes, uint64_t held_bytes) {
     return true;
 }
 
-bool MemorySupply::Allows(uint64_t bytes, uint64_t held_bytes) const {
+bool MemorySupply::IsWithinShare(uint64_t bytes) const {
     const uint64_t room = room_;
-    const uint64_t allowed = std::min(room, std::max(room / TAKE_SHARE, TAKE_MIN));
-    return !pressed_ && taken_ + bytes <= allowed &&
-           held_bytes + bytes <= (held_bytes + room - taken_) / HELD_SHARE;
+    return taken_ + bytes <= std::min(room, std::max(room / TAKE_SHARE, TAKE_MIN));
+}
+
+bool MemorySupply::Allows(uint64_t bytes, uint64_t held_bytes) const {
+    return !pressed_ && IsWithinShare(bytes) &&
+           held_bytes + bytes <= (held_bytes + room_ - taken_) / HELD_SHARE;
 }
 
 uint64_t MemorySupply::ToGiveBack(uint64_t held_bytes) {

@@ -53,6 +53,8 @@ class MemorySupply {
 
     void Look(Clock::time_point now);
     bool IsPressed(const MemoryLevel &level, Clock::time_point now);
+    //! Whether so much more may be taken before the next look.
+    bool IsWithinShare(uint64_t bytes) const;
     bool Allows(uint64_t bytes, uint64_t held_bytes) const;
 
     struct Stall {

@@ -157,8 +157,8 @@ class SpillBuffer {
     const SpillLimits limits_;
     const uint64_t fork_generation_;
 
-    //! Guards what follows. Not held during I/O, or while blocks are copied or memory goes back to the system. Under it,
-    //! MemorySupply looks at the system at most every 100 ms.
+    //! Guards what follows. Not held during I/O, or while blocks are copied or much memory goes back to the system. Under it,
+    //! MemorySupply looks at the system: every 100 ms, and for each eighth of what is free that is taken.
     mutable std::mutex mutex_;
     std::condition_variable to_write_, to_read_, to_watch_, done_;
     SpillMemory memory_;

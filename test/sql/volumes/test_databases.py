@@ -203,30 +203,3 @@ def test_transactions(target, con):
     con.execute("USE memory; DETACH x")
     attach(con, target, "x.duckdb")
     assert con.execute("SELECT count(*), sum(v) FROM x.t").fetchone() == (500, -250000)
-
-
-def test_attaching_mounts_the_volume_once(new_target):
-    """DuckDB looks at a database before it opens it."""
-    target = new_target("file-4096")
-    with rawduck.connect() as con:
-        con.execute(f"ATTACH '{target.path('x.duckdb')}' AS x")
-        con.execute("CREATE TABLE x.t AS SELECT range AS i FROM range(1000)")
-    counted = "SELECT sum(commands) FROM nvme_stats() WHERE target = ? AND operation = 'read'"
-
-    def reads(statement: str) -> int:
-        with rawduck.connect() as con:
-            before = one(con, counted, target.name)
-            con.execute(statement).fetchall()
-            return one(con, counted, target.name) - before
-
-    mount = reads(f"SELECT count(*) FROM nvme_files('{target.name}')")
-    assert mount > 5
-    assert reads(f"ATTACH '{target.path('x.duckdb')}' AS x (READ_ONLY)") < 2 * mount
-
-
-def test_a_volume_that_a_query_has_used_can_be_formatted_by_the_same_query(new_target, con):
-    target = new_target("file-4096")
-    con.execute(f"COPY (SELECT 1 AS x) TO '{target.path('x.csv')}'")
-    found = f"(SELECT count(*) FROM glob('{target.path('x.csv')}'))"
-    assert one(con, f"SELECT {found} FROM nvme_format('{target.name}', force => true)") == 1
-    assert one(con, f"SELECT count(*) FROM nvme_files('{target.name}')") == 0

@@ -30,7 +30,8 @@ char *StagingArena::Allocate(uint64_t bytes) {
     RAWDUCK_INVARIANT(bytes > 0 && bytes % UNIT_BYTES == 0 && bytes <= LENGTH_MAX,
                       "runs of blocks are allocated here");
     const uint64_t count = bytes / UNIT_BYTES;
-    Units to_back;
+    Units to_back, spare;
+    bool has_spare = false;
     uint64_t begin;
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -42,16 +43,24 @@ char *StagingArena::Allocate(uint64_t bytes) {
         for (uint64_t chunk = begin / UNITS_PER_CHUNK; chunk <= (begin + count - 1) / UNITS_PER_CHUNK;
              chunk++) {
             const uint8_t units = MaskOf(chunk, begin, begin + count);
-            used_.Add(chunk, units);
-            touched_.Add(chunk, units);
-            // Who shares the chunk meanwhile finds it without pages, and gets them one by one.
             to_back.masks[chunk] = backed_.masks[chunk] == 0
                                        ? PageBacking::ALL_PARTS
                                        : static_cast<uint8_t>(units & ~backed_.masks[chunk]);
             backed_.Add(chunk, to_back.masks[chunk]);
+            // What gets pages besides is in use until it has them: nobody else takes it or gives it back before.
+            spare.masks[chunk] = static_cast<uint8_t>(to_back.masks[chunk] & ~units);
+            used_.Add(chunk, static_cast<uint8_t>(units | spare.masks[chunk]));
+            touched_.Add(chunk, static_cast<uint8_t>(units | spare.masks[chunk]));
+            has_spare = has_spare || spare.masks[chunk] != 0;
         }
     }
     Back(to_back);
+    if (has_spare) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (uint64_t chunk = 0; chunk < CHUNKS; chunk++) {
+            used_.Remove(chunk, spare.masks[chunk]);
+        }
+    }
     return memory_ + begin * UNIT_BYTES;
 }
 

@@ -307,6 +307,18 @@ TEST_F(StagingArenaTest, WhatIsHeldAndNotInUseIsCountedAndBounded) {
     EXPECT_EQ(ResidentBytes(memory_.Data(), ARENA), 0u);
 }
 
+TEST_F(StagingArenaTest, WhatGotPagesBesideARunIsKeptUntilTheNextTime) {
+    char *const listed = arena_.Allocate(StagingArena::LENGTH_MAX); // what rings may know goes as a whole
+    ASSERT_EQ(StagingArena::LENGTH_MAX, StagingArena::LISTED_MAX);
+    char *const unit = arena_.Allocate(StagingArena::UNIT_BYTES);
+    arena_.GiveBackUnused();
+    EXPECT_EQ(arena_.Count().kept_bytes, CHUNK - StagingArena::UNIT_BYTES);
+    arena_.GiveBackUnused();
+    EXPECT_EQ(arena_.Count().kept_bytes, 0u);
+    arena_.Free(unit);
+    arena_.Free(listed);
+}
+
 TEST_F(StagingArenaTest, FreeingTakesNoMemory) {
     std::vector<char *> places;
     for (int i = 0; i < 4; i++) {
