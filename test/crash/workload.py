@@ -255,6 +255,8 @@ def spill(cursor: duckdb.DuckDBPyConnection, stop: threading.Event) -> None:
 def record(plan: Plan, name: str, steps: int) -> tuple[Disk, History]:
     """Runs a workload from an empty volume on; returns the device, which can then be cut anywhere."""
     with connect(plan) as connection:
+        if plan.spill:  # to the device, not only to memory
+            connection.execute("SET GLOBAL nvme_spill_buffer = '1 MiB'")
         disk = Disk.make(connection, name, plan.geometry)
         if plan.spill:
             connection.execute(f"SET GLOBAL temp_directory = '{disk.path('tmp')}'")

@@ -98,7 +98,7 @@ def test_target_that_is_a_duckdb_file(con, tmp_path):
 def open_folder(tmp_path):
     """Lets other users look into the folder of this test, which pytest makes private."""
     for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+        folder.chmod(folder.stat().st_mode | 0o055)  # takes nothing away: the last one may be everybody's
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")

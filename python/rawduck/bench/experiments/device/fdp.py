@@ -108,13 +108,9 @@ class Fdp(Experiment):
     def cases(self) -> Iterator[Case]:
         rows = int(self.bench.scale(self) * _ROWS_PER_SCALE)
         self._fdp_target = self._target_with_fdp()
-        ways = [modes.make(modes.VOLUME, "rawduck, volume", modes.ON_VOLUME, attach_options="")]
+        ways = [self._ours(modes.VOLUME, "rawduck, volume")]
         if self._fdp_target:
-            off = {"nvme_placement": "off"}
-            title = "rawduck, volume, no placement"
-            ways.append(
-                modes.make("no_placement", title, modes.ON_VOLUME, extension_settings=off, attach_options="")
-            )
+            ways.append(self._ours("no_placement", "rawduck, volume, no placement", nvme_placement="off"))
         ways.append(modes.make(modes.STOCK, "stock, default", attach_options=""))
         yield Case(
             "updates",
@@ -128,6 +124,10 @@ class Fdp(Experiment):
             lambda mode: self._measure(mode, rows),
             warm_up=False,
         )
+
+    def _ours(self, name: str, title: str, **settings: str) -> modes.DuckMode:
+        settings |= {"nvme_spill_buffer": "28 MiB"}  # what stays in memory is not placed
+        return modes.make(name, title, modes.ON_VOLUME, extension_settings=settings, attach_options="")
 
     def _target_with_fdp(self) -> str:
         """The target, if it is an NVMe namespace with FDP; '' otherwise, and the report says why."""
