@@ -23,7 +23,7 @@ MODES = {
 CASES = {
     "micro": {"block", "run", "customer", "random-1", "random-16", "commit"},
     "paper-strategies": {f"sf{SCALE:g}"},
-    "scan": {"narrow", "wide"},
+    "scan": {"narrow", "wide", "filter"},
 }
 LEFT_OUT = {"micro": ("fio",), "paper-strategies": (), "scan": ("bare device",)}
 
