@@ -239,23 +239,20 @@ def test_a_checkpoint_works_again_when_the_scan_is_closed(table):
     assert list(batches) == []
 
 
-def test_rows_that_the_transaction_changes_meanwhile_are_refused(table):
-    table.execute("INSERT INTO t SELECT 1, i FROM range(10) r(i)")  # not checkpointed: DuckDB scans them
-    table.execute("BEGIN")
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        # Rows that no checkpoint has written: DuckDB scans them.
+        ("INSERT INTO t SELECT 1, i FROM range(10) r(i); BEGIN", "DELETE FROM t WHERE i = 3"),
+        # DuckDB writes a second change over the first one: its undo buffer does not grow.
+        ("BEGIN; UPDATE t SET h = 1 WHERE i = 290_000", "UPDATE t SET h = 2 WHERE i = 290_000"),
+    ],
+)
+def test_rows_that_the_transaction_changes_meanwhile_are_refused(table, before, change):
+    table.execute(before)
     batches = gpu.scan(table, "t", batch_rows=100_000)
     next(batches)
-    table.execute("DELETE FROM t WHERE i = 3")
-    with pytest.raises(rawduck.RawduckError, match="has changed rows since the scan"):
-        list(batches)
-    table.execute("ROLLBACK")
-
-
-def test_rows_that_the_transaction_changes_again_are_refused(table):
-    """DuckDB writes a second change over the first one: its undo buffer does not grow."""
-    table.execute("BEGIN; UPDATE t SET h = 1 WHERE i = 290_000")
-    batches = gpu.scan(table, "t", batch_rows=100_000)
-    next(batches)
-    table.execute("UPDATE t SET h = 2 WHERE i = 290_000")
+    table.execute(change)
     with pytest.raises(rawduck.RawduckError, match="has changed rows since the scan"):
         list(batches)
     table.execute("ROLLBACK")
