@@ -2,9 +2,10 @@
 //! CONTENTS ARE DESTROYED; test/nvme/run.sh sets it in a guest with emulated devices.
 #include "io/block_io.hpp"
 #include "io/engine/io_uring_cmd.hpp"
-#include "io/engine/ring_buffers.hpp"
+#include "io/engine/ring/ring_buffers.hpp"
 #include "io/engine/xnvme/xnvme.hpp"
 #include "io/open_device.hpp"
+#include "memory_with_decoy.hpp"
 #include "support/test_support.hpp"
 #include "target/inspect.hpp"
 #include "target/lock/target_lock.hpp"
@@ -375,28 +376,35 @@ TEST_P(NvmeEngineTest, From64ThreadsAtOnce) {
     EXPECT_EQ(wrong, 0);
 }
 
-// Some kernels carry out another command in place of one for which the device had no room: io/engine/ring_entries.hpp.
+// Where the device has no room for a command, some kernels carry out another one in its place (ring_entries.hpp), and some
+// use half of its address (ring_workers.hpp).
 TEST_P(NvmeEngineTest, RequestsOfMoreCommandsThanTheDeviceHasRoomFor) {
     constexpr uint64_t LENGTH = 1 * MIB;
     auto io = Open(engine_, mode_, 4 * KIB);
+    const MemoryWithDecoy memory(8 * LENGTH);
+    ASSERT_TRUE(memory.HasDecoy());
     std::atomic<int> wrong{0};
-    std::vector<std::thread> threads;
-    for (uint32_t t = 0; t < 4; t++) {
-        threads.emplace_back([&, t] {
-            std::vector<char> back(LENGTH);
-            for (uint32_t round = 0; round < 4; round++) {
-                const auto data = Pattern(LENGTH, 2000 + 4 * t + round);
-                io->Write(40 * MIB + t * LENGTH, data.data(), LENGTH);
-                std::fill(back.begin(), back.end(), 0);
-                io->Read(40 * MIB + t * LENGTH, back.data(), LENGTH);
-                wrong += back != data ? 1 : 0;
-            }
-        });
-    }
-    for (auto &thread : threads) {
-        thread.join();
+    // Only the kernel's own device has that little room. One thread in a hundred meets half of an address.
+    const uint32_t rounds = IsQemus() ? 1 : 16;
+    for (uint32_t round = 0; round < rounds; round++) {
+        std::vector<std::thread> threads;
+        for (uint32_t t = 0; t < 4; t++) {
+            threads.emplace_back([&, round, t] {
+                char *const sent = memory.Data() + 2 * t * LENGTH, *const back = sent + LENGTH;
+                const auto data = Pattern(LENGTH, 2000 + 4 * round + t);
+                std::copy(data.begin(), data.end(), sent);
+                io->Write(40 * MIB + t * LENGTH, sent, LENGTH);
+                std::fill(back, back + LENGTH, 0);
+                io->Read(40 * MIB + t * LENGTH, back, LENGTH);
+                wrong += std::equal(data.begin(), data.end(), back) ? 0 : 1;
+            });
+        }
+        for (auto &thread : threads) {
+            thread.join();
+        }
     }
     EXPECT_EQ(wrong, 0);
+    EXPECT_TRUE(memory.DecoyIsUntouched());
 }
 
 //! On a device whose read and write commands fail at these

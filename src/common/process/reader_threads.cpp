@@ -87,25 +87,40 @@ ReaderThreads::Reader &ReaderThreads::ReaderOf(int32_t thread) {
     return readers_.back();
 }
 
-void ReaderThreads::Expect() {
+// A thread's entry stays while the thread is there.
+void ReaderThreads::Expect(uint64_t bytes) {
+    thread_local struct {
+        uint32_t file;
+        uint64_t bytes;
+    } listed{OTHER_FILE, 0};
+    if (listed.file == number_ && listed.bytes >= bytes) {
+        return;
+    }
     std::lock_guard<std::mutex> guard(mutex_);
-    ReaderOf(ThisThread());
+    Reader &reader = ReaderOf(ThisThread());
+    reader.bytes = std::max(reader.bytes, bytes);
+    listed = {number_, reader.bytes};
 }
 
-void ReaderThreads::Add(uint64_t bytes) {
-    const int32_t thread = ThisThread();
-    const int64_t done_cpu_ns =
-        CpuNs(thread) + TASK_CPU_NS + TASK_CPU_NS_PER_BYTE * static_cast<int64_t>(bytes);
-    SlotOf(thread) = LastRead(thread, number_);
-    std::lock_guard<std::mutex> guard(mutex_);
-    ReaderOf(thread).done_cpu_ns = done_cpu_ns;
+void ReaderThreads::Add() noexcept {
+    SlotOf(ThisThread()) = LastRead(ThisThread(), number_);
 }
 
 void ReaderThreads::AddOtherFile() {
     SlotOf(ThisThread()) = LastRead(ThisThread(), OTHER_FILE);
 }
 
-bool ReaderThreads::HasReleased(Reader &reader) const {
+std::vector<ReaderThreads::Observed> ReaderThreads::Observe() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    std::vector<Observed> observed;
+    for (const Reader &reader : readers_) {
+        observed.push_back({reader.thread, CpuNs(reader.thread) + TASK_CPU_NS +
+                                               TASK_CPU_NS_PER_BYTE * static_cast<int64_t>(reader.bytes)});
+    }
+    return observed;
+}
+
+bool ReaderThreads::HasReleased(Observed &reader) const {
     if (reader.thread == ThisThread() || HasReadAnother(reader.thread, number_)) {
         return true;
     }
@@ -120,14 +135,10 @@ bool ReaderThreads::HasReleased(Reader &reader) const {
 void ReaderThreads::WaitUntilReleased(std::chrono::milliseconds limit,
                                       const std::function<bool()> &released) const {
     const auto deadline = std::chrono::steady_clock::now() + limit;
-    std::vector<Reader> readers;
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        readers = readers_;
-    }
+    std::vector<Observed> readers = Observe();
     for (;;) {
         readers.erase(std::remove_if(readers.begin(), readers.end(),
-                                     [this](Reader &reader) { return HasReleased(reader); }),
+                                     [this](Observed &reader) { return HasReleased(reader); }),
                       readers.end());
         if (readers.empty() || released() || std::chrono::steady_clock::now() > deadline) {
             return;

@@ -20,16 +20,17 @@ namespace rawduck {
 //!
 //! - It has read again, from any of our files. A task reads once, so that was another task.
 //! - It sleeps, twice: the first time it may be waiting for a lock within the task.
-//! - It has used more processor time since the read than the task can need. What is left of the task is to
+//! - It has used more processor time since the file is closed than the task can need. What is left of the task is to
 //!   copy the data into blocks and, for each of them, to evict (compress and spill) another block.
 //!
 //! Thread-safe.
 class ReaderThreads {
   public:
-    //! Call before the calling thread reads. Throws std::bad_alloc, so that Add does not.
-    void Expect();
+    //! Call before the calling thread reads so much. Throws std::bad_alloc, so that Add does not. Without a lock, and
+    //! without asking the kernel, where the thread has read as much from this file last.
+    void Expect(uint64_t bytes);
     //! Call when the calling thread has read, or tried to.
-    void Add(uint64_t bytes);
+    void Add() noexcept;
     //! Call when the calling thread has read from a file whose closing does not wait.
     static void AddOtherFile();
     //! Returns when every other thread that has read was observed to have released its blocks, when `released` says
@@ -40,11 +41,16 @@ class ReaderThreads {
   private:
     struct Reader {
         int32_t thread;
+        uint64_t bytes; //!< the most at once
+    };
+    struct Observed {
+        int32_t thread;
         int64_t done_cpu_ns; //!< the task is over when the thread has used that much
         int sleeps = 0;
     };
     Reader &ReaderOf(int32_t thread); //!< mutex_ is held
-    bool HasReleased(Reader &reader) const;
+    std::vector<Observed> Observe() const;
+    bool HasReleased(Observed &reader) const;
 
     static uint32_t NextNumber();
 

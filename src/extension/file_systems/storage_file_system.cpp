@@ -108,11 +108,11 @@ void StorageFileSystem::Read(FileHandle &handle, void *buffer, int64_t nr_bytes,
     auto &storage = handle.Cast<StorageFileHandle>();
     auto length = static_cast<uint64_t>(nr_bytes);
     if (storage.counts_readers) {
-        storage.readers.Expect();
+        storage.readers.Expect(length);
     }
     // Also when it fails: what the thread was to read into, it holds all the same.
     const ScopeExit has_read(
-        [&] { storage.counts_readers ? storage.readers.Add(length) : ReaderThreads::AddOtherFile(); });
+        [&] { storage.counts_readers ? storage.readers.Add() : ReaderThreads::AddOtherFile(); });
     auto bytes = Translated([&] { return storage.File().Read(buffer, length, location); });
     if (bytes != length) {
         throw duckdb::IOException(

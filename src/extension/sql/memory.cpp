@@ -5,7 +5,7 @@
 
 #include "common/memory/bounce_chunks.hpp"
 #include "common/memory/buffers/buffer_memory.hpp"
-#include "io/engine/ring_buffers.hpp"
+#include "io/engine/ring/ring_buffers.hpp"
 
 #include "duckdb/main/client_context.hpp"
 

@@ -18,8 +18,7 @@ class IoUringFileQueue final : public IoUringQueue {
   public:
     IoUringFileQueue(const std::string &target_name, int fd, TargetKind kind, uint32_t depth,
                      unsigned setup_flags)
-        : IoUringQueue(target_name, depth, setup_flags, EntryUse::UNTIL_TAKEN, "posix"), fd_(fd),
-          kind_(kind) {}
+        : IoUringQueue(target_name, depth, setup_flags, Carries::FILE_IO, "posix"), fd_(fd), kind_(kind) {}
 
   private:
     void Prepare(io_uring_sqe &entry, const Command &command, int buffer) override {

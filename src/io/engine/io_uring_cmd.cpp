@@ -57,7 +57,7 @@ class IoUringCmdQueue final : public IoUringQueue {
   public:
     IoUringCmdQueue(const std::string &target_name, int fd, uint32_t namespace_id, uint32_t lba_size,
                     uint32_t depth, unsigned setup_flags)
-        : IoUringQueue(target_name, depth, setup_flags, EntryUse::UNTIL_COMPLETED, "nvme_ioctl"), fd_(fd),
+        : IoUringQueue(target_name, depth, setup_flags, Carries::NVME_COMMANDS, "nvme_ioctl"), fd_(fd),
           namespace_id_(namespace_id), lba_size_(lba_size) {}
 
   private:
@@ -75,7 +75,9 @@ class IoUringCmdQueue final : public IoUringQueue {
         std::memcpy(bytes + COMMAND_OFFSET, &transfer, sizeof(nvme_uring_cmd));
     }
     void Complete(Command &command, const io_uring_cqe &entry, bool registered) override {
-        SetNvmeResult(command, entry.res);
+        // Where a worker that was there before took only half of the address (LimitRingWorkers), the device has not heard
+        // of it. This thread takes all of it.
+        SetNvmeResult(command, entry.res == -EFAULT ? RunHere(command) : entry.res);
         if (registered && !fixed_buffers_work) {
             fixed_buffers_work = entry.res == 0;
             if (entry.res == -EINVAL) {
@@ -86,6 +88,10 @@ class IoUringCmdQueue final : public IoUringQueue {
                 command.result = -EAGAIN; // once more, with the address
             }
         }
+    }
+    int RunHere(const Command &command) const {
+        nvme_passthru_cmd64 transfer = MakeNvmeTransfer(command, namespace_id_, lba_size_);
+        return RunThroughNode(fd_)(NvmeQueueKind::IO, transfer);
     }
     RingBuffers::Use BufferUse() const override {
         return fixed_buffers_refused ? RingBuffers::Use::NOTHING : RingBuffers::Use::ALL;

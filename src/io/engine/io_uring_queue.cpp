@@ -3,6 +3,7 @@
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "common/scope_exit.hpp"
+#include "io/engine/ring/ring_workers.hpp"
 #include "target/system/sysfs.hpp"
 
 #include <algorithm>
@@ -120,10 +121,10 @@ void RingSupport::Probe() {
 }
 
 IoUringQueue::IoUringQueue(const std::string &target_name, uint32_t depth, unsigned setup_flags,
-                           EntryUse entry_use, const char *alternative)
+                           Carries carries, const char *alternative)
     : target_name_(target_name), depth_(std::max(1u, std::min(depth, MAX_DEPTH))), alternative_(alternative),
       kind_(MakeRingKind(depth_, setup_flags)) {
-    if (entry_use == EntryUse::UNTIL_COMPLETED) {
+    if (carries == Carries::NVME_COMMANDS) {
         entries_.emplace(RingEntries::CountFor(depth_, RING_ENTRIES_MAX));
     }
     waiting_.reserve(depth_);
@@ -132,9 +133,18 @@ IoUringQueue::IoUringQueue(const std::string &target_name, uint32_t depth, unsig
 
 int IoUringQueue::Make(uint32_t entries) {
     kind_.entries = entries;
-    int result = TakeIdleRing(kind_, ring_) ? 0 : io_uring_queue_init(entries, &ring_, kind_.setup_flags);
+    if (TakeIdleRing(kind_, ring_)) {
+        return 0;
+    }
+    int result = io_uring_queue_init(entries, &ring_, kind_.setup_flags);
     if (result != 0 && CloseIdleRings()) {
         result = io_uring_queue_init(entries, &ring_, kind_.setup_flags);
+    }
+    if (result == 0 && entries_) {
+        result = -LimitRingWorkers(ring_);
+        if (result != 0) {
+            io_uring_queue_exit(&ring_);
+        }
     }
     return result;
 }

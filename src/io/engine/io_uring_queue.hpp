@@ -3,9 +3,9 @@
 
 #include "common/memory/stable_memory.hpp"
 #include "io/device/device.hpp"
-#include "io/engine/ring_buffers.hpp"
-#include "io/engine/ring_cache.hpp"
-#include "io/engine/ring_entries.hpp"
+#include "io/engine/ring/ring_buffers.hpp"
+#include "io/engine/ring/ring_cache.hpp"
+#include "io/engine/ring/ring_entries.hpp"
 
 #include <atomic>
 #include <liburing.h>
@@ -51,11 +51,11 @@ class IoUringQueue : public Queue {
   public:
     static constexpr uint32_t MAX_DEPTH = 4096;
 
-    //! Until when the kernel reads a command's entry in the ring.
-    enum class EntryUse : uint8_t { UNTIL_TAKEN, UNTIL_COMPLETED };
+    //! NVMe commands need more of a ring: see RingEntries and LimitRingWorkers.
+    enum class Carries : uint8_t { FILE_IO, NVME_COMMANDS };
 
     //! `alternative` is the engine to name when no more rings can be made.
-    IoUringQueue(const std::string &target_name, uint32_t depth, unsigned setup_flags, EntryUse entry_use,
+    IoUringQueue(const std::string &target_name, uint32_t depth, unsigned setup_flags, Carries carries,
                  const char *alternative);
     ~IoUringQueue() override;
     IoUringQueue(const IoUringQueue &) = delete;
@@ -112,7 +112,7 @@ class IoUringQueue : public Queue {
 
     const std::string target_name_;
     const uint32_t depth_;
-    std::optional<RingEntries> entries_; //!< where they are used until their commands have completed
+    std::optional<RingEntries> entries_; //!< of a ring that carries NVMe commands
     const char *const alternative_;
 
     //! Held by the queue's thread from the first command until all are reaped, so that nobody else touches the ring

@@ -28,6 +28,7 @@ uint64_t LogReader::RecordBehind(uint64_t position, uint64_t epoch) {
     const uint64_t limit = std::min(bytes_, position + RECORD_BYTES_MAX + 1);
     RecordHeader header;
     const char *payload = nullptr;
+    Load(position, limit - position); // at once
     for (uint64_t at = position + lba_size_; at < limit; at += lba_size_) {
         if (RecordAt(at, epoch, header, payload)) {
             return at;
@@ -58,6 +59,7 @@ std::vector<Item> LogReader::ItemsFrom(uint64_t position, uint64_t epoch) {
 
 uint64_t LogReader::LaterEpoch(uint64_t epoch, uint64_t bytes) {
     const uint64_t begin = window_start_, end = std::min(bytes_, begin + bytes);
+    Load(begin, std::min(end - begin, RECORD_BYTES_MAX));
     for (uint64_t at = begin; at < end; at += lba_size_) {
         const uint64_t found = EpochAt(at);
         if (found > epoch) {

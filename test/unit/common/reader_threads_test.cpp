@@ -21,6 +21,11 @@ Clock::duration WaitFor(ReaderThreads &readers, std::chrono::milliseconds limit)
     return Clock::now() - begin;
 }
 
+void Read(ReaderThreads &readers, uint64_t bytes) {
+    readers.Expect(bytes);
+    readers.Add();
+}
+
 //! A thread that never rests: it reads once, and then goes on with `work` until this is destroyed.
 class BusyThread {
   public:
@@ -67,7 +72,7 @@ TEST(ReaderThreadsTest, ThreadsThatHaveEndedTakeNoRoom) {
         std::thread([&] {
             entry = "/proc/self/task/" + std::to_string(gettid());
             const OutOfMemoryAfter limit(allocations);
-            EXPECT_NO_THROW(readers.Expect());
+            EXPECT_NO_THROW(readers.Expect(BYTES));
         }).join();
         while (access(entry.c_str(), F_OK) == 0) { // joined a moment before the kernel has removed it
             std::this_thread::yield();
@@ -82,18 +87,19 @@ TEST(ReaderThreadsTest, ThreadsThatHaveEndedTakeNoRoom) {
 // A read is counted where nothing may fail any more.
 TEST(ReaderThreadsTest, WhoIsExpectedIsAddedWithoutMemory) {
     ReaderThreads readers, others;
-    readers.Expect();
+    readers.Expect(BYTES);
     const OutOfMemoryAfter first(0);
-    EXPECT_NO_THROW(readers.Add(BYTES));
+    EXPECT_NO_THROW(readers.Expect(BYTES));
+    readers.Add();
     EXPECT_FALSE(first.Failed());
-    EXPECT_THROW(others.Expect(), std::bad_alloc);
+    EXPECT_THROW(others.Expect(BYTES), std::bad_alloc);
 }
 
 TEST(ReaderThreadsTest, AThreadThatHasReadAnotherFileHasReleased) {
     ReaderThreads readers, others;
     auto both = [&] {
-        readers.Add(BYTES);
-        others.Add(BYTES);
+        Read(readers, BYTES);
+        Read(others, BYTES);
     };
     const BusyThread busy(both, [] {});
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
@@ -101,20 +107,33 @@ TEST(ReaderThreadsTest, AThreadThatHasReadAnotherFileHasReleased) {
 
 TEST(ReaderThreadsTest, AFileThatNobodyWaitsForIsAnotherFile) {
     ReaderThreads readers;
-    const BusyThread busy([&] { readers.Add(BYTES); }, [] { ReaderThreads::AddOtherFile(); });
+    const BusyThread busy([&] { Read(readers, BYTES); }, [] { ReaderThreads::AddOtherFile(); });
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
 }
 
 TEST(ReaderThreadsTest, AThreadThatRunsIsWaitedForUntilItMustHaveReleased) {
     ReaderThreads readers;
-    BusyThread busy([&] { readers.Add(BYTES); }, [] {});
+    BusyThread busy([&] { Read(readers, BYTES); }, [] {});
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
     EXPECT_GE(busy.UsedNs(), 10 * static_cast<int64_t>(BYTES));
 }
 
+TEST(ReaderThreadsTest, TheLargestReadCounts) {
+    ReaderThreads readers, others;
+    const auto reads = [&] {
+        Read(readers, BYTES);
+        Read(others, BYTES); // and then it is no longer the last one
+        Read(readers, BYTES / 1024);
+        Read(readers, 2 * BYTES);
+    };
+    BusyThread busy(reads, [] {});
+    EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
+    EXPECT_GE(busy.UsedNs(), 20 * static_cast<int64_t>(BYTES));
+}
+
 TEST(ReaderThreadsTest, NobodyIsWaitedForWhoIsKnownToHaveReleased) {
     ReaderThreads readers;
-    BusyThread busy([&] { readers.Add(BYTES * BYTES); }, [] {});
+    BusyThread busy([&] { Read(readers, BYTES * BYTES); }, [] {});
     int asked = 0;
     readers.WaitUntilReleased(NO_LIMIT, [&] { return ++asked == 3; });
     EXPECT_EQ(asked, 3);
@@ -122,14 +141,14 @@ TEST(ReaderThreadsTest, NobodyIsWaitedForWhoIsKnownToHaveReleased) {
 
 TEST(ReaderThreadsTest, AThreadThatHasEndedHasReleased) {
     ReaderThreads readers;
-    std::thread([&] { readers.Add(BYTES); }).join();
+    std::thread([&] { Read(readers, BYTES); }).join();
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
 }
 
 TEST(ReaderThreadsTest, TheCallingThreadIsNotWaitedFor) {
     ReaderThreads readers;
-    readers.Add(BYTES);
-    readers.Add(BYTES);
+    Read(readers, BYTES);
+    Read(readers, BYTES);
     EXPECT_LT(WaitFor(readers, NO_LIMIT), std::chrono::minutes(1));
 }
 

@@ -3,6 +3,7 @@
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "io/device/nvme_device.hpp"
+#include "io/engine/ring/ring_workers.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -117,6 +118,9 @@ XnvmeQueue::~XnvmeQueue() {
 bool XnvmeQueue::Submit(Command &command) {
     if (in_flight_ + refused_.size() >= depth_ || (entries_ && !entries_->NextIsFree())) {
         return false;
+    }
+    if (entries_) {
+        LimitRingWorkersOfThisThread();
     }
     const nvme_passthru_cmd64 transfer = connection_.MakeTransfer(command);
     const int result = connection_.module.submit(queue_, &transfer, &command);

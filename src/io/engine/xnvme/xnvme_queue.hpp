@@ -2,7 +2,7 @@
 #pragma once
 
 #include "io/device/device.hpp"
-#include "io/engine/ring_entries.hpp"
+#include "io/engine/ring/ring_entries.hpp"
 #include "io/engine/xnvme/xnvme_module.hpp"
 
 #include <optional>

@@ -1,7 +1,7 @@
 //! Memory that rings know: used by commands, and forgotten before it is given back.
 #include "common/memory/stable_memory.hpp"
 #include "io/engine/io_uring.hpp"
-#include "io/engine/ring_buffers.hpp"
+#include "io/engine/ring/ring_buffers.hpp"
 #include "support/test_support.hpp"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 //! Rings that one queue leaves to the next.
 #include "common/memory/aligned_buffer.hpp"
 #include "io/engine/io_uring.hpp"
-#include "io/engine/ring_cache.hpp"
+#include "io/engine/ring/ring_cache.hpp"
 #include "support/test_support.hpp"
 #include "target/system/file_descriptor.hpp"
 

@@ -1,5 +1,5 @@
 //! Entries of a ring, which are used in turn.
-#include "io/engine/ring_entries.hpp"
+#include "io/engine/ring/ring_entries.hpp"
 #include "support/test_support.hpp"
 
 namespace rawduck {

@@ -1,4 +1,4 @@
-#include "io/engine/ring_cache.hpp"
+#include "io/engine/ring/ring_cache.hpp"
 
 #include "common/process/fork_generation.hpp"
 

@@ -1,4 +1,4 @@
-#include "io/engine/ring_buffers.hpp"
+#include "io/engine/ring/ring_buffers.hpp"
 
 #include "common/error.hpp"
 #include "common/invariant.hpp"
