@@ -384,7 +384,7 @@ TEST_P(NvmeEngineTest, RequestsOfMoreCommandsThanTheDeviceHasRoomFor) {
     const MemoryWithDecoy memory(8 * LENGTH);
     ASSERT_TRUE(memory.HasDecoy());
     std::atomic<int> wrong{0};
-    // Only the kernel's own device has that little room. One thread in a hundred meets half of an address.
+    // Only the kernel's own device has that little room. Few threads in a hundred meet half of an address.
     const uint32_t rounds = IsQemus() ? 1 : 16;
     for (uint32_t round = 0; round < rounds; round++) {
         std::vector<std::thread> threads;

@@ -20,7 +20,7 @@ namespace rawduck {
 //! Returns 0 or an errno. To be called by the thread that made the ring, while it has entered none.
 int LimitRingWorkers(io_uring &ring);
 
-//! The same for the calling thread, when it uses rings of others; the first call takes about a millisecond. Where no ring
+//! The same for the calling thread, when it uses rings of others; the first call makes a ring for it. Where none
 //! can be made, the next call tries again. In a child made by fork() it is done anew.
 void LimitRingWorkersOfThisThread();
 

@@ -2,6 +2,7 @@
 //! another.
 
 #include "support/journal_store.hpp"
+#include "volume/journal/read_journal.hpp"
 #include "volume/setup/empty_volume.hpp"
 
 namespace rawduck {
@@ -122,6 +123,25 @@ TEST_P(EmptyVolumeTest, LogAreasAreWrittenInAdvance) {
         io->Read(LogStart(superblock, area), &bytes[0], bytes.size());
         EXPECT_EQ(bytes.find_first_not_of('\0'), std::string::npos);
     }
+}
+
+// Behind the end of the log, and where it would go on, as much is read as a record may be long: at once.
+TEST(EmptyLog, IsReadInFewRequests) {
+    SimulatedOptions options;
+    options.capacity_bytes = 512 * MIB;
+    options.lba_size = options.atomic_write_bytes = JOURNAL_LBA;
+    const auto medium = std::make_shared<SimulatedMedium>(options);
+    const TreeSuperblock superblock =
+        MakeTreeSuperblock(options.capacity_bytes, JOURNAL_LBA, MakeUuid(), "", 1);
+    ASSERT_GT(LogBytes(superblock), 2 * RECORD_BYTES_MAX);
+    WriteSuperblocks(*OpenMedium(medium), EmptyVolume(superblock), [] {});
+    const auto stats = std::make_shared<IoStats>();
+    BlockIo io(OpenSimulatedDevice(medium, JOURNAL_TARGET, DeviceOptions()), BlockIoOptions(),
+               JOURNAL_TARGET.name, stats);
+    EXPECT_TRUE(ReadJournal(io).damage.empty());
+    const auto reads = stats->Snapshot(IoOperation::READ);
+    EXPECT_LE(reads.requests, 10u);
+    EXPECT_LT(reads.bytes, 3 * RECORD_BYTES_MAX);
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, EmptyVolumeTest, ::testing::Values(1, 2));
