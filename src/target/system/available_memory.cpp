@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <sstream>
+#include <unistd.h>
 
 namespace rawduck {
 
@@ -61,7 +62,10 @@ std::vector<MemoryLevel> AvailableMemory::ReadLevels() {
             return {};
         }
         membership_ = std::move(membership);
-        FindGroups(mounts);
+        sees_groups_ = FindGroups(mounts);
+    }
+    if (!sees_groups_) {
+        return {};
     }
     for (Group &group : groups_) {
         MemoryLevel level;
@@ -120,8 +124,33 @@ bool AvailableMemory::ReadGroup(const Group &group, MemoryLevel &level) const {
     return true;
 }
 
-void AvailableMemory::FindGroups(const std::string &mountinfo) {
+// Of the hierarchy that has the controller: where one of version 1 has it, version 2 does not.
+std::optional<AvailableMemory::Place> AvailableMemory::OwnGroup() const {
+    std::optional<Place> own;
+    std::istringstream memberships(membership_);
+    for (std::string membership; std::getline(memberships, membership);) {
+        const size_t first = membership.find(':'), second = membership.find(':', first + 1);
+        if (second == std::string::npos) {
+            continue;
+        }
+        const std::string controllers = membership.substr(first + 1, second - first - 1);
+        if (Lists(controllers, "memory")) {
+            return Place{Version::V1, membership.substr(second + 1)};
+        }
+        if (controllers.empty()) {
+            own = Place{Version::V2, membership.substr(second + 1)};
+        }
+    }
+    return own;
+}
+
+// False where the group is not to be seen, as in a sandbox without a mount of it: it may have any limit.
+bool AvailableMemory::FindGroups(const std::string &mountinfo) {
     groups_.clear();
+    const std::optional<Place> own = OwnGroup();
+    if (!own) {
+        return true; // the kernel does not limit the memory of groups
+    }
     std::istringstream mounts(mountinfo);
     for (std::string line; std::getline(mounts, line);) {
         const size_t separator = line.find(" - ");
@@ -131,45 +160,40 @@ void AvailableMemory::FindGroups(const std::string &mountinfo) {
         std::string number, parent, device, mount_root, mount_point, type, source, options;
         std::istringstream(line) >> number >> parent >> device >> mount_root >> mount_point;
         std::istringstream(line.substr(separator + 3)) >> type >> source >> options;
-        const bool is_v2 = type == "cgroup2";
-        if (!is_v2 && !(type == "cgroup" && Lists(options, "memory"))) {
-            continue;
-        }
-        std::istringstream memberships(membership_);
-        for (std::string membership; std::getline(memberships, membership);) {
-            const size_t first = membership.find(':'), second = membership.find(':', first + 1);
-            if (second == std::string::npos) {
-                continue;
-            }
-            const std::string controllers = membership.substr(first + 1, second - first - 1);
-            if (is_v2 ? controllers.empty() : Lists(controllers, "memory")) {
-                AddGroups(is_v2 ? Version::V2 : Version::V1, mount_root, mount_point,
-                          membership.substr(second + 1));
-            }
+        const bool has_it =
+            own->version == Version::V2 ? type == "cgroup2" : type == "cgroup" && Lists(options, "memory");
+        if (has_it && AddGroups(*own, mount_root, mount_point)) {
+            return true;
         }
     }
+    return false;
 }
 
-// A container may see its own group as the root of the mount, and its path as the host's.
-void AvailableMemory::AddGroups(Version version, const std::string &mount_root,
-                                const std::string &mount_point, std::string path) {
+// The group and its parents. False where the mount does not show the group: its root is another group, whose parents
+// a namespace hides, or another mount covers it.
+bool AvailableMemory::AddGroups(const Place &own, const std::string &mount_root,
+                                const std::string &mount_point) {
+    std::string path = own.path;
     if (mount_root != "/") {
-        const bool is_below = path == mount_root || StartsWith(path, mount_root + "/");
-        path = is_below ? path.substr(mount_root.size()) : "";
+        if (path != mount_root && !StartsWith(path, mount_root + "/")) {
+            return false;
+        }
+        path = path.substr(mount_root.size());
     }
-    if (path.find("..") != std::string::npos) {
-        path.clear();
+    while (EndsWith(path, "/")) {
+        path.pop_back();
+    }
+    if (StartsWith(path + "/", "/../") ||
+        access((root_ + mount_point + path + "/cgroup.procs").c_str(), R_OK) != 0) {
+        return false;
     }
     for (;;) {
-        while (EndsWith(path, "/")) {
-            path.pop_back();
-        }
         std::string folder = root_;
         folder += mount_point;
         folder += path;
-        groups_.push_back({version, std::move(folder), false});
+        groups_.push_back({own.version, std::move(folder), false});
         if (path.empty()) {
-            return;
+            return true;
         }
         path.resize(path.rfind('/'));
     }

@@ -26,11 +26,16 @@ class AvailableMemory {
     explicit AvailableMemory(std::string root = "") : root_(std::move(root)) {}
 
     //! The machine and each group with a limit. Empty where the system does not say what is available, or does not
-    //! say it of all of them, as where there are no descriptors to ask through. Throws std::bad_alloc.
+    //! say it of all of them, as where there are no descriptors to ask through, or the group of this process is not
+    //! to be seen. Throws std::bad_alloc.
     std::vector<MemoryLevel> Read();
 
   private:
     enum class Version { V1, V2 };
+    struct Place {
+        Version version;
+        std::string path; //!< as the system says it
+    };
     struct Group {
         Version version;
         std::string folder; //!< with root_
@@ -40,13 +45,14 @@ class AvailableMemory {
     std::vector<MemoryLevel> ReadLevels();
     bool ReadMachine(MemoryLevel &machine) const;
     bool ReadGroup(const Group &group, MemoryLevel &level) const;
-    void FindGroups(const std::string &mountinfo);
-    void AddGroups(Version version, const std::string &mount_root, const std::string &mount_point,
-                   std::string path);
+    std::optional<Place> OwnGroup() const;
+    bool FindGroups(const std::string &mountinfo);
+    bool AddGroups(const Place &own, const std::string &mount_root, const std::string &mount_point);
     std::string Contents(const std::string &path) const;
 
     const std::string root_;
     std::string membership_; //!< /proc/self/cgroup when the groups were found
+    bool sees_groups_ = false;
     std::vector<Group> groups_;
 };
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import rawduck
+from holders import unshared
 from rawduck.measuring.control_group import ControlGroups
 from support import make_target, one, start_python
 from test_spill import SPILLING, spilling_connection
@@ -17,11 +18,13 @@ MIB = 2**20
 ROWS = 3_000_000
 #: Opened once, so that the volume stays mounted, with its counters.
 HELD = "SELECT coalesce(max(spill_buffer_bytes), 0) FROM nvme_volumes()"
-#: A child that joins a control group and then spills what it sorts. Its result is fetched while it is held.
+#: A child that joins a control group, if one is given, and then spills what it sorts. Its result is fetched
+#: while it is held.
 SPILLER = f"""
     from pathlib import Path
     from rawduck.measuring.control_group import join
-    join(Path(sys.argv[1]))
+    if sys.argv[1]:
+        join(Path(sys.argv[1]))
     con = rawduck.connect(config={{"memory_limit": "100MB", "threads": 2, "block_allocator_memory": "0B"}})
     con.execute("SET enable_progress_bar = false")
     con.execute(f"ATTACH 'nvme://{{sys.argv[2]}}/holder.duckdb' AS holder")
@@ -134,8 +137,8 @@ def test_grows_while_memory_is_free_and_gives_it_back_afterwards(tmp_path):
         assert con.execute(SPILLING).fetchone() == result
 
 
-def run_spiller(group: Path, target: str, answer: str) -> str:
-    with start_python(SPILLER, str(group), target, before="") as child:
+def run_spiller(group: Path | str, target: str, answer: str, within: tuple[str, ...] = ()) -> str:
+    with start_python(SPILLER, str(group), target, within=within, before="") as child:
         output, errors = child.communicate(answer, timeout=300)
         assert child.returncode == 0, errors
     return output
@@ -147,6 +150,21 @@ def test_stays_within_the_limit_of_its_control_group(tmp_path, groups):
         assert killed(groups, group) == 0
     held = int(lines[0].split()[1])
     assert 28 * MIB < held < 400 * MIB
+    assert lines[2] == f"{ROWS} {sum(range(ROWS))}"
+
+
+@pytest.mark.parametrize("hidden", ["mount -t tmpfs none /sys/fs/cgroup", "umount -R -l /sys", "namespace"])
+def test_does_not_grow_where_its_control_group_is_not_shown(tmp_path, groups, hidden):
+    """A sandbox: what the machine has says nothing about what the group has left."""
+    with make_target("file-4096", tmp_path, size="1G") as target, groups.group(limits(groups, 512)) as group:
+        enter = f"echo $$ > {group}/cgroup.procs"
+        if hidden == "namespace":  # the mount has another root than what the process sees as its own
+            within = (*unshared("--mount", enter), *unshared("--cgroup", "true"))
+        else:
+            within = unshared("--mount", f"{enter} && {hidden}")
+        lines = run_spiller("", target.name, "\n", within).splitlines()
+        assert killed(groups, group) == 0
+    assert int(lines[0].split()[1]) <= 32 * MIB
     assert lines[2] == f"{ROWS} {sum(range(ROWS))}"
 
 

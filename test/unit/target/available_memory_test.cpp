@@ -10,7 +10,7 @@
 namespace rawduck {
 namespace {
 
-//! A /proc and a /sys of a machine with 8 GiB, 6 of them available.
+//! A /proc and a /sys of a machine with 8 GiB, 6 of them available. The process is in no group.
 class AvailableMemoryTest : public ::testing::Test {
   protected:
     AvailableMemoryTest() {
@@ -19,6 +19,9 @@ class AvailableMemoryTest : public ::testing::Test {
         Put("/proc/meminfo", "MemTotal:        8388608 kB\nMemFree:         1048576 kB\n"
                              "MemAvailable:    6291456 kB\nInactive(file):  2097152 kB\n"
                              "SwapTotal:             0 kB\n");
+        Put("/proc/self/cgroup", "0::/\n");
+        Put("/proc/self/mountinfo", "40 1 0:3 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        Put("/sys/fs/cgroup/cgroup.procs", "");
     }
     ~AvailableMemoryTest() override { std::filesystem::remove_all(root_); }
 
@@ -27,6 +30,7 @@ class AvailableMemoryTest : public ::testing::Test {
         std::ofstream(root_ + path) << text;
     }
     void PutGroupV2(const std::string &folder, const std::string &limit, uint64_t used, uint64_t inactive) {
+        Put(folder + "/cgroup.procs", "");
         Put(folder + "/memory.max", limit + "\n");
         Put(folder + "/memory.current", std::to_string(used) + "\n");
         Put(folder + "/memory.stat",
@@ -76,6 +80,7 @@ TEST_F(AvailableMemoryTest, GroupsOfVersion1AndTheirParents) {
     Put(mount + "/a/memory.limit_in_bytes", std::to_string(2 * GIB) + "\n");
     Put(mount + "/a/memory.usage_in_bytes", std::to_string(GIB) + "\n");
     Put(mount + "/a/memory.stat", "inactive_file 1\ntotal_inactive_file " + std::to_string(256 * MIB) + "\n");
+    Put(mount + "/a/b/cgroup.procs", "");
     Put(mount + "/a/b/memory.limit_in_bytes", std::to_string(GIB) + "\n");
     Put(mount + "/a/b/memory.usage_in_bytes", std::to_string(3 * GIB) + "\n");
     EXPECT_EQ(Level(mount + "/a").total_bytes, 2 * GIB);
@@ -102,12 +107,40 @@ TEST_F(AvailableMemoryTest, GroupsOfVersion2AndTheirPressure) {
 TEST_F(AvailableMemoryTest, AContainerSeesItsOwnGroupAsTheRoot) {
     const std::string mount = "/sys/fs/cgroup";
     PutGroupV2(mount, std::to_string(GIB), 0, 0);
-    for (const char *path : {"/docker/1234", "/docker/1234/", "/", "/../outside"}) {
+    for (const char *path : {"/docker/1234", "/docker/1234/", "/"}) {
         Put("/proc/self/cgroup", "0::" + std::string(path) + "\n");
         Put("/proc/self/mountinfo", "40 1 0:3 " + std::string(path[1] == 'd' ? "/docker/1234" : "/") + " " +
                                         mount + " rw - cgroup2 cgroup2 rw\n");
         EXPECT_EQ(Level(mount).available_bytes, GIB) << path;
     }
+}
+
+TEST_F(AvailableMemoryTest, NothingWhereTheGroupOfTheProcessIsNotToBeSeen) {
+    const std::string v1 = "/sys/fs/cgroup/memory", v2 = "/sys/fs/cgroup";
+    const auto levels = [this](const std::string &membership, const std::string &mount) {
+        Put("/proc/self/cgroup", membership + "\n");
+        Put("/proc/self/mountinfo", "20 1 0:9 / / rw - ext4 /dev/root rw\n" + mount + "\n");
+        return AvailableMemory(root_).Read().size();
+    };
+    const auto mounted = [](const std::string &root, const std::string &point, const std::string &type) {
+        return "40 1 0:3 " + root + " " + point + " rw - " + type + " none rw,memory";
+    };
+    PutGroupV2(v2, "max", 0, 0);
+    PutGroupV2(v2 + "/a", "max", 0, 0);
+    EXPECT_EQ(levels("0::/a", mounted("/", v2, "cgroup2")), 1u) << "it is to be seen, and has no limit";
+    EXPECT_EQ(levels("0::/a", ""), 0u) << "not mounted";
+    EXPECT_EQ(levels("", mounted("/", v2, "cgroup2")), 0u) << "nobody says which it is";
+    EXPECT_EQ(levels("0::/", ""), 0u) << "that may be the root of a namespace";
+    EXPECT_EQ(levels("0::/b", mounted("/", v2, "cgroup2")), 0u) << "covered by another mount";
+    EXPECT_EQ(levels("0::/", mounted("/../..", v2, "cgroup2")), 0u)
+        << "the mount is older than the namespace";
+    EXPECT_EQ(levels("0::/../a", mounted("/", v2, "cgroup2")), 0u) << "outside the namespace";
+    EXPECT_EQ(levels("0::/../a", mounted("/..", v2, "cgroup2")), 1u);
+    EXPECT_EQ(levels("0::/ab", mounted("/a", v2, "cgroup2")), 0u) << "another group";
+    EXPECT_EQ(levels("4:memory:/a\n0::/", mounted("/", v2, "cgroup2")), 0u) << "version 1 has the controller";
+    Put(v1 + "/a/cgroup.procs", "");
+    EXPECT_EQ(levels("4:memory:/a\n0::/", mounted("/", v1, "cgroup")), 1u);
+    EXPECT_EQ(levels("4:cpu:/a", ""), 1u) << "no group limits memory";
 }
 
 TEST_F(AvailableMemoryTest, AProcessThatIsMovedIsNoticed) {
