@@ -265,6 +265,9 @@ bool IoUringQueue::Submit(Command &command) {
     if (waiting_.size() + in_kernel_ >= depth_) {
         return false;
     }
+    if (entries_) {
+        LimitRingWorkersOfThisThread();
+    }
     Begin();
     const ScopeExit end([this] { EndIfDrained(); }); // where no ring can be made
     if (!open_ || broken_ != 0) {

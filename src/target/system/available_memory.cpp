@@ -183,8 +183,9 @@ bool AvailableMemory::AddGroups(const Place &own, const std::string &mount_root,
     while (EndsWith(path, "/")) {
         path.pop_back();
     }
+    const std::string members = "\n" + Contents(mount_point + path + "/cgroup.procs") + "\n";
     if (StartsWith(path + "/", "/../") ||
-        access((root_ + mount_point + path + "/cgroup.procs").c_str(), R_OK) != 0) {
+        members.find("\n" + std::to_string(getpid()) + "\n") == std::string::npos) {
         return false;
     }
     for (;;) {

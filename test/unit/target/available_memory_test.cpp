@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace rawduck {
 namespace {
@@ -21,7 +22,7 @@ class AvailableMemoryTest : public ::testing::Test {
                              "SwapTotal:             0 kB\n");
         Put("/proc/self/cgroup", "0::/\n");
         Put("/proc/self/mountinfo", "40 1 0:3 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-        Put("/sys/fs/cgroup/cgroup.procs", "");
+        Put("/sys/fs/cgroup/cgroup.procs", ME);
     }
     ~AvailableMemoryTest() override { std::filesystem::remove_all(root_); }
 
@@ -30,7 +31,7 @@ class AvailableMemoryTest : public ::testing::Test {
         std::ofstream(root_ + path) << text;
     }
     void PutGroupV2(const std::string &folder, const std::string &limit, uint64_t used, uint64_t inactive) {
-        Put(folder + "/cgroup.procs", "");
+        Put(folder + "/cgroup.procs", ME);
         Put(folder + "/memory.max", limit + "\n");
         Put(folder + "/memory.current", std::to_string(used) + "\n");
         Put(folder + "/memory.stat",
@@ -45,6 +46,7 @@ class AvailableMemoryTest : public ::testing::Test {
         return {};
     }
 
+    const std::string ME = "0\n" + std::to_string(getpid()) + "\n", OTHERS = "0\n1" + ME.substr(2);
     std::string root_;
 };
 
@@ -80,7 +82,7 @@ TEST_F(AvailableMemoryTest, GroupsOfVersion1AndTheirParents) {
     Put(mount + "/a/memory.limit_in_bytes", std::to_string(2 * GIB) + "\n");
     Put(mount + "/a/memory.usage_in_bytes", std::to_string(GIB) + "\n");
     Put(mount + "/a/memory.stat", "inactive_file 1\ntotal_inactive_file " + std::to_string(256 * MIB) + "\n");
-    Put(mount + "/a/b/cgroup.procs", "");
+    Put(mount + "/a/b/cgroup.procs", ME);
     Put(mount + "/a/b/memory.limit_in_bytes", std::to_string(GIB) + "\n");
     Put(mount + "/a/b/memory.usage_in_bytes", std::to_string(3 * GIB) + "\n");
     EXPECT_EQ(Level(mount + "/a").total_bytes, 2 * GIB);
@@ -138,8 +140,13 @@ TEST_F(AvailableMemoryTest, NothingWhereTheGroupOfTheProcessIsNotToBeSeen) {
     EXPECT_EQ(levels("0::/../a", mounted("/..", v2, "cgroup2")), 1u);
     EXPECT_EQ(levels("0::/ab", mounted("/a", v2, "cgroup2")), 0u) << "another group";
     EXPECT_EQ(levels("4:memory:/a\n0::/", mounted("/", v2, "cgroup2")), 0u) << "version 1 has the controller";
-    Put(v1 + "/a/cgroup.procs", "");
+    Put(v1 + "/a/cgroup.procs", ME);
     EXPECT_EQ(levels("4:memory:/a\n0::/", mounted("/", v1, "cgroup")), 1u);
+    Put(v1 + "/cgroup.procs", OTHERS);
+    Put(v1 + "/a/memory.limit_in_bytes", std::to_string(GIB) + "\n");
+    Put(v1 + "/a/memory.usage_in_bytes", "0\n");
+    EXPECT_EQ(levels("4:memory:/a", mounted("/a", v1, "cgroup") + "\n" + mounted("/", v1, "cgroup")), 2u)
+        << "the second mount covers the first one";
     EXPECT_EQ(levels("4:cpu:/a", ""), 1u) << "no group limits memory";
 }
 

@@ -8,19 +8,20 @@
 //! is no memory at that address, and the command fails with EFAULT before the device has heard of it. Where there is some, as
 //! in programs that are not position-independent (Debian's python3 is one), another's memory is read or written, and it succeeds.
 //!
-//! The first worker of a thread is started when that enters a ring, so it is sound. More are started in between, too. So
-//! threads that send such commands have one.
+//! The first worker of a thread is started when that enters a ring, so it is sound, unless a signal comes at that moment. More
+//! are started in between, too. So threads that send such commands have one. Those that a thread's other rings have started
+//! before are not ended by that.
 #pragma once
 
 #include <liburing.h>
 
 namespace rawduck {
 
-//! For all threads that use this ring from now on: each has one worker for work that ends soon, whatever ring that is of.
+//! For the calling thread, and for threads that use this ring before any other: each has one worker for work that ends soon, whatever ring that is of.
 //! Returns 0 or an errno. To be called by the thread that made the ring, while it has entered none.
 int LimitRingWorkers(io_uring &ring);
 
-//! The same for the calling thread, when it uses rings of others; the first call makes a ring for it. Where none
+//! The same for the calling thread, which may have used other rings, before it uses one that others have made; the first call makes a ring for it. Where none
 //! can be made, the next call tries again. In a child made by fork() it is done anew.
 void LimitRingWorkersOfThisThread();
 
