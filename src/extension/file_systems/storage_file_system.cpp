@@ -9,6 +9,7 @@
 #include "duckdb/logging/file_system_logger.hpp"
 #include "duckdb/logging/log_type.hpp"
 #include "duckdb/logging/logger.hpp"
+#include "duckdb/storage/buffer_manager.hpp"
 #include "volume/names/file_name.hpp"
 
 namespace rawduck {
@@ -75,10 +76,12 @@ void StorageFileHandle::WaitForReaders() {
     readers.WaitUntilReleased(READERS_LIMIT, [&] { return blocks && blocks->OthersHaveReleased(); });
 }
 
-void StorageFileHandle::ExpectReadAhead() {
+bool StorageFileHandle::ExpectReadAhead() {
     if (instance_) {
         block_manager_.LookFor(*instance_, *this);
     }
+    const duckdb::BlockManager *const manager = block_manager_.Get();
+    return !manager || !spilled_.Note(manager->buffer_manager.GetUsedSwap());
 }
 
 StorageFile &StorageFileHandle::File() {
@@ -228,11 +231,10 @@ bool StorageFileSystem::OnDiskFile(FileHandle &handle) {
     // DuckDB reads ahead, in runs of up to 32 MiB, only where it takes random reads to be expensive. There is
     // no page cache here to read ahead for it.
     auto &storage = handle.Cast<StorageFileHandle>();
-    if (storage.counts_readers) {
-        storage.ExpectReadAhead(); // DuckDB asks before each time
-    }
+    // DuckDB asks before each time.
+    const bool may_read_ahead = !storage.counts_readers || storage.ExpectReadAhead();
     // In a child of fork() there are no threads that would read ahead, and whoever waited for them would wait for ever.
-    return !storage.prefetch || fork_generation_ != ForkGeneration();
+    return !storage.prefetch || !may_read_ahead || fork_generation_ != ForkGeneration();
 }
 
 duckdb::unique_ptr<duckdb::MemoryMappedFile>

@@ -1,6 +1,7 @@
 //! The half of a DuckDB file system that works on open handles. What works on names is up to the subclasses.
 #pragma once
 
+#include "common/memory/recent_growth.hpp"
 #include "common/process/fork_generation.hpp"
 #include "common/process/reader_threads.hpp"
 #include "extension/memory/held_blocks.hpp"
@@ -25,8 +26,9 @@ class StorageFileHandle : public duckdb::FileHandle {
     void Close() override;
     //! Throws when the handle is closed.
     StorageFile &File();
-    //! To be called where a query is about to read ahead.
-    void ExpectReadAhead();
+    //! To be called where a query is about to read ahead. Whether it should: not while DuckDB is spilling, which gets worse
+    //! by the memory that is read ahead into.
+    bool ExpectReadAhead();
 
     duckdb::idx_t position = 0; //!< of sequential reads and writes
     const bool prefetch;
@@ -41,6 +43,8 @@ class StorageFileHandle : public duckdb::FileHandle {
     std::unique_ptr<StorageFile> file_;
     duckdb::DatabaseInstance *const instance_;
     BlockManagerOfFile block_manager_;
+    //! Of DuckDB's temporary files. A scan asks for each row group: some tens of milliseconds of work in each thread.
+    RecentGrowth spilled_{std::chrono::milliseconds(300)};
 };
 
 class StorageFileSystem : public duckdb::FileSystem {

@@ -99,3 +99,35 @@ def test_temp_files_of_a_killed_process_are_gone(tmp_path):
         kill_when_ready(code, target.name, SPILLING)
         assert [name for name in file_names(con, target) if "duckdb_temp" in name] == []
         assert one(con, "SELECT used FROM nvme_info(?)", target.name) <= before + 64 * 1024
+
+
+_READ_LENGTHS = """
+    SELECT sum(bytes) FILTER (bytes <= 262144), sum(bytes)
+    FROM duckdb_logs_parsed('FileSystem') WHERE op = 'READ' AND path LIKE '%wide.duckdb'
+"""
+
+
+def share_read_block_by_block(con, query: str) -> float:
+    con.execute("CALL truncate_duckdb_logs()")
+    con.execute(query).fetchall()
+    single, all_of_it = con.execute(_READ_LENGTHS).fetchone()
+    return float((single or 0) / all_of_it)
+
+
+@pytest.mark.parametrize("how", ["volume", "direct"])
+def test_while_duckdb_spills_nothing_is_read_ahead(tmp_path, how):
+    total = "SELECT max(s) FROM x.t"
+    with make_target("file-4096", tmp_path, size="2G") as target:
+        path = target.path("wide.duckdb") if how == "volume" else f"direct://{tmp_path}/wide.duckdb"
+        with rawduck.connect() as con:
+            con.execute(f"ATTACH '{path}' AS x")
+            con.execute(f"CREATE TABLE x.t AS SELECT md5(range::VARCHAR) AS s FROM range({ROWS})")
+        with spilling_connection(target) as con:
+            # Of files that are opened from now on.
+            con.execute("CALL enable_logging('FileSystem', level = 'trace')")
+            con.execute(f"ATTACH '{path}' AS x (READ_ONLY)")
+            assert share_read_block_by_block(con, total) < 0.2
+            # What is read before the first block is spilled is read ahead.
+            assert share_read_block_by_block(con, f"SELECT s FROM x.t ORDER BY s OFFSET {ROWS - 1}") > 0.5
+            time.sleep(0.4)
+            assert share_read_block_by_block(con, total) < 0.2
