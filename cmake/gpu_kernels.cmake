@@ -16,7 +16,7 @@ endif()
 if(RAWDUCK_HAS_NVRTC EQUAL 0)
   message(STATUS "GPU kernels: ${RAWDUCK_NVRTC}")
   file(GLOB_RECURSE RAWDUCK_GPU_KERNEL_SOURCES CONFIGURE_DEPENDS src/gpu/decode/*.hpp src/gpu/columns/*.hpp
-       src/gpu/kernels/*.hpp src/gpu/kernels/*.cu)
+       src/gpu/ring/*.hpp src/gpu/kernels/*.hpp src/gpu/kernels/*.cu)
   # One cache for all build trees, by the contents of what is compiled.
   add_custom_command(OUTPUT ${RAWDUCK_GPU_IMAGES}
     COMMAND ${Python_EXECUTABLE} ${RAWDUCK_GPU_SCRIPT} ${RAWDUCK_GPU_IMAGES_DIR}

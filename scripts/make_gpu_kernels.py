@@ -83,7 +83,7 @@ def usage_of(log: str) -> dict[str, dict[str, int]]:
 
 def digest_of(target: str, version: str) -> str:
     digest = hashlib.sha256(f"{target} {version} {OPTIONS[:-1]}".encode())
-    for folder in ("decode", "columns", "kernels"):
+    for folder in ("decode", "columns", "ring", "kernels"):
         for path in sorted((SOURCE / "gpu" / folder).glob("*")):
             if path.suffix in (".hpp", ".cu"):
                 digest.update(path.name.encode() + b"\0" + path.read_bytes())

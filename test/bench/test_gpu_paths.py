@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import csv
 import os
+import signal
+import sys
+import threading
+import time
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import rawduck
-from rawduck.measuring.gpu import cufile
+from rawduck.measuring.gpu import cufile, ring
+from rawduck.measuring.gpu.ring import RingTask
+from rawduck.measuring.measure import Result, Worker
 from support import run_cli
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "host"
 TABLE_WAYS = {"copy", "raw", "raw_memory", "query", "numpy", "numpy_1"}
 STAGED = {"staged_1", "staged_n"}
+RING = {"ring_1", "ring_n"}
+#: Of a test that ends if the kernel does not.
+SECONDS = 60
 CUFILE = {"cufile_1", "cufile_n"}
 
 
@@ -50,7 +61,12 @@ def test_in_host_memory(tmp_path, monkeypatch):
     for case in ("q6", "numbers"):
         assert modes_of(rows, case) == TABLE_WAYS
     for case in ("bytes", *(f"random-{size}" for size in (4096, 16384, 65536, 262144, 1048576))):
-        assert modes_of(rows, case) == STAGED
+        assert modes_of(rows, case) == STAGED | RING
+    ring = [row for row in rows if row["mode"] in RING and not row["error"]]
+    assert all(float(row["server_cores"]) > 0 and row["sms_held"] == "" for row in ring)
+    assert all(float(row["p50_s"]) > 0 for row in ring if row["case"].startswith("random-"))
+    assert "served by the CPU, one thread | " in report
+    assert "1 threads; 1 thread blocks; SMs held: -" in report
     copied = {row["mode"]: float(row["copied_bytes_per_s"] or 0) for row in rows if row["case"] == "q6"}
     assert all(copied.values())
 
@@ -70,10 +86,10 @@ def test_without_a_gpu(tmp_path, monkeypatch):
 def test_how_cufile_serves_reads(tmp_path, stand_ins, monkeypatch, served_by):
     monkeypatch.setenv("RAWDUCK_TEST_CUFILE_IS", served_by)
     report, rows = bench(tmp_path, *(["--cases", "bytes"] if served_by == "compat" else []))
-    assert modes_of(rows, "bytes") == STAGED | CUFILE
+    assert modes_of(rows, "bytes") == STAGED | RING | CUFILE
     if served_by == "direct":
         assert modes_of(rows, "q6") == TABLE_WAYS
-        assert modes_of(rows, "random-4096") == modes_of(rows, "random-1048576") == STAGED | CUFILE
+        assert modes_of(rows, "random-4096") == modes_of(rows, "random-1048576") == STAGED | RING | CUFILE
     direct = "gds" if os.path.exists("/proc/driver/nvidia-fs/version") else "p2pdma"
     assert f"| cuFile, one thread | {'compat' if served_by == 'compat' else direct} |" in report
 
@@ -88,5 +104,90 @@ def test_a_cufile_that_hangs(tmp_path, stand_ins, monkeypatch):
 def test_a_cufile_that_ends_the_process(tmp_path, stand_ins, monkeypatch):
     monkeypatch.setenv("RAWDUCK_TEST_CUFILE_IS", "crash")
     report, rows = bench(tmp_path, "--cases", "bytes")
-    assert modes_of(rows, "bytes") == STAGED
+    assert modes_of(rows, "bytes") == STAGED | RING
     assert "it ended the process with signal 6" in report
+
+
+@pytest.fixture
+def blocks(tmp_path):
+    """A file of 64 blocks that differ, and their size."""
+    path = tmp_path / "blocks"
+    path.write_bytes(b"".join(bytes([number]) * 4096 for number in range(64)))
+    return path, 4096
+
+
+# By the checker, kernels run one block after the other, in a thread that waits for them.
+@pytest.mark.parametrize("device", ["emulated", "0"])
+@pytest.mark.parametrize("threads", [1, 5])
+def test_what_a_device_asks_for_is_what_the_file_has(blocks, stand_ins, device, threads):
+    path, size = blocks
+    order = [number * 7 % 64 for number in range(200)]
+    task = RingTask(device, str(path), [number * size for number in order], size, threads, singly=True)
+    result = task.perform()
+    expected = b"".join(bytes([number]) * size for number in order)
+    assert result.rows == [(zlib.crc32(expected),)]
+    assert result.values["reads"] == 200
+    assert 0 < result.values["p50_s"] <= result.values["p99_s"] < SECONDS
+    assert "sms_held" not in result.values
+    assert result.columns[0].endswith("SMs held: -")
+
+
+@pytest.mark.parametrize("device", ["emulated", "0"])
+def test_a_read_that_fails_ends_the_kernel(blocks, stand_ins, device):
+    path, size = blocks
+    offsets = [0] * 100 + [64 * size] + [0] * 5000
+    before = time.monotonic()
+    with pytest.raises(rawduck.RawduckError, match=str(path)):
+        RingTask(device, str(path), offsets, size, 2, singly=True).perform()
+    assert time.monotonic() - before < SECONDS
+
+
+@pytest.mark.parametrize("device", ["emulated", "0"])
+def test_a_device_waits_no_longer_than_it_was_told(blocks, stand_ins, device):
+    path, size = blocks
+    task = RingTask(device, str(path), [0] * 1000, size, 1, patience=1e-9)
+    with pytest.raises(rawduck.RawduckError, match=r"has waited for 0 s for .* its kernel has ended"):
+        task.perform()
+
+
+@dataclass
+class InterruptedRing(RingTask):
+    """Says when it has started, and that it was closed. It would take longer than the test waits."""
+
+    said: str = ""
+
+    def perform(self) -> Result:
+        self.offsets = [0] * 200_000
+        library = ring._library()
+        started, closed = library.rawduck_gpu_ring_start, library.rawduck_gpu_ring_close
+
+        def start(run: object) -> int:
+            result = started(run)
+            Path(self.said, "started").touch()
+            return result
+
+        def close(run: object) -> None:
+            closed(run)
+            Path(self.said, "closed").touch()
+
+        library.rawduck_gpu_ring_start, library.rawduck_gpu_ring_close = start, close
+        return super().perform()
+
+
+@pytest.mark.parametrize("device", ["emulated", "0"])
+def test_an_interrupt_ends_the_kernel_before_the_process(tmp_path, blocks, stand_ins, device):
+    path, size = blocks
+    task = InterruptedRing(device, str(path), [], size, 1, said=str(tmp_path))
+    with Worker(environment={"PYTHONPATH": os.pathsep.join(sys.path)}) as worker:
+
+        def interrupt() -> None:
+            while not (tmp_path / "started").exists():
+                time.sleep(0.01)
+            os.kill(worker._process.pid, signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            worker.run(task)
+        thread.join()
+    assert (tmp_path / "closed").exists()

@@ -8,6 +8,7 @@
 
 #include "common/memory/memory_pinner.hpp"
 #include "gpu/decode/decode.hpp"
+#include "gpu/ring/asked_reads.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -118,6 +119,8 @@ class Device {
     virtual int32_t TypeNumber() const = 0;
     //! Of devices of this type.
     virtual int32_t Ordinal() const = 0;
+    //! 0: it has none.
+    virtual uint64_t Multiprocessors() const = 0;
     //! Of host memory that is pinned for this device, by all of this process, that of volumes in memory included.
     virtual uint64_t PinnedBytes() const = 0;
 
@@ -186,6 +189,11 @@ class Device {
     //! Writes `value` (`width` bytes, at most 8) where the byte of a row is 0.
     virtual void ReplaceNulls(const uint8_t *device_valid, uint64_t count, const void *value, uint64_t width,
                               uint8_t *device_values) = 0;
+
+    //! Begins AskedReads in so many thread blocks; what is returned is past when they have ended. Threads of this process
+    //! must be serving the ring already. Nothing else is called until then: the device waits for these threads, and it, or
+    //! its driver, might wait for the device.
+    virtual std::shared_ptr<Event> AskForReads(const RingArguments &arguments, uint64_t blocks) = 0;
 
     static constexpr uint64_t SLOT_BYTES = 16 << 20;
     static constexpr uint64_t SLOT_COUNT = 8;

@@ -7,11 +7,38 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
+#include <vector>
 
 namespace rawduck::gpu {
 namespace {
 
 constexpr uint64_t ALIGNMENT = 64;
+
+//! Thread blocks in threads.
+class RunningBlocks final : public Event {
+  public:
+    ~RunningBlocks() override { Wait(); }
+    void *HandleAddress() override { return nullptr; }
+
+    void Start(const RingArguments &arguments, uint64_t blocks) {
+        const HostKernel *kernel = FindHostKernel(ASK_KERNEL);
+        while (threads_.size() < blocks) {
+            const auto block = static_cast<u32>(threads_.size());
+            threads_.emplace_back([kernel, arguments, block] { kernel->run(&arguments, block); });
+        }
+    }
+
+    void Wait() override {
+        for (std::thread &thread : threads_) {
+            thread.join();
+        }
+        threads_.clear();
+    }
+
+  private:
+    std::vector<std::thread> threads_;
+};
 
 //! Everything is complete when its call returns.
 class PastEvent final : public Event {
@@ -65,6 +92,12 @@ std::unique_ptr<Answer> EmulatedDevice::AskFor(const uint8_t *device_from, uint6
 
 void EmulatedDevice::Fill(uint8_t *device_to, uint8_t byte, uint64_t bytes) {
     std::memset(device_to, byte, bytes);
+}
+
+std::shared_ptr<Event> EmulatedDevice::AskForReads(const RingArguments &arguments, uint64_t blocks) {
+    auto running = std::make_shared<RunningBlocks>();
+    running->Start(arguments, blocks);
+    return running;
 }
 
 void EmulatedDevice::Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes,

@@ -10,6 +10,7 @@ class EmulatedDevice final : public KernelDevice {
     const char *Name() const override { return "emulated"; }
     int32_t TypeNumber() const override { return 1; }
     int32_t Ordinal() const override { return 0; }
+    uint64_t Multiprocessors() const override { return 0; }
     uint64_t PinnedBytes() const override { return 0; }
 
     Memory Allocate(uint64_t bytes, Purpose purpose = Purpose::WORK) override;
@@ -31,6 +32,8 @@ class EmulatedDevice final : public KernelDevice {
     std::shared_ptr<Event> Ready() override { return CopiesSoFar(); }
     void MakeWait(uint64_t, Event &) override {}
     void WaitForAllNoted() noexcept override {}
+    //! Each block in a thread of its own, so that they meet each other and the server as on a GPU.
+    std::shared_ptr<Event> AskForReads(const RingArguments &arguments, uint64_t blocks) override;
 
   protected:
     void Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes,

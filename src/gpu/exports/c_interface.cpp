@@ -4,6 +4,7 @@
 #include "gpu/exports/arrow.hpp"
 #include "gpu/exports/describe.hpp"
 #include "gpu/exports/dlpack.hpp"
+#include "gpu/exports/guarded.hpp"
 #include "gpu/scan/open_scans.hpp"
 
 #include "common/error.hpp"
@@ -16,18 +17,6 @@
 
 namespace rawduck::gpu {
 namespace {
-
-thread_local std::string last_error;
-
-//! What `call` returns; `failed`, and the message for rawduck_gpu_error, where it throws.
-template <class CALL, class RESULT> RESULT Guarded(RESULT failed, const CALL &call) {
-    try {
-        return call();
-    } catch (const std::exception &error) {
-        last_error = error.what();
-        return failed;
-    }
-}
 
 //! What Python holds for a batch.
 struct BatchHandle {
@@ -129,7 +118,7 @@ template <class MANAGED> void *TensorCapsule(MANAGED *managed) {
 } // namespace
 
 RAWDUCK_EXPORT const char *rawduck_gpu_error() {
-    return last_error.c_str();
+    return LastError().c_str();
 }
 
 RAWDUCK_EXPORT int32_t rawduck_gpu_announce(const rawduck_gpu_options *options, uint64_t *ticket) {

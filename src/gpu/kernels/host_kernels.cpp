@@ -2,6 +2,7 @@
 
 #include "gpu/columns/kernels.hpp"
 #include "gpu/decode/kernels.hpp"
+#include "gpu/ring/asked_reads.hpp"
 
 #include <cstring>
 #include <iterator>
@@ -23,7 +24,8 @@ namespace {
          __VA_ARGS__::Run(*static_cast<const __VA_ARGS__::Arguments *>(given), block, shared);               \
      }},
 
-const HostKernel KERNELS[] = {GPU_KERNELS(GPU_HOST_DECODE_KERNEL) GPU_COLUMN_KERNELS(GPU_HOST_COLUMN_KERNEL){
+const HostKernel KERNELS[] = {GPU_KERNELS(GPU_HOST_DECODE_KERNEL) GPU_COLUMN_KERNELS(
+    GPU_HOST_COLUMN_KERNEL) GPU_RING_KERNELS(GPU_HOST_COLUMN_KERNEL){
     "checksum_blocks", sizeof(ChecksumArguments), [](const void *given, u32 block) {
         Checksums::Shared shared;
         const auto &arguments = *static_cast<const ChecksumArguments *>(given);

@@ -4,6 +4,7 @@
 #include "gpu/columns/kernels.hpp"
 #include "gpu/decode/kernels.hpp"
 #include "gpu/kernels/arguments.hpp"
+#include "gpu/ring/asked_reads.hpp"
 
 namespace rawduck::gpu {
 
@@ -23,6 +24,7 @@ GPU_KERNELS(GPU_DECODE_KERNEL)
     }
 
 GPU_COLUMN_KERNELS(GPU_COLUMN_KERNEL)
+GPU_RING_KERNELS(GPU_COLUMN_KERNEL)
 
 extern "C" __global__ void __launch_bounds__(BLOCK, 1) checksum_blocks(ChecksumArguments arguments) {
     __shared__ Checksums::Shared shared;

@@ -18,9 +18,9 @@ CACHE = ROOT / "build" / "gpu_kernels"
 def names_of_kernels() -> set[str]:
     """As the lists of kernels have them."""
     names = {"checksum_blocks"}
-    for listed in ("decode/kernels.hpp", "columns/kernels.hpp"):
+    for listed in ("decode/kernels.hpp", "columns/kernels.hpp", "ring/asked_reads.hpp"):
         text = (ROOT / "src" / "gpu" / listed).read_text()
-        names |= set(re.findall(r"^    X\((\w+),", text, re.MULTILINE))
+        names |= set(re.findall(r"(?:^    |\(X\) )X\((\w+),", text, re.MULTILINE))
         widths = re.findall(r"^    X\(NAME##(\w+),", text, re.MULTILINE)
         for name in re.findall(r"^    GPU_FIXED_WIDTH_KERNELS\(X, (\w+),", text, re.MULTILINE):
             names |= {name + width for width in widths}

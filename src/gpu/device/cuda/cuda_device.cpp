@@ -181,6 +181,11 @@ void CudaDevice::WaitForAllNoted() noexcept {
     }
 }
 
+std::shared_ptr<Event> CudaDevice::AskForReads(const RingArguments &arguments, uint64_t blocks) {
+    Launch(ASK_KERNEL, blocks, &arguments, sizeof(arguments), Beside::NONE);
+    return Record(streams_->Working(), EVENT_BLOCKING_SYNC);
+}
+
 void CudaDevice::Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t, Beside beside) {
     RAWDUCK_INVARIANT(blocks <= std::numeric_limits<int32_t>::max(), "a launch has at most 2^31 - 1 blocks");
     const Function function = gpu_->Kernel(kernel);

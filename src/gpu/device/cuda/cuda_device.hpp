@@ -23,6 +23,7 @@ class CudaDevice final : public KernelDevice {
     const char *Name() const override { return gpu_->Name().c_str(); }
     int32_t TypeNumber() const override { return 2; }
     int32_t Ordinal() const override { return gpu_->Ordinal(); }
+    uint64_t Multiprocessors() const override { return gpu_->Multiprocessors(); }
     uint64_t PinnedBytes() const override { return gpu_->PinnedBytes(); }
 
     Memory Allocate(uint64_t bytes, Purpose purpose = Purpose::WORK) override;
@@ -40,6 +41,7 @@ class CudaDevice final : public KernelDevice {
     std::shared_ptr<Event> Ready() override;
     void MakeWait(uint64_t stream, Event &ready) override;
     void WaitForAllNoted() noexcept override;
+    std::shared_ptr<Event> AskForReads(const RingArguments &arguments, uint64_t blocks) override;
 
   protected:
     void Launch(const char *kernel, uint64_t blocks, const void *arguments, uint64_t bytes,

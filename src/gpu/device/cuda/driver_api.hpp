@@ -41,6 +41,7 @@ constexpr unsigned EVENT_BLOCKING_SYNC = 1; //!< threads that wait for it sleep
 constexpr int FIRST_PRIORITY = -100;        //!< the driver takes the highest that it has
 
 enum Attribute : int { //!< CUdevice_attribute
+    MULTIPROCESSOR_COUNT = 16,
     COMPUTE_CAPABILITY_MAJOR = 75,
     COMPUTE_CAPABILITY_MINOR = 76,
     HOST_POINTERS_OF_REGISTERED =

@@ -77,6 +77,7 @@ void Gpu::Open(const std::vector<KernelImage> &images) {
         RAWDUCK_CUDA(driver_, device_attribute, "asking what " + name_ + " can do", &value, wanted, device_);
         return value;
     };
+    multiprocessors_ = static_cast<uint64_t>(attribute(MULTIPROCESSOR_COUNT));
     has_host_pointers_ = attribute(HOST_POINTERS_OF_REGISTERED) != 0;
     architecture_ = 10 * attribute(COMPUTE_CAPABILITY_MAJOR) + attribute(COMPUTE_CAPABILITY_MINOR);
     if (!attribute(MEMORY_POOLS_SUPPORTED)) {

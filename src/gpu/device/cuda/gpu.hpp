@@ -31,6 +31,7 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     int Ordinal() const { return ordinal_; }
     //! "GPU 0 (NVIDIA H100 80GB HBM3)", for messages.
     const std::string &Name() const { return name_; }
+    uint64_t Multiprocessors() const { return multiprocessors_; }
     uint64_t PinnedBytes() const { return pinned_bytes_.load(std::memory_order_relaxed); }
     Pool MemoryPool() const { return pool_; }
     //! Null where there is no such kernel.
@@ -83,6 +84,7 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     DeviceNumber device_ = 0;
     std::string name_;
     int architecture_ = 0;
+    uint64_t multiprocessors_ = 0;
     bool has_host_pointers_ = false;
     Context context_ = nullptr;
     Pool pool_ = nullptr;

@@ -19,6 +19,7 @@ from rawduck.bench.core.results import Results
 from rawduck.errors import RawduckError
 from rawduck.measuring.gpu.cufile import CuFile, CuFileTask
 from rawduck.measuring.gpu.device_memory import EMULATED, open_memory
+from rawduck.measuring.gpu.ring import RingTask
 from rawduck.measuring.gpu.staged import CopyTask, StagedTask
 from rawduck.measuring.measure import Task
 
@@ -48,8 +49,16 @@ _CORES = Metric("cores", "processors", 1, ".2f")
 _P50 = Metric("p50_s", "p50, us", 1e-6, ",.0f")
 _P99 = Metric("p99_s", "p99, us", 1e-6, ",.0f")
 _READS = Metric("reads_per_s", "reads/s", 1, ",.0f")
+#: Of reads that the GPU asks for: the threads that serve it alone, and what its kernel keeps busy.
+_SERVER_CORES = Metric("server_cores", "processors that serve it", 1, ".2f")
+_SMS_HELD = Metric("sms_held", "SMs held", 1, ",.0f")
 #: What is measured, by what a task counts.
-_RATES = {"gpu_bytes": _RATE, "decoded_bytes": _DECODED, "reads": _READS}
+_RATES = {
+    "gpu_bytes": _RATE,
+    "decoded_bytes": _DECODED,
+    "reads": _READS,
+    "server_cpu_seconds": _SERVER_CORES,
+}
 
 _COPY, _SCAN, _SCAN_MEMORY, _QUERY, _NUMPY, _NUMPY_1, _TORCH = (
     Mode("copy", "copies from pinned memory alone", Kind.YARDSTICK),
@@ -66,6 +75,16 @@ _STAGED_1, _STAGED_N, _CUFILE_1, _CUFILE_N = (
     Mode("cufile_1", "cuFile, one thread", Kind.YARDSTICK, {"threads": 1}, optional=True),
     Mode("cufile_n", f"cuFile, {_THREADS} threads", Kind.YARDSTICK, {"threads": _THREADS}, optional=True),
 )
+#: Not optional: a run whose kernel has waited for too long fails.
+_RING_1, _RING_N = (
+    Mode("ring_1", "asked for by the GPU, served by the CPU, one thread", Kind.YARDSTICK, {"threads": 1}),
+    Mode(
+        "ring_n",
+        f"asked for by the GPU, served by the CPU, {_THREADS} threads",
+        Kind.YARDSTICK,
+        {"threads": _THREADS},
+    ),
+)
 
 
 class GpuPaths(Experiment):
@@ -75,12 +94,13 @@ class GpuPaths(Experiment):
         "Columns of lineitem, and bytes of its file, by every way to a GPU's memory that there is here. The "
         "processor at the centre: it reads and has the bytes copied (staged), or decodes and has the values "
         "copied (DuckDB's arrays and tensors). The GPU at the centre, the processor asking: cuFile, and "
-        "rawduck's raw route, in which compressed blocks are copied and decoded there. Reads come from the "
-        "target that the report names, and say nothing of another kind of drive."
+        "rawduck's raw route, in which compressed blocks are copied and decoded there. The GPU asking, the "
+        "processor serving: a kernel writes what it wants to read into a ring, and threads read it. Reads "
+        "come from the target that the report names, and say nothing of another kind of drive."
     )
     scale = 5.0
     quick_scale = 0.05
-    metrics = (WALL, CPU, KERNEL, _CORES, _RATE, _DECODED, _P50, _P99, _READS)
+    metrics = (WALL, CPU, KERNEL, _CORES, _RATE, _DECODED, _P50, _P99, _READS, _SERVER_CORES, _SMS_HELD)
 
     def cases(self) -> Iterator[Case]:
         self._paths: dict[str, str] = {}
@@ -164,7 +184,7 @@ class GpuPaths(Experiment):
             # A drive with LBAs of 4 KiB reads no less.
             [
                 replace(mode, optional=mode.optional or size < 4096)
-                for mode in (_STAGED_1, _STAGED_N, *self._cufile_modes())
+                for mode in (_STAGED_1, _STAGED_N, _RING_1, _RING_N, *self._cufile_modes())
             ],
             lambda mode: self._measure_bytes(mode, offsets(size), size, singly=name != "bytes"),
             self._prepare,
@@ -190,7 +210,8 @@ class GpuPaths(Experiment):
             task = CuFileTask(self._device, self._path, offsets, size, threads, self._cufile, singly)
             self._paths[mode.title] = self._cufile.served_by
             return self._run(mode, task)
-        return self._run(mode, StagedTask(self._device, self._path, offsets, size, threads, singly))
+        kind = RingTask if mode.name in (_RING_1.name, _RING_N.name) else StagedTask
+        return self._run(mode, kind(self._device, self._path, offsets, size, threads, singly))
 
     @property
     def _has_path(self) -> bool:
