@@ -152,42 +152,52 @@ def test_a_device_waits_no_longer_than_it_was_told(blocks, stand_ins, device):
 
 @dataclass
 class InterruptedRing(RingTask):
-    """Says when it has started, and that it was closed. It would take longer than the test waits."""
+    """Says when it has started, and how its kernel has ended. It would take longer than the test waits."""
 
     said: str = ""
 
     def perform(self) -> Result:
         self.offsets = [0] * 200_000
         library = ring._library()
-        started, closed = library.rawduck_gpu_ring_start, library.rawduck_gpu_ring_close
+        start, wait = library.rawduck_gpu_ring_start, library.rawduck_gpu_ring_wait
 
-        def start(run: object) -> int:
-            result = started(run)
+        def say_started(run: object) -> int:
+            result = start(run)
             Path(self.said, "started").touch()
             return result
 
-        def close(run: object) -> None:
-            closed(run)
-            Path(self.said, "closed").touch()
+        def say_ended(run: object) -> int:
+            result = wait(run)
+            if result != ring._NOT_YET:
+                Path(self.said, "ended").write_text(str(result))
+            return result
 
-        library.rawduck_gpu_ring_start, library.rawduck_gpu_ring_close = start, close
+        library.rawduck_gpu_ring_start, library.rawduck_gpu_ring_wait = say_started, say_ended
         return super().perform()
 
 
 @pytest.mark.parametrize("device", ["emulated", "0"])
-def test_an_interrupt_ends_the_kernel_before_the_process(tmp_path, blocks, stand_ins, device):
-    path, size = blocks
-    task = InterruptedRing(device, str(path), [], size, 1, said=str(tmp_path))
-    with Worker(environment={"PYTHONPATH": os.pathsep.join(sys.path)}) as worker:
+@pytest.mark.parametrize("fork", [False, True])
+def test_an_interrupt_ends_the_kernel_before_the_process(tmp_path, blocks, stand_ins, device, fork):
+    path, _ = blocks
+    task = InterruptedRing(device, str(path), [], 512, 1, said=str(tmp_path))
+    is_over = threading.Event()
+    with Worker(fork, environment={"PYTHONPATH": os.pathsep.join(sys.path)}) as worker:
 
         def interrupt() -> None:
-            while not (tmp_path / "started").exists():
-                time.sleep(0.01)
-            os.kill(worker._process.pid, signal.SIGINT)
+            while not is_over.wait(0.01):
+                if (tmp_path / "started").exists():
+                    # One that forks is ended by who has started it, and ends its child.
+                    os.kill(worker._process.pid, signal.SIGTERM if fork else signal.SIGINT)
+                    return
 
         thread = threading.Thread(target=interrupt)
         thread.start()
-        with pytest.raises(KeyboardInterrupt):
-            worker.run(task)
-        thread.join()
-    assert (tmp_path / "closed").exists()
+        try:
+            with pytest.raises((KeyboardInterrupt, rawduck.RawduckError)) as raised:
+                worker.run(task)
+        finally:
+            is_over.set()
+            thread.join()
+    assert (tmp_path / "ended").exists(), raised.value
+    assert (tmp_path / "ended").read_text() == "-1", "it was interrupted, and not ready"

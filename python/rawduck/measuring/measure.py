@@ -262,8 +262,7 @@ def _serve(fork: bool) -> None:
 
     def end(*_: object) -> None:
         if child:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+            _end_child(child)
         os._exit(128 + signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
@@ -291,6 +290,20 @@ def _serve(fork: bool) -> None:
         child = 0
         if status != 0:
             _send(Result(exit_code=status), output)
+
+
+def _end_child(child: int) -> None:
+    """It may have to end what it has started on a device first, and gets some time for it."""
+    for number, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 0.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+        give_up = time.monotonic() + seconds
+        while time.monotonic() < give_up:
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(child, os.WNOHANG)[0] == 0:
+                    time.sleep(0.01)
+                    continue
+            return
 
 
 def _answer(task: Task, output: BinaryIO) -> None:

@@ -44,7 +44,7 @@ class StorageFileHandle : public duckdb::FileHandle {
     duckdb::DatabaseInstance *const instance_;
     BlockManagerOfFile block_manager_;
     //! Of DuckDB's temporary files. A scan asks for each row group: some tens of milliseconds of work in each thread.
-    RecentGrowth spilled_{std::chrono::milliseconds(300)};
+    RecentGrowth spilled_{std::chrono::milliseconds(500)};
 };
 
 class StorageFileSystem : public duckdb::FileSystem {

@@ -13,6 +13,7 @@ namespace rawduck::gpu {
 namespace {
 
 constexpr std::chrono::milliseconds SIGNALS_EVERY{50};
+constexpr std::chrono::seconds READS_END_WITHIN{5};
 
 //! Read only, past what caches it, without its lock: benchmarks read what lies still.
 std::unique_ptr<BlockIo> OpenToRead(const std::string &name) {
@@ -69,8 +70,17 @@ RAWDUCK_RING_EXPORT int32_t rawduck_gpu_ring_read_results(void *run, rawduck_gpu
     });
 }
 
+RAWDUCK_RING_EXPORT void rawduck_gpu_ring_abort(void *run) {
+    if (run) {
+        RunOf(run).Abort();
+    }
+}
+
 RAWDUCK_RING_EXPORT void rawduck_gpu_ring_close(void *run) {
-    delete static_cast<RingRun *>(run);
+    std::unique_ptr<RingRun> closed(static_cast<RingRun *>(run));
+    if (closed && !closed->EndWithin(READS_END_WITHIN)) {
+        (void)closed.release(); // a read that hangs may still come, and is then written to its memory
+    }
 }
 
 } // namespace rawduck::gpu

@@ -38,6 +38,9 @@ int32_t rawduck_gpu_ring_start(void *run);
 int32_t rawduck_gpu_ring_wait(void *run);
 //! When all is there. -1: failed.
 int32_t rawduck_gpu_ring_read_results(void *run, rawduck_gpu_ring_results *results);
+//! Ends the kernel: rawduck_gpu_ring_wait fails soon, unless all is there.
+void rawduck_gpu_ring_abort(void *run);
+//! Where reads do not come within 5 seconds, all that the run has is left to the process.
 void rawduck_gpu_ring_close(void *run);
 
 } // extern "C"

@@ -116,27 +116,27 @@ struct AskedReads {
         shared.ticket = ticket;
         shared.begin_ns = ElapsedNs();
         const u64 slot = ticket % arguments.slots, turn = ticket / arguments.slots;
-        if (!Await(arguments, ticket, arguments.given_back + slot, turn, RingEnd::SLOT_LATE)) {
+        if (!Await(arguments, shared, arguments.given_back + slot, turn, RingEnd::SLOT_LATE)) {
             return false;
         }
         RingRequest &request = arguments.requests[slot];
         request.offset = arguments.offsets[ticket];
         request.bytes = arguments.read_bytes;
         StoreMark(&request.posted, turn + 1);
-        return Await(arguments, ticket, &arguments.answers[slot].served, turn + 1, RingEnd::DATA_LATE);
+        return Await(arguments, shared, &arguments.answers[slot].served, turn + 1, RingEnd::DATA_LATE);
     }
 
-    static GPU_FUNCTION bool Await(const Arguments &arguments, u64 ticket, const u64 *mark, u64 wanted,
-                                   RingEnd late) {
-        const u64 begin_ns = ElapsedNs();
+    //! Patience is that of a read from its beginning, for its slot and its data together.
+    static GPU_FUNCTION bool Await(const Arguments &arguments, const Shared &shared, const u64 *mark,
+                                   u64 wanted, RingEnd late) {
         for (;;) {
             const u64 found = LoadMark(mark);
             if (found == wanted) {
                 return true;
             }
-            const bool is_late = ElapsedNs() - begin_ns > arguments.patience_ns;
+            const bool is_late = ElapsedNs() - shared.begin_ns > arguments.patience_ns;
             if (found == RING_ABORTED || is_late) {
-                End(arguments, ticket, found == RING_ABORTED ? RingEnd::ABORTED : late);
+                End(arguments, shared.ticket, found == RING_ABORTED ? RingEnd::ABORTED : late);
                 return false;
             }
             RestBetweenLooks();

@@ -129,5 +129,5 @@ def test_while_duckdb_spills_nothing_is_read_ahead(tmp_path, how):
             assert share_read_block_by_block(con, total) < 0.2
             # What is read before the first block is spilled is read ahead.
             assert share_read_block_by_block(con, f"SELECT s FROM x.t ORDER BY s OFFSET {ROWS - 1}") > 0.5
-            time.sleep(0.4)
+            time.sleep(0.6)
             assert share_read_block_by_block(con, total) < 0.2

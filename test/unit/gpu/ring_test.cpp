@@ -188,6 +188,19 @@ TEST_F(RingTest, AnAbortEndsTheKernelWhileAReadHangs) {
     EXPECT_NE(std::string(error.what()).find("fake0"), std::string::npos) << error.what();
 }
 
+TEST_F(RingTest, AHangingReadHidesNoErrorAndIsNotWaitedForLonger) {
+    RingOptions options = Options(100, 512);
+    options.blocks = options.slots = 2;
+    options.patience = SHORT;
+    const auto run = Open(options);
+    Gate gate(state_);
+    run->Start();
+    EXPECT_EQ(CatchError([&] { run->Wait(LONG); }).Code(), ErrorCode::IO);
+    EXPECT_FALSE(run->EndWithin(SHORT)) << "a read still writes to its memory";
+    gate.Open();
+    EXPECT_TRUE(run->EndWithin(LONG));
+}
+
 TEST_F(RingTest, ARunThatIsGivenUpEndsTheKernel) {
     RingOptions options = Options(100000, 512);
     options.blocks = 4;

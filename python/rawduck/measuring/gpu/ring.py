@@ -51,6 +51,7 @@ def _library() -> ctypes.CDLL:
         "ring_start": (number, [pointer]),
         "ring_wait": (number, [pointer]),
         "ring_read_results": (number, [pointer, ctypes.POINTER(_Results)]),
+        "ring_abort": (None, [pointer]),
         "ring_close": (None, [pointer]),
     }
     for name, (result, arguments) in declarations.items():
@@ -77,8 +78,9 @@ class RingTask:
 
     def perform(self) -> Result:
         total, reads = len(self.offsets) * self.block_bytes, len(self.offsets)
-        with open_memory(self.device) as memory, _Signals() as signals, _Ring(self) as ring:
-            with Stopwatch() as watch:
+        with open_memory(self.device) as memory, _Ring(self) as ring:
+            # When they are handled again the kernel has ended, whatever happened.
+            with _Signals() as signals, Stopwatch() as watch:
                 ring.run(signals)
             results = ring.results()
             rows = [(zlib.crc32(memory.copied_out(results.data, total)),)]
@@ -133,7 +135,7 @@ class _Ring:
         self._require(_library().rawduck_gpu_ring_start(self._run))
         while self._require(_library().rawduck_gpu_ring_wait(self._run)) == _NOT_YET:
             if signals.received:
-                raise RawduckError(f"interrupted by {signal.Signals(signals.received).name}")
+                _library().rawduck_gpu_ring_abort(self._run)
 
     def results(self) -> _Results:
         results = _Results()
@@ -159,9 +161,14 @@ class _Signals:
 
     def __enter__(self) -> _Signals:
         self._before = {number: signal.getsignal(number) for number in self._ENDING}
-        for number, handler in self._before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, self._note)
+        # None: one that Python has not installed and cannot put back.
+        self._before = {
+            number: handler
+            for number, handler in self._before.items()
+            if handler not in (signal.SIG_IGN, None)
+        }
+        for number in self._before:
+            signal.signal(number, self._note)
         return self
 
     def __exit__(

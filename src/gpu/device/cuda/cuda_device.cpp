@@ -43,13 +43,14 @@ EventHandle HandleOf(Event &event) {
 [[noreturn]] void ThrowOutOfMemory(const Gpu &gpu, uint64_t bytes) {
     size_t free = 0, total = 0;
     const bool is_known = gpu.Calls().memory_info(&free, &total) == SUCCESS;
-    throw rawduck::Error(ErrorCode::NO_SPACE,
-                         gpu.Name() + " has no room for " + std::to_string(bytes) + " bytes" +
-                             (is_known ? " (" + std::to_string(free >> 20) + " MiB of " +
-                                             std::to_string(total >> 20) + " are free)"
-                                       : "") +
-                             "; pass a smaller batch_rows, let earlier batches go, or free what other "
-                             "libraries keep");
+    throw rawduck::Error(
+        ErrorCode::NO_SPACE,
+        gpu.Name() + " has no room for " + std::to_string(bytes) + " bytes" +
+            (is_known
+                 ? " (" + std::to_string(free >> 20) + " MiB of " + std::to_string(total >> 20) + " are free)"
+                 : "") +
+            "; ask for less at a time (batch_rows), let earlier batches go, or free what other "
+            "libraries keep");
 }
 
 } // namespace

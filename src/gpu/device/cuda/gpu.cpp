@@ -198,7 +198,7 @@ std::shared_ptr<void> Gpu::Pin(void *memory, uint64_t bytes) {
         return nullptr;
     }
     driver_.Check(result, Driver::host_register_symbol,
-                  "pinning " + std::to_string(bytes >> 20) + " MiB of a volume in memory for " + name_);
+                  "pinning " + std::to_string(bytes) + " bytes of host memory for " + name_);
     pinned_bytes_ += bytes;
     return {memory, [self = shared_from_this(), bytes](void *pinned) { self->Unpin(pinned, bytes); }};
 }

@@ -59,7 +59,8 @@ RingRun::RingRun(std::shared_ptr<Device> device, std::unique_ptr<BlockIo> io, Ri
                              "pinning " + std::to_string(bytes) + " bytes of host memory for " +
                                  device_->Name() + ", to which it writes what it wants to read of " +
                                  io_->TargetName() +
-                                 ", failed; let the process lock more memory, or pin less");
+                                 ", failed; let the process lock more memory (ulimit -l), or take smaller "
+                                 "reads; a GPU that cannot use addresses of the host cannot do this");
     }
 }
 
@@ -83,10 +84,7 @@ RingArguments RingRun::Arguments() {
 }
 
 RingRun::~RingRun() {
-    Abort();
-    if (waiter_.joinable()) {
-        waiter_.join();
-    }
+    EndKernel();
     server_.reset();
     pinned_.reset(); // waits for a kernel that nobody has waited for
 }
@@ -95,8 +93,9 @@ void RingRun::Start() {
     const RingArguments arguments = Arguments();
     // Before the kernel: whoever runs it may do so in this call.
     server_ = std::make_unique<RingServer>(*io_, arguments, host_.Data() + marks_bytes_, options_.threads);
+    std::shared_ptr<Event> ended; // lives until the server has aborted: it waits for emulated blocks
     try {
-        const std::shared_ptr<Event> ended = device_->AskForReads(arguments, blocks_);
+        ended = device_->AskForReads(arguments, blocks_);
         waiter_ = std::thread([this, ended] {
             std::exception_ptr failure;
             try {
@@ -111,13 +110,25 @@ void RingRun::Start() {
         });
     } catch (const std::system_error &error) {
         server_->Abort();
-        throw rawduck::Error(ErrorCode::IO, "starting a thread to wait for reads that " +
+        throw rawduck::Error(ErrorCode::IO, "starting threads for reads that " +
                                                 std::string(device_->Name()) + " asks for failed: " +
                                                 error.what() + "; raise the limit of processes (ulimit -u)");
     } catch (...) {
         server_->Abort();
         throw;
     }
+}
+
+void RingRun::EndKernel() noexcept {
+    Abort();
+    if (waiter_.joinable()) {
+        waiter_.join();
+    }
+}
+
+bool RingRun::EndWithin(std::chrono::milliseconds most) noexcept {
+    EndKernel();
+    return !server_ || server_->StopWithin(most);
 }
 
 void RingRun::Abort() noexcept {
@@ -136,12 +147,11 @@ bool RingRun::Wait(std::chrono::milliseconds most) {
     if (waiter_.joinable()) {
         waiter_.join();
     }
-    server_->Stop();
     if (device_failure_) {
         std::rethrow_exception(device_failure_);
     }
     ThrowIfEnded();
-    return true;
+    return server_->StopWithin(most); // all is read
 }
 
 void RingRun::ThrowIfEnded() {

@@ -35,8 +35,11 @@ class RingRun {
 
     //! Once. Until Wait says that it has ended, the device must not be used otherwise.
     void Start();
-    //! Whether all is on the device; false: not yet, after `most`. Throws Error where it has ended otherwise.
+    //! Whether all is on the device; false: not yet, after `most`. Throws Error where it has ended otherwise, also while a
+    //! read hangs.
     bool Wait(std::chrono::milliseconds most);
+    //! Ends the kernel. Whether the threads that serve it have ended, too, within `most`; where a read hangs, they have not.
+    bool EndWithin(std::chrono::milliseconds most) noexcept;
     //! Wait throws Error INTERRUPTED, unless all is there.
     void Abort() noexcept;
 
@@ -52,6 +55,7 @@ class RingRun {
 
   private:
     RingArguments Arguments();
+    void EndKernel() noexcept;
     void ThrowIfEnded();
 
     const std::shared_ptr<Device> device_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <new>
 #include <system_error>
 
 namespace rawduck::gpu {
@@ -29,8 +30,11 @@ RingServer::RingServer(BlockIo &io, const RingArguments &ring, char *data, uint6
         while (threads_.size() < threads) {
             threads_.emplace_back([this] { Run(); });
         }
+    } catch (const std::bad_alloc &) {
+        Join();
+        throw;
     } catch (const std::system_error &error) {
-        Stop();
+        Join();
         throw rawduck::Error(ErrorCode::IO,
                              "starting " + std::to_string(threads) + " threads to serve a GPU's reads of " +
                                  io.TargetName() + " failed: " + error.what() +
@@ -39,7 +43,7 @@ RingServer::RingServer(BlockIo &io, const RingArguments &ring, char *data, uint6
 }
 
 RingServer::~RingServer() {
-    Stop();
+    Join();
 }
 
 void RingServer::Abort() noexcept {
@@ -48,7 +52,19 @@ void RingServer::Abort() noexcept {
     }
 }
 
-void RingServer::Stop() noexcept {
+bool RingServer::StopWithin(std::chrono::milliseconds most) noexcept {
+    is_over_ = true;
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        if (!has_ended_.wait_for(lock, most, [this] { return ended_ == threads_.size(); })) {
+            return false;
+        }
+    }
+    Join();
+    return true;
+}
+
+void RingServer::Join() noexcept {
     is_over_ = true;
     for (std::thread &thread : threads_) {
         thread.join();
@@ -57,7 +73,7 @@ void RingServer::Stop() noexcept {
 }
 
 std::exception_ptr RingServer::Failure() const {
-    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     return failure_;
 }
 
@@ -66,12 +82,15 @@ void RingServer::Run() noexcept {
         Serve();
     } catch (...) {
         {
-            const std::lock_guard<std::mutex> lock(failure_mutex_);
+            const std::lock_guard<std::mutex> lock(mutex_);
             failure_ = failure_ ? failure_ : std::current_exception();
         }
         Abort();
     }
     cpu_ns_ += ThreadCpuNs();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended_++;
+    has_ended_.notify_all();
 }
 
 void RingServer::Serve() {

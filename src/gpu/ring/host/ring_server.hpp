@@ -5,6 +5,8 @@
 #include "io/block_io.hpp"
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -26,14 +28,15 @@ class RingServer {
 
     //! All waits of the kernel end, now and later.
     void Abort() noexcept;
-    //! The kernel has ended: the threads end, when what they are reading is there.
-    void Stop() noexcept;
+    //! The kernel has ended: the threads end, when what they are reading is there. Whether they have, within `most`.
+    bool StopWithin(std::chrono::milliseconds most) noexcept;
     //! What a read has failed of, which has aborted the ring. Null: none has.
     std::exception_ptr Failure() const;
     //! Processor time of the threads that have ended.
     uint64_t CpuNs() const { return cpu_ns_; }
 
   private:
+    void Join() noexcept;
     void Run() noexcept;
     void Serve();
     //! The next tickets that are asked for. None: all are served, or the kernel has ended.
@@ -50,8 +53,10 @@ class RingServer {
     std::atomic<uint64_t> cpu_ns_{0};
     std::mutex looking_; //!< of the one thread that looks for requests
     u64 next_ticket_ = 0;
-    mutable std::mutex failure_mutex_; //!< of what follows
+    mutable std::mutex mutex_; //!< of what follows, but for the threads
     std::exception_ptr failure_;
+    std::condition_variable has_ended_;
+    uint64_t ended_ = 0;
     std::vector<std::thread> threads_;
 };
 

@@ -28,12 +28,20 @@ TEST_F(RecentGrowthTest, IsSeenAtOnceAndForgottenInTime) {
     EXPECT_FALSE(NoteAt(310, 1));
 }
 
+TEST_F(RecentGrowthTest, WhatHasGrownWhileNobodyLookedMayBeLongAgo) {
+    EXPECT_FALSE(NoteAt(0, 0));
+    EXPECT_FALSE(NoteAt(300, 1000));
+    EXPECT_TRUE(NoteAt(310, 1001));
+    EXPECT_FALSE(NoteAt(3000, 2000));
+}
+
 TEST_F(RecentGrowthTest, EachGrowthBeginsTheTimeAnew) {
     EXPECT_FALSE(NoteAt(0, 0));
     EXPECT_TRUE(NoteAt(10, 1));
     EXPECT_TRUE(NoteAt(200, 2));
     EXPECT_TRUE(NoteAt(499, 2));
     EXPECT_FALSE(NoteAt(500, 2));
+    EXPECT_TRUE(NoteAt(600, 3));
 }
 
 TEST_F(RecentGrowthTest, WhatHasShrunkGrowsFromThere) {

@@ -245,7 +245,8 @@ class GpuPaths(Experiment):
     def _run(self, mode: Mode, task: Task) -> Measurement:
         result = self.bench.run_task(task)
         if result.columns and result.columns[0]:
-            self._paths[mode.title] = result.columns[0]
+            singly = ", single reads" if getattr(task, "singly", False) else ""
+            self._paths[mode.title + singly] = result.columns[0]
         measurement = Measurement.of(result)
         wall = result.wall_seconds
         for counted, metric in _RATES.items():
