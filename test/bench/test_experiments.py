@@ -150,7 +150,7 @@ def test_everything_quickly(tmp_path, monkeypatch):
 
 
 def test_micro_prints_what_every_engine_and_strategy_asks_for(tmp_path):
-    result = bench(tmp_path, "micro", "--scale", "0.01", "--runs", "1")
+    result = bench(tmp_path / "beside" / "..", "micro", "--scale", "0.01", "--runs", "1")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Left out: io_uring_cmd: " in result.stdout
     assert "this is a regular file" in result.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import pty
-import select
 import shutil
 import signal
 import struct
@@ -196,7 +195,8 @@ class AtTerminal:
         """As often as somebody would press it: Python misses what comes just before it waits for input."""
         for _ in range(3):
             self._child.send_signal(signal.SIGINT)
-            if select.select([self._ours], [], [], 20)[0]:  # something was printed, or it has ended
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(timeout=20)
                 break
 
     def end_input(self) -> None:

@@ -140,7 +140,7 @@ def bench(
         )
     if bool(ceph_conf) != bool(ceph_pool):
         raise rawduck.RawduckError("--ceph-conf and --ceph-pool go together: a cluster, and a pool in it")
-    work_dir = work_dir.absolute()
+    work_dir = work_dir.resolve()  # as the target has no .. in it
     options = Options(
         target=paths.absolute_target(target or str(work_dir / OWN_TARGET)),
         stock_dir=(stock_dir or work_dir).absolute(),

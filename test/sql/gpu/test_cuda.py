@@ -223,10 +223,9 @@ def test_a_scan_returns_now_and_then_for_ctrl_c(tmp_path, monkeypatch):
             assert (step, len(gpu.Batch(handle))) == (1, 4_000_000)
             assert steps
         batches = gpu.scan(connection, "t", batch_rows=4_000_000)
-        timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
+        timer = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
-            list(batches)
+            timer.start() or list(batches)
         timer.join()
         assert list(batches) == []
 

@@ -9,8 +9,10 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <cstring>
 #include <future>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -140,33 +142,36 @@ TEST_F(RingTest, AReadThatFailsEndsTheKernel) {
     EXPECT_LT(state_.Commands().size(), 200u) << "it ends at once";
 }
 
-//! Holds all reads back until it is let go.
+//! Holds all reads back until it is let go. Threads that it holds back may outlive it.
 class Gate {
   public:
     explicit Gate(FakeState &state) {
-        state.on_submit = [this](const Command &) {
-            is_reached_ = true;
-            opened_.wait();
+        state.on_submit = [door = door_](const Command &) {
+            std::unique_lock<std::mutex> lock(door->mutex);
+            door->is_reached = true;
+            door->opened.wait(lock, [&] { return door->is_open; });
         };
     }
     ~Gate() { Open(); }
     void Open() {
-        if (!is_open_) {
-            is_open_ = true;
-            open_.set_value();
-        }
+        const std::lock_guard<std::mutex> lock(door_->mutex);
+        door_->is_open = true;
+        door_->opened.notify_all();
     }
     void AwaitRead() const {
-        while (!is_reached_) {
+        while (!door_->is_reached) {
             std::this_thread::sleep_for(milliseconds(1));
         }
     }
 
   private:
-    std::promise<void> open_;
-    std::shared_future<void> opened_ = open_.get_future().share();
-    std::atomic<bool> is_reached_{false};
-    bool is_open_ = false;
+    struct Door {
+        std::mutex mutex;
+        std::condition_variable opened;
+        bool is_open = false;
+        std::atomic<bool> is_reached{false};
+    };
+    const std::shared_ptr<Door> door_ = std::make_shared<Door>();
 };
 
 TEST_F(RingTest, AnAbortEndsTheKernelWhileAReadHangs) {
