@@ -38,6 +38,7 @@ def spilling_connection(target) -> rawduck.duckdb.DuckDBPyConnection:
 
 def watch_temp_files(target, seen: set, stop: threading.Event) -> None:
     with rawduck.connect() as con:
+        con.execute("SET nvme_spill_buffer = '28 MiB'")  # it may be the one to open the volume
         while not stop.is_set():
             query = "SELECT name, kind FROM nvme_files(?) WHERE size > 0"
             seen.update(con.execute(query, [target.name]).fetchall())
