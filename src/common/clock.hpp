@@ -1,4 +1,4 @@
-//! The clocks: wall time as it is stored and shown, and monotonic time for latencies.
+//! The clocks: wall time as it is stored and shown, monotonic time for latencies, processor time.
 #pragma once
 
 #include <chrono>
@@ -6,6 +6,13 @@
 #include <ctime>
 
 namespace rawduck {
+
+//! Nanoseconds by a clock of clock_gettime(2).
+inline uint64_t ReadClockNs(clockid_t clock) {
+    timespec now = {};
+    clock_gettime(clock, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
 
 //! Microseconds since 1970-01-01 UTC.
 inline int64_t NowUs() {
@@ -15,9 +22,12 @@ inline int64_t NowUs() {
 
 //! Nanoseconds since some moment in the past; never goes back.
 inline uint64_t MonotonicNs() {
-    timespec now = {};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+    return ReadClockNs(CLOCK_MONOTONIC);
+}
+
+//! Nanoseconds of processor time of this thread.
+inline uint64_t ThreadCpuNs() {
+    return ReadClockNs(CLOCK_THREAD_CPUTIME_ID);
 }
 
 } // namespace rawduck

@@ -116,9 +116,8 @@ constexpr Setting SETTINGS[] = {
          options.mount.io.reread_buffer_bytes = SizeWithinBounds(setting, value);
      }},
     {"nvme_prefetch",
-     "Whether scans of nvme:// and direct:// databases read ahead, in runs of up to 32 MiB. While DuckDB "
-     "spills they "
-     "do not.",
+     "Whether scans of nvme:// and direct:// databases read ahead, in runs of up to 32 MiB. "
+     "While DuckDB spills they do not.",
      NOT_A_SIZE, [](const OpenOptions &options) { return Value::BOOLEAN(options.prefetch); },
      [](const Setting &, const Value &value, OpenOptions &options) {
          options.prefetch = value.IsNull() ? options.prefetch : value.GetValue<bool>();

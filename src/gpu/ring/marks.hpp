@@ -4,7 +4,7 @@
 #include "gpu/decode/lanes.hpp"
 
 #ifndef __CUDACC__
-#include <ctime>
+#include "common/clock.hpp"
 #endif
 
 namespace rawduck::gpu {
@@ -55,9 +55,7 @@ GPU_FUNCTION u64 ElapsedNs() {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
 #else
-    timespec now = {};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<u64>(now.tv_sec) * 1000000000u + static_cast<u64>(now.tv_nsec);
+    return MonotonicNs();
 #endif
 }
 

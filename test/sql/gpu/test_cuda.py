@@ -224,8 +224,13 @@ def test_a_scan_returns_now_and_then_for_ctrl_c(tmp_path, monkeypatch):
             assert steps
         batches = gpu.scan(connection, "t", batch_rows=4_000_000)
         timer = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+        def be_interrupted() -> None:
+            timer.start()
+            list(batches)
+
         with pytest.raises(KeyboardInterrupt):
-            timer.start() or list(batches)
+            be_interrupted()
         timer.join()
         assert list(batches) == []
 

@@ -27,6 +27,12 @@ _WITH_LITTLE = modes.make(
     modes.ON_VOLUME,
     extension_settings={"nvme_spill_buffer": "28 MiB"},
 )
+_NOT_AHEAD = modes.make(
+    "volume_not_ahead",
+    "rawduck, volume, nvme_prefetch = false",
+    modes.ON_VOLUME,
+    extension_settings={"nvme_prefetch": "false"},
+)
 _UNITS = {
     "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4,
     "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3, "TIB": 1024**4,
@@ -56,7 +62,7 @@ class Spill(Experiment):
         memory = self.bench.memory_limit(self._database)
         stock = [mode for mode in modes.stock() if mode.name in (modes.STOCK, "stock_prefetch")]
         ways = modes.with_config(
-            [modes.ours()[0], *stock], memory_limit=memory, threads=self.bench.options.threads
+            [modes.ours()[0], _NOT_AHEAD, *stock], memory_limit=memory, threads=self.bench.options.threads
         )
         rows = self._rows()
         queries = {

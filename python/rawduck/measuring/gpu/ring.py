@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from rawduck.connection import extension_path, register
 from rawduck.errors import RawduckError
 from rawduck.measuring.gpu.device_memory import open_memory
-from rawduck.measuring.gpu.staged import latency_values
+from rawduck.measuring.gpu.staged import StagedTask, latency_values
 from rawduck.measuring.measure import Result, Stopwatch
 
 _NOT_YET = 2
@@ -61,19 +61,13 @@ def _library() -> ctypes.CDLL:
 
 
 @dataclass
-class RingTask:
-    """As StagedTask, asked for by thread blocks of the device with one read each, and served by so many
+class RingTask(StagedTask):
+    """The same, asked for by thread blocks of the device with one read each, and served by so many
     threads. A read takes from when a block asks for it until it is on the device, by the device's clock.
 
     `patience`: seconds that a block waits for one read before the run fails.
     """
 
-    device: str
-    path: str
-    offsets: list[int]
-    block_bytes: int
-    threads: int
-    singly: bool = False
     patience: float = 30.0
 
     def perform(self) -> Result:
@@ -160,12 +154,10 @@ class _Signals:
         self.received = 0
 
     def __enter__(self) -> _Signals:
-        self._before = {number: signal.getsignal(number) for number in self._ENDING}
+        before = {number: signal.getsignal(number) for number in self._ENDING}
         # None: one that Python has not installed and cannot put back.
         self._before = {
-            number: handler
-            for number, handler in self._before.items()
-            if handler not in (signal.SIG_IGN, None)
+            number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)
         }
         for number in self._before:
             signal.signal(number, self._note)

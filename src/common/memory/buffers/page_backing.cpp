@@ -1,12 +1,12 @@
 #include "common/memory/buffers/page_backing.hpp"
 
+#include "common/clock.hpp"
 #include "common/invariant.hpp"
 #include "common/memory/stable_memory.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <ctime>
 #include <fstream>
 #include <string>
 #include <sys/mman.h>
@@ -32,13 +32,6 @@ std::optional<bool> SystemsChoice() {
     }
     // With "always", all of DuckDB's memory has huge pages.
     return text.find("[always]") != std::string::npos;
-}
-
-//! Other than wall time, not that of other threads on a busy machine, but that of a virtual machine's host.
-uint64_t ThreadCpuNs() {
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<uint64_t>(time.tv_sec) * 1000000000U + static_cast<uint64_t>(time.tv_nsec);
 }
 
 //! Calls it with offset and length of parts that are neighbours.
@@ -103,6 +96,7 @@ bool PageBacking::Back(char *chunk) {
     }
     // It cannot fail in a way that matters, as below: the memory works without it.
     madvise(chunk, CHUNK_BYTES, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    // Other than wall time, not that of other threads on a busy machine, but that of a virtual machine's host.
     const uint64_t begin_ns = ThreadCpuNs();
     Populate(chunk, CHUNK_BYTES);
     const uint64_t took_ns = ThreadCpuNs() - begin_ns;

@@ -1,10 +1,10 @@
 #include "gpu/ring/host/ring_server.hpp"
 
+#include "common/clock.hpp"
 #include "common/error.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <new>
 #include <system_error>
 
@@ -14,12 +14,6 @@ namespace {
 //! How long to look without a pause: a kernel that has got its data asks for more at once.
 constexpr std::chrono::microseconds LOOK_WITHOUT_PAUSE{100};
 constexpr std::chrono::microseconds PAUSE{20};
-
-uint64_t ThreadCpuNs() {
-    timespec time = {};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec);
-}
 
 } // namespace
 
