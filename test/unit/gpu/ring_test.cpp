@@ -79,6 +79,7 @@ class RingTest : public ::testing::Test {
         EXPECT_EQ(std::count(taken.begin(), taken.end(), 0), 0);
         EXPECT_EQ(run->MultiprocessorsHeld(), 0u);
         EXPECT_GT(run->ServerCpuNs(), 0u);
+        EXPECT_TRUE(run->EndWithin(milliseconds(0))) << "it has ended already";
     }
 
     FakeState state_{CAPACITY};

@@ -48,7 +48,7 @@ void RingServer::Abort() noexcept {
 
 bool RingServer::StopWithin(std::chrono::milliseconds most) noexcept {
     is_over_ = true;
-    {
+    if (!threads_.empty()) {
         std::unique_lock<std::mutex> lock(mutex_);
         if (!has_ended_.wait_for(lock, most, [this] { return ended_ == threads_.size(); })) {
             return false;
