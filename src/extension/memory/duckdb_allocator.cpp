@@ -5,12 +5,14 @@
 
 #include "common/memory/buffers/buffer_memory.hpp"
 #include "extension/memory/reveal.hpp"
+#include "target/system/available_memory.hpp"
 
 #include "duckdb/common/allocator.hpp"
 #include "duckdb/main/database.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace rawduck {
 
@@ -90,6 +92,16 @@ Functions FunctionsOf(DuckAllocator &allocator) {
     return {Load(allocator, AllocateTag()), Load(allocator, FreeTag()), Load(allocator, ReallocateTag())};
 }
 
+//! As of the level that has least.
+uint64_t AvailableBytes() {
+    static AvailableMemory &system = *new AvailableMemory; // for a thread that may outlive static objects
+    const std::vector<MemoryLevel> levels = system.Read();
+    const auto least = std::min_element(levels.begin(), levels.end(), [](const auto &one, const auto &other) {
+        return one.available_bytes < other.available_bytes;
+    });
+    return least == levels.end() ? 0 : least->available_bytes;
+}
+
 //! Empty: it can be used.
 std::string Obstacle(duckdb::DatabaseInstance &database) {
     static const bool remembered = [&] {
@@ -97,6 +109,9 @@ std::string Obstacle(duckdb::DatabaseInstance &database) {
         // DuckDB has another. Nor the allocator of the instance, which may be the program's own.
         host = FunctionsOf(*database.config.default_allocator);
         memory = BufferMemory::OfProcess();
+        if (memory) {
+            memory->KeepWhatIsAvailable(&AvailableBytes);
+        }
         return true;
     }();
     static_cast<void>(remembered);

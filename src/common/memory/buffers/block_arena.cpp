@@ -26,7 +26,9 @@ BlockArena::BlockArena(char *memory, uint64_t bytes, PageBacking &backing)
 }
 
 uint64_t BlockArena::KeptMax() const {
-    return std::min(std::max(used_ / KEPT_SHARE, KEPT_MIN / BLOCK_BYTES), KEPT_MAX / BLOCK_BYTES);
+    const uint64_t kept =
+        std::min(std::max(used_ / KEPT_SHARE, KEPT_MIN / BLOCK_BYTES), KEPT_MAX / BLOCK_BYTES);
+    return std::max<uint64_t>(kept, kept_allowed_);
 }
 
 void BlockArena::Remove(ChunkId id) {

@@ -4,6 +4,7 @@
 #include "common/memory/buffers/page_backing.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -17,7 +18,7 @@ class BlockArena {
     static constexpr uint64_t BLOCK_BYTES = PageBacking::PART_BYTES;
     static constexpr uint64_t BLOCKS_PER_CHUNK = PageBacking::PARTS_PER_CHUNK;
     static_assert(BLOCK_BYTES == 256 * KIB, "DuckDB's blocks have this size");
-    //! Free blocks that stay in memory: an eighth of those in use, within these bounds.
+    //! Free blocks that stay in memory: an eighth of those in use, within these bounds, or what KeepUpTo allows.
     static constexpr uint64_t KEPT_SHARE = 8, KEPT_MIN = 16 * MIB, KEPT_MAX = 128 * MIB;
 
     struct Counts {
@@ -34,6 +35,8 @@ class BlockArena {
     void Free(char *block) noexcept;
     //! Gives back what was free all the time since the last call. Needs no memory for it.
     void GiveBackUnused() noexcept;
+    //! Lets more of them stay, if it is more: a query that begins takes again what the one before has freed.
+    void KeepUpTo(uint64_t bytes) noexcept { kept_allowed_ = bytes / BLOCK_BYTES; }
     Counts Count() const;
 
     //! For fork(), see PageBacking.
@@ -84,6 +87,7 @@ class BlockArena {
     char *const memory_;
     const ChunkId chunk_count_;
     PageBacking &backing_;
+    std::atomic<uint64_t> kept_allowed_{0}; //!< blocks
 
     mutable std::mutex mutex_;  //!< guards what follows; no other lock is taken while it is held
     std::vector<Chunk> chunks_; //!< those that were ever used

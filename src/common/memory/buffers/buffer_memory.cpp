@@ -1,5 +1,6 @@
 #include "common/memory/buffers/buffer_memory.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <exception>
@@ -127,13 +128,29 @@ void BufferMemory::StartGivingBack() noexcept {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+void BufferMemory::KeepUpTo(uint64_t bytes) noexcept {
+    staging_.KeepUpTo(bytes);
+    blocks_.KeepUpTo(bytes);
+}
+
+uint64_t BufferMemory::AllowedBytes() const noexcept {
+    const Available available = available_;
+    try {
+        return available ? std::min(available() / KEPT_SHARE, KEPT_MAX) : 0;
+    } catch (const std::exception &) { // no memory to ask with
+        return 0;
+    }
+}
+
 void BufferMemory::KeepGivingBack() noexcept {
     do {
         // At least once, also where nothing is kept: or a thread would be started for each block that is freed.
         do {
+            KeepUpTo(AllowedBytes());
             std::this_thread::sleep_for(GIVE_BACK_INTERVAL);
             GiveBackUnused();
         } while (HasMoreToGiveBack());
+        KeepUpTo(0); // by the time that something is freed again, this may be much too much
         gives_back_ = false;
         // Who freed memory until then saw that the thread ran.
     } while (HasMoreToGiveBack() && !gives_back_.exchange(true));
@@ -159,6 +176,7 @@ void BufferMemory::UnlockInChild() {
     UnlockInParent();
     if (BufferMemory *const memory = OfProcess()) {
         memory->gives_back_ = true; // the thread is not here, and a child of many threads should start none
+        memory->KeepUpTo(0);
     }
 }
 

@@ -16,6 +16,11 @@ namespace rawduck {
 class BufferMemory {
   public:
     static constexpr uint64_t ADDRESS_MIN = 2 * StagingArena::ARENA_BYTES;
+    //! Free blocks may take this share of what is available, and no more than that.
+    static constexpr uint64_t KEPT_SHARE = 16, KEPT_MAX = 1 * GIB;
+
+    //! Bytes that this process may take from the system; 0: not known. Called by one thread at a time.
+    using Available = uint64_t (*)();
 
     struct Counts {
         BlockArena::Counts blocks;
@@ -35,6 +40,9 @@ class BufferMemory {
     //! Reserves address space, at least ADDRESS_MIN. Throws std::bad_alloc.
     explicit BufferMemory(uint64_t address_bytes);
 
+    //! Lets free blocks stay until nobody took them for a second, as far as memory is available. It is asked for by the
+    //! thread that gives back, so every second while there are free blocks.
+    void KeepWhatIsAvailable(Available available) { available_ = available; }
     //! Not zeroed. nullptr: memory of this size is not served, or all is in use.
     char *Allocate(uint64_t bytes);
     bool Owns(const void *memory) const {
@@ -53,6 +61,8 @@ class BufferMemory {
     bool HasMoreToGiveBack() const;
     void StartGivingBack() noexcept;
     void KeepGivingBack() noexcept;
+    void KeepUpTo(uint64_t bytes) noexcept;
+    uint64_t AllowedBytes() const noexcept;
     static void LockForFork();
     static void UnlockInParent();
     static void UnlockInChild();
@@ -62,6 +72,7 @@ class BufferMemory {
     PageBacking backing_;
     StagingArena staging_;
     BlockArena blocks_;
+    std::atomic<Available> available_{nullptr};
     //! Nobody has to start a thread: it runs, or this is not the process's memory, or a child of the process.
     std::atomic<bool> gives_back_{true};
 };

@@ -92,10 +92,11 @@ void StagingArena::Free(char *memory) noexcept {
             used_.Remove(chunk, MaskOf(chunk, begin, end));
         }
         // What is at the end is needed least.
+        const uint64_t kept_max = std::max<uint64_t>(KEPT_MAX, kept_allowed_);
         uint64_t kept_bytes = 0;
         for (uint64_t chunk = 0; chunk < CHUNKS; chunk++) {
             kept_bytes += PageBacking::CountParts(Kept(chunk)) * UNIT_BYTES;
-            if (kept_bytes > KEPT_MAX) {
+            if (kept_bytes > kept_max) {
                 going.masks[chunk] = MayGo(chunk);
                 used_.Add(chunk, going.masks[chunk]);
             }

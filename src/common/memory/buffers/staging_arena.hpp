@@ -5,6 +5,7 @@
 #include "common/memory/stable_memory.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -17,7 +18,8 @@ class StagingArena {
     //! DuckDB reads ahead in runs of up to 32 MiB.
     static constexpr uint64_t LENGTH_MAX = 32 * MIB;
     static constexpr uint64_t ARENA_BYTES = 128 * MIB;
-    //! Free memory that stays until nobody used it for a while: what two threads need. Others allocate here, too.
+    //! Free memory that stays until nobody used it for a while: what two threads need, or what KeepUpTo allows. Others
+    //! allocate here, too: hash tables.
     static constexpr uint64_t KEPT_MAX = 32 * MIB;
 
     struct Counts {
@@ -40,6 +42,8 @@ class StagingArena {
     void GiveBackUnused() noexcept;
     //! Whether a later call of it does, although nobody frees anything before.
     bool HasMoreToGiveBack() const;
+    //! Lets more of it stay, if it is more.
+    void KeepUpTo(uint64_t bytes) noexcept { kept_allowed_ = bytes; }
     Counts Count() const;
 
     //! For fork(), see PageBacking.
@@ -79,6 +83,7 @@ class StagingArena {
 
     char *const memory_;
     PageBacking &backing_;
+    std::atomic<uint64_t> kept_allowed_{0}; //!< bytes
 
     mutable std::mutex mutex_;              //!< guards what follows; no other lock is taken while it is held
     Units used_;                            //!< and those that are being given back
