@@ -142,6 +142,15 @@ def test_a_read_that_fails_ends_the_kernel(blocks, stand_ins, device):
     assert time.monotonic() - before < SECONDS
 
 
+@pytest.mark.parametrize(
+    ("size", "threads"), [(4096, 0), (4096, -1), (4096, 100_000), (0, 1), (-512, 1), (100, 1)]
+)
+def test_numbers_that_can_never_work_are_refused(blocks, stand_ins, size, threads):
+    task = RingTask("emulated", str(blocks[0]), [0], size, threads)
+    with pytest.raises(rawduck.RawduckError, match="takes at least one read, of a multiple of 512 bytes"):
+        task.perform()
+
+
 @pytest.mark.parametrize("device", ["emulated", "0"])
 def test_a_device_waits_no_longer_than_it_was_told(blocks, stand_ins, device):
     path, size = blocks

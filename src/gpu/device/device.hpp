@@ -133,7 +133,11 @@ class Device {
     virtual void CopyInSlot(uint8_t *device_to, const uint8_t *slot_from, uint64_t bytes) = 0;
     //! Lets CopyInPinned read memory where it lies. Lives as long as the process.
     virtual MemoryPinner &Pinner() = 0;
-    //! To COPIED memory, as CopyInSlot, from memory that Pinner has pinned and that stays as it is until CopiesSoFar is past.
+    //! CHUNK_BYTES of host memory for CopyInPinned, for results on their way to any device of this GPU. Empty, and no error,
+    //! where MOST_CHUNK_BYTES are in use, or no more can be pinned. Does not wait for any.
+    virtual Memory TryTakeChunk() = 0;
+    //! To COPIED memory, as CopyInSlot, from memory that Pinner has pinned, or from chunks, which stay as they are until
+    //! CopiesSoFar is past.
     virtual void CopyInPinned(const std::vector<CopiedPiece> &pieces) = 0;
     //! What CopyInSlot and CopyInPinned were told to copy so far.
     virtual std::shared_ptr<Event> CopiesSoFar() = 0;
@@ -197,6 +201,8 @@ class Device {
 
     static constexpr uint64_t SLOT_BYTES = 16 << 20;
     static constexpr uint64_t SLOT_COUNT = 8;
+    static constexpr uint64_t CHUNK_BYTES = 32 << 10;
+    static constexpr uint64_t MOST_CHUNK_BYTES = 64 << 20;
 };
 
 } // namespace rawduck::gpu

@@ -19,6 +19,7 @@ class EmulatedDevice final : public KernelDevice {
         CopyIn(device_to, slot_from, bytes);
     }
     MemoryPinner &Pinner() override;
+    Memory TryTakeChunk() override { return Allocate(CHUNK_BYTES); }
     void CopyInPinned(const std::vector<CopiedPiece> &pieces) override { Pull(pieces, Beside::NONE); }
     std::unique_ptr<Answer> AskFor(const uint8_t *device_from, uint64_t bytes) override;
     std::shared_ptr<Event> CopiesSoFar() override;

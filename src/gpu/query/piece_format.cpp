@@ -46,6 +46,7 @@ PieceFormat::InitGlobal(const duckdb::ResultFormatContext &context) {
         output->push_back(DescribeOutput(layout->columns.back(), options_, "cast it in the query"));
     }
     layout->output = output;
+    layout->memory = std::make_shared<HostMemory>(device_);
     return std::move(layout);
 }
 
@@ -59,7 +60,7 @@ void PieceFormat::AppendToUnit(duckdb::ResultFormatGlobalState &global, duckdb::
     Piece &piece = local.Cast<GrowingPiece>().piece;
     if (piece.columns.empty()) {
         for (const TableColumn &column : layout.columns) {
-            piece.columns.emplace_back(column, layout.use);
+            piece.columns.emplace_back(column, layout.memory);
         }
     }
     for (size_t i = 0; i < piece.columns.size(); i++) {

@@ -29,7 +29,7 @@ struct Piece {
 struct PieceLayout final : duckdb::ResultFormatGlobalState {
     std::vector<TableColumn> columns;
     std::shared_ptr<const std::vector<OutputColumn>> output;
-    std::shared_ptr<HostMemoryUse> use = std::make_shared<HostMemoryUse>();
+    std::shared_ptr<HostMemory> memory;
 };
 
 class PieceFormat final : public duckdb::ResultFormatBase<PieceFormat> {
@@ -38,7 +38,9 @@ class PieceFormat final : public duckdb::ResultFormatBase<PieceFormat> {
     using GlobalState = PieceLayout;
     static constexpr const char *NAME = "rawduck_gpu";
 
-    explicit PieceFormat(OutputOptions options) : options_(options) {}
+    //! Pieces lie in memory from which `device` copies by itself, as long as there is some.
+    PieceFormat(OutputOptions options, std::shared_ptr<Device> device)
+        : options_(options), device_(std::move(device)) {}
 
     const char *Name() const override { return NAME; }
     //! Throws InvalidInputException for a type that has no place in a batch.
@@ -56,6 +58,7 @@ class PieceFormat final : public duckdb::ResultFormatBase<PieceFormat> {
 
   private:
     OutputOptions options_;
+    std::shared_ptr<Device> device_;
 };
 
 } // namespace rawduck::gpu

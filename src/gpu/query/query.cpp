@@ -54,7 +54,7 @@ duckdb::unique_ptr<duckdb::SQLStatement> OnlySelect(duckdb::ClientContext &conte
 Query::Query(duckdb::ClientContext &context, std::string sql, QueryParameterValues parameters,
              const ScanOptions &options)
     : device_(OpenDevice(options.device)), context_(context.shared_from_this()), sql_(std::move(sql)),
-      parameters_(std::move(parameters)), options_(options) {}
+      parameters_(std::move(parameters)), options_(options), copied_pieces_(device_) {}
 
 Query::~Query() {
     if (stream_ && stream_->IsOpen()) {
@@ -73,28 +73,25 @@ void Query::Begin() {
         throw duckdb::InvalidInputException("the query has no parameters, and %llu values were given",
                                             parameters_.size());
     }
-    duckdb::shared_ptr<duckdb::ResultFormat> format = duckdb::make_shared_ptr<PieceFormat>(options_.output);
+    duckdb::shared_ptr<duckdb::ResultFormat> format =
+        duckdb::make_shared_ptr<PieceFormat>(options_.output, device_);
     auto result =
         context_->Submit(std::move(statement), parameters_, duckdb::QueryParameters(std::move(format)));
     result->ThrowIfError();
     stream_ = std::make_unique<duckdb::QueryResultStream<PieceFormat>>(std::move(result));
     const PieceLayout &layout = stream_->FormatState();
     layout_ = layout.output;
-    use_ = layout.use;
+    memory_ = layout.memory;
     builder_ = std::make_unique<BatchBuilder>(layout_, device_);
     queued_characters_.assign(layout_->size(), 0);
 }
 
-void Query::Add(const Piece &piece) {
-    QueuedRows rows;
-    rows.rows = piece.rows;
-    rows.is_listed.assign(piece.columns.size(), false);
-    for (size_t i = 0; i < piece.columns.size(); i++) {
-        rows.columns.push_back(piece.columns[i].ToDevice(*device_));
-        queued_characters_[i] += piece.columns[i].CharacterBytes();
+void Query::Add(duckdb::unique_ptr<Piece> piece) {
+    for (size_t i = 0; i < piece->columns.size(); i++) {
+        queued_characters_[i] += piece->columns[i].CharacterBytes();
     }
-    bytes_copied_ += piece.Bytes();
-    builder_->Add(std::move(rows));
+    bytes_copied_ += piece->Bytes();
+    builder_->Add(copied_pieces_.ToDevice(std::move(piece)));
 }
 
 void Query::Proceed() {
@@ -112,7 +109,7 @@ void Query::Proceed() {
         stream_->GetErrorObject().Throw();
     }
     if (piece) {
-        Add(*piece);
+        Add(std::move(piece));
     } else if (state == QueryResultState::FINISHED) {
         stream_.reset();
     }
@@ -125,6 +122,7 @@ bool Query::HasEnough() const {
 }
 
 std::shared_ptr<Batch> Query::BuildBatch() {
+    copied_pieces_.Finish();
     auto batch = builder_->Build(options_.batch_rows);
     for (size_t i = 0; i < layout_->size(); i++) {
         queued_characters_[i] -= batch->columns[i].chars.Size();
@@ -132,7 +130,7 @@ std::shared_ptr<Batch> Query::BuildBatch() {
     }
     batch->report.is_query = true;
     batch->report.counters.bytes_copied = bytes_copied_;
-    batch->report.peak_waiting_bytes = use_->Peak();
+    batch->report.peak_waiting_bytes = memory_->Peak();
     bytes_copied_ = 0;
     return batch;
 }

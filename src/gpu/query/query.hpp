@@ -5,7 +5,7 @@
 //! piece in each thread.
 #pragma once
 
-#include "gpu/query/piece_format.hpp"
+#include "gpu/query/copied_pieces.hpp"
 #include "gpu/scan/batch_source.hpp"
 
 #include "duckdb/main/query_result_stream.hpp"
@@ -36,7 +36,7 @@ class Query final : public BatchSource {
   private:
     //! Takes a piece, or part in the computation, or waits for those who compute, for some 20 ms at most.
     void Proceed();
-    void Add(const Piece &piece);
+    void Add(duckdb::unique_ptr<Piece> piece);
     bool HasEnough() const;
     std::shared_ptr<Batch> BuildBatch();
 
@@ -47,9 +47,10 @@ class Query final : public BatchSource {
     QueryParameterValues parameters_;
     ScanOptions options_;
     std::unique_ptr<BatchBuilder> builder_;
+    CopiedPieces copied_pieces_;
     std::unique_ptr<duckdb::QueryResultStream<PieceFormat>> stream_; //!< null at the end
     std::shared_ptr<const std::vector<OutputColumn>> layout_;
-    std::shared_ptr<const HostMemoryUse> use_;
+    std::shared_ptr<const HostMemory> memory_;
     std::vector<uint64_t> queued_characters_; //!< of each column, in the builder
     uint64_t bytes_copied_ = 0;               //!< since the last batch
     double milliseconds_ = 0;                 //!< likewise

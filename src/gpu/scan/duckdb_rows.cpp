@@ -33,10 +33,10 @@ std::vector<HostColumn> Collect(duckdb::ClientContext &context, const TablePlan 
                                 const std::function<void(duckdb::DataChunk &)> &next) {
     duckdb::vector<duckdb::LogicalType> types;
     std::vector<HostColumn> collected;
-    const auto use = std::make_shared<HostMemoryUse>();
+    const auto memory = std::make_shared<HostMemory>();
     for (const size_t column : columns) {
         types.push_back(plan.columns[column].type);
-        collected.emplace_back(plan.columns[column], use);
+        collected.emplace_back(plan.columns[column], memory);
     }
     duckdb::DataChunk chunk;
     chunk.Initialize(context, types);

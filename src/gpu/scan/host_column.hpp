@@ -2,14 +2,14 @@
 //! one behind the other, a byte a row for NULL, offsets and characters of strings.
 #pragma once
 
+#include "gpu/device/host_buffer.hpp"
 #include "gpu/pipeline/decode_rows.hpp"
 #include "gpu/plan/planned_column.hpp"
 
-#include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace duckdb {
 class Vector;
@@ -18,42 +18,11 @@ struct UnifiedVectorFormat;
 
 namespace rawduck::gpu {
 
-//! Bytes of host memory in use, and the most there ever were. Thread-safe.
-class HostMemoryUse {
-  public:
-    void Add(uint64_t bytes);
-    void Remove(uint64_t bytes) { now_.fetch_sub(bytes, std::memory_order_relaxed); }
-    uint64_t Peak() const { return peak_.load(std::memory_order_relaxed); }
-
-  private:
-    std::atomic<uint64_t> now_{0}, peak_{0};
-};
-
-//! Bytes that grow at their end. Aligned to 16 bytes.
-class HostBuffer {
-  public:
-    explicit HostBuffer(std::shared_ptr<HostMemoryUse> use) : use_(std::move(use)) {}
-    HostBuffer(HostBuffer &&other) noexcept;
-    HostBuffer &operator=(HostBuffer &&) = delete;
-    ~HostBuffer();
-
-    //! Contents undefined. Throws std::bad_alloc.
-    uint8_t *Extend(uint64_t bytes);
-    const uint8_t *Data() const { return data_; }
-    uint64_t Size() const { return size_; }
-
-  private:
-    std::shared_ptr<HostMemoryUse> use_;
-    uint8_t *data_ = nullptr;
-    uint64_t size_ = 0;
-    uint64_t capacity_ = 0;
-};
-
 //! Used by one thread at a time.
 class HostColumn {
   public:
     //! Of a type that has a kind.
-    HostColumn(const TableColumn &column, const std::shared_ptr<HostMemoryUse> &use);
+    HostColumn(const TableColumn &column, const std::shared_ptr<HostMemory> &memory);
 
     //! Copies the vector's first `count` values. Throws InvalidInputException where text is not UTF-8.
     void Append(const duckdb::Vector &vector, uint64_t count);
@@ -66,12 +35,19 @@ class HostColumn {
     //! Of all its bytes: two columns of one type that differ have the same one with a probability of 2^-64 or so.
     uint64_t Fingerprint() const;
 
+    //! Whether all of it lies in memory from which the device copies by itself.
+    bool IsPinned() const { return values_.IsPinned() && valid_.IsPinned() && offsets_.IsPinned(); }
+    //! Copies it, and may be let go.
     ColumnRows ToDevice(Device &device) const;
+    //! Makes room for it, and appends to `copies` what Device::CopyInPinned has to copy there. Only where it is pinned.
+    ColumnRows RoomOnDevice(Device &device, std::vector<CopiedPiece> &copies) const;
 
   private:
     void AppendValid(const duckdb::UnifiedVectorFormat &format, uint64_t count);
     void AppendValues(const duckdb::UnifiedVectorFormat &format, uint64_t count);
     void AppendTexts(const duckdb::UnifiedVectorFormat &format, uint64_t count);
+    //! `copied` gives the memory that a buffer's bytes are in, or will be.
+    template <class COPIED> ColumnRows Rows(const COPIED &copied) const;
 
     std::string name_;
     uint64_t width_; //!< 0: strings

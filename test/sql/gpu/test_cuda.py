@@ -19,7 +19,7 @@ import numpy
 import pytest
 import rawduck
 from cuda_memory import checker, copied, counts, driver
-from gpu_support import columns_of, queried, scanned, selected
+from gpu_support import columns_of, numbers_of, queried, scanned, selected
 from rawduck import gpu
 from rawduck.errors import RawduckError
 
@@ -149,6 +149,22 @@ def test_every_call_of_a_query_fails_once(table):
     query = "SELECT i, CASE WHEN i % 3 = 0 THEN NULL ELSE 't' || i END AS s FROM range(5_000) r(i)"
     told = failing_calls(lambda: [len(batch) for batch in gpu.query(table, query)])
     assert {"cuLaunchKernel", "cuMemAllocFromPoolAsync", "cuEventSynchronize"} & told.keys()
+
+
+def test_results_beyond_the_pinned_chunks_are_copied_as_well(table):
+    """While each batch is used, DuckDB computes ahead: more than there are chunks, so ordinary memory holds the rest."""
+    table.execute("SET threads = 4; SET max_streaming_buffer_size = '200MiB'")
+    pinned = next(gpu.query(table, "SELECT 1")).report["pinned_bytes"]
+    query, first = "SELECT i, -i AS j FROM range(8_000_000) r(i)", 0
+    for batch in gpu.query(table, query, batch_rows=1_000_000):
+        time.sleep(0.3)
+        expected = numpy.arange(first, first + len(batch))
+        assert (numbers_of(batch["i"]) == expected).all()
+        assert (numbers_of(batch["j"]) == -expected).all()
+        first += len(batch)
+    assert first == 8_000_000
+    assert batch.report["peak_waiting_bytes"] > 80 << 20
+    assert batch.report["pinned_bytes"] <= pinned + (64 << 20)
 
 
 def test_no_memory_left_says_what_to_do(table):

@@ -3,9 +3,8 @@
 #include "gpu/device/cuda/cuda_device.hpp"
 
 #include "common/error.hpp"
-#include "cuda_checker/cuda_checker.hpp"
+#include "gpu/checked_driver.hpp"
 #include "gpu/device/emulated.hpp"
-#include "gpu/kernels/host_kernels.hpp"
 #include "gpu/pipeline/block_reader.hpp"
 
 #include <gtest/gtest.h>
@@ -13,9 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <numeric>
 #include <sys/mman.h>
 #include <thread>
@@ -23,67 +20,9 @@
 namespace rawduck::gpu::testing {
 namespace {
 
-constexpr int UNKNOWN = 999;
 constexpr uint64_t BLOCK_BYTES = 256 << 10;
 
-//! What the checker takes for PTX.
-std::vector<KernelImage> Images() {
-    static const std::string &text = *[] {
-        auto *made = new std::string;
-        u64 count = 0;
-        const HostKernel *kernels = HostKernels(count);
-        for (u64 i = 0; i < count; i++) {
-            *made += std::string(".entry ") + kernels[i].name + "(\n";
-        }
-        return made;
-    }();
-    return {{75, true, reinterpret_cast<const unsigned char *>(text.c_str()), text.size() + 1}};
-}
-
-class CudaDeviceTest : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        setenv("RAWDUCK_TEST_FUNCTIONS", "1", 1);
-        setenv("RAWDUCK_TEST_LIBCUDA", RAWDUCK_CUDA_CHECKER, 1);
-        setenv("RAWDUCK_CHECKER_VERSION", "13000",
-               1); // those of Python have an older one, and copy by kernels
-        driver_ = &cuda::Driver::Get();
-        void *checker = dlopen(RAWDUCK_CUDA_CHECKER, RTLD_NOW);
-        ASSERT_NE(checker, nullptr);
-        Find(count_, checker, "rawduck_checker_count");
-        Find(fail_, checker, "rawduck_checker_fail");
-        Find(seed_, checker, "rawduck_checker_seed");
-        Find(failed_, checker, "rawduck_checker_failed");
-    }
-
-    void TearDown() override {
-        fail_(0, UNKNOWN);
-        seed_(0);
-        const rawduck_checker_counts left = Counts();
-        EXPECT_EQ(left.memory + left.streams + left.events + left.modules + left.pools + left.contexts +
-                      left.pinned_bytes,
-                  0u);
-    }
-
-    rawduck_checker_counts Counts() const {
-        rawduck_checker_counts counts;
-        count_(&counts);
-        return counts;
-    }
-
-    std::shared_ptr<cuda::Gpu> Open() const { return std::make_shared<cuda::Gpu>(*driver_, 0, Images()); }
-
-    template <class FUNCTION> static void Find(FUNCTION &function, void *library, const char *name) {
-        function = reinterpret_cast<FUNCTION>(dlsym(library, name));
-        ASSERT_NE(function, nullptr) << name;
-    }
-
-    const cuda::Driver *driver_ = nullptr;
-    decltype(&rawduck_checker_count) count_ = nullptr;
-    decltype(&rawduck_checker_fail) fail_ = nullptr;
-    decltype(&rawduck_checker_seed) seed_ = nullptr;
-    decltype(&rawduck_checker_failed) failed_ = nullptr;
-};
+class CudaDeviceTest : public CheckedDriver {};
 
 TEST_F(CudaDeviceTest, OpeningFailsAtEveryCallOnceAndLeavesNothing) {
     fail_(0, UNKNOWN);

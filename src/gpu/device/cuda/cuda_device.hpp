@@ -30,6 +30,7 @@ class CudaDevice final : public KernelDevice {
     Memory TakeSlot() override { return gpu_->TakeSlot(); }
     void CopyInSlot(uint8_t *device_to, const uint8_t *slot_from, uint64_t bytes) override;
     MemoryPinner &Pinner() override { return *gpu_; }
+    Memory TryTakeChunk() override { return gpu_->TryTakeChunk(); }
     void CopyInPinned(const std::vector<CopiedPiece> &pieces) override;
     std::unique_ptr<Answer> AskFor(const uint8_t *device_from, uint64_t bytes) override;
     std::shared_ptr<Event> CopiesSoFar() override;

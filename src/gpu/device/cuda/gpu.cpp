@@ -152,8 +152,10 @@ void Gpu::Close() noexcept {
             Note(driver_.event_destroy(slot->copied), Driver::event_destroy_symbol);
             Note(driver_.host_free(slot->data), Driver::host_free_symbol);
         }
-        for (uint8_t *scratch : scratches_) {
-            Note(driver_.host_free(scratch), Driver::host_free_symbol);
+        for (const auto *pinned : {&scratches_, &chunk_regions_}) {
+            for (uint8_t *memory : *pinned) {
+                Note(driver_.host_free(memory), Driver::host_free_symbol);
+            }
         }
         if (pool_) {
             Note(driver_.pool_destroy(pool_), Driver::pool_destroy_symbol);
@@ -293,6 +295,48 @@ void Gpu::NoteCopy(const uint8_t *from, Stream stream) {
         Note(TwiceAtMost([&] { return driver_.context_synchronize(); }), Driver::context_synchronize_symbol);
         driver_.Check(recorded, Driver::event_record_symbol, "noting a copy to " + name_);
     }
+}
+
+void Gpu::TryAddChunks() {
+    constexpr uint64_t CHUNKS = CHUNK_REGION_BYTES / Device::CHUNK_BYTES;
+    const uint64_t regions = chunk_regions_.size() + 1;
+    if (is_no_more_pinned_ || regions * CHUNK_REGION_BYTES > Device::MOST_CHUNK_BYTES) {
+        return;
+    }
+    chunk_regions_.reserve(regions);
+    free_chunks_.reserve(regions * CHUNKS); // so that giving back takes no memory
+    try {
+        chunk_regions_.push_back(AllocatePinned(CHUNK_REGION_BYTES));
+    } catch (const rawduck::Error &) { // results take ordinary memory, and one more copy
+        is_no_more_pinned_ = true;
+        return;
+    }
+    for (uint64_t i = 0; i < CHUNKS; i++) {
+        free_chunks_.push_back(chunk_regions_.back() + i * Device::CHUNK_BYTES);
+    }
+}
+
+Memory Gpu::TryTakeChunk() {
+    uint8_t *chunk = nullptr;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (free_chunks_.empty()) {
+            TryAddChunks();
+        }
+        if (free_chunks_.empty()) {
+            return {};
+        }
+        chunk = free_chunks_.back();
+        free_chunks_.pop_back();
+    }
+    const auto self = shared_from_this();
+    return {std::shared_ptr<uint8_t>(chunk, [self](uint8_t *data) { self->GiveBackChunk(data); }),
+            Device::CHUNK_BYTES};
+}
+
+void Gpu::GiveBackChunk(uint8_t *data) noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    free_chunks_.push_back(data);
 }
 
 uint8_t *Gpu::TakeScratch() {

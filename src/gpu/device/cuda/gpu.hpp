@@ -48,10 +48,13 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     Memory TakeSlot();
     //! `from` lies in a slot: this stream copies from it now.
     void NoteCopy(const uint8_t *from, Stream stream);
+    //! See Device.
+    Memory TryTakeChunk();
     //! Pinned memory for a device that is being opened, and back, when it is closed; the context is current.
     uint8_t *TakeScratch();
     void GiveBackScratch(uint8_t *scratch) noexcept;
     static constexpr uint64_t SCRATCH_BYTES = 4 << 20;
+    static constexpr uint64_t CHUNK_REGION_BYTES = 8 << 20;
 
     //! Keeps the first failure of a call that nothing can be thrown from, for ThrowNoted.
     void Note(Result result, const char *function) const noexcept;
@@ -77,6 +80,9 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     //! Null where it fails, and there are others.
     Slot *TryAddSlot();
     void GiveBackSlot(uint8_t *data) noexcept;
+    //! Where it fails, there will be no more than there are.
+    void TryAddChunks();
+    void GiveBackChunk(uint8_t *data) noexcept;
 
     const Driver &driver_;
     const int ordinal_;
@@ -98,6 +104,9 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     std::vector<std::unique_ptr<Slot>> slots_; //!< the one that was given back longest ago first
     std::vector<uint8_t *> scratches_;         //!< free ones
     size_t scratches_taken_ = 0;               //!< by as many devices
+    std::vector<uint8_t *> chunk_regions_;     //!< of CHUNK_REGION_BYTES
+    std::vector<uint8_t *> free_chunks_;
+    bool is_no_more_pinned_ = false; //!< for chunks
 
     mutable std::mutex failure_mutex_; //!< of what follows; taken last
     mutable std::string failure_;

@@ -15,13 +15,16 @@ uint64_t BlocksOf(const Device &device, uint64_t wanted) {
 }
 
 RingOptions Checked(RingOptions options, const std::string &target) {
-    constexpr uint64_t UNIT = 512;
-    if (options.offsets.empty() || options.read_bytes == 0 || options.read_bytes % UNIT != 0 ||
-        options.blocks == 0 || options.slots == 0 || options.threads == 0) {
+    constexpr uint64_t UNIT = 512, MOST_BYTES = 1 << 30, MOST = 1 << 16, MOST_THREADS = 1 << 10;
+    const auto within = [](uint64_t number, uint64_t most) { return number >= 1 && number <= most; };
+    if (options.offsets.empty() || !within(options.read_bytes, MOST_BYTES) ||
+        options.read_bytes % UNIT != 0 || !within(options.blocks, MOST) || !within(options.slots, MOST) ||
+        !within(options.threads, MOST_THREADS)) {
         throw rawduck::Error(ErrorCode::INVALID,
-                             "reading " + target +
-                                 " for a GPU takes at least one read, thread block, slot and thread, "
-                                 "and multiples of 512 bytes");
+                             "reading " + target + " for a GPU takes at least one read, of a multiple of " +
+                                 std::to_string(UNIT) + " bytes up to " + std::to_string(MOST_BYTES) +
+                                 ", 1 to " + std::to_string(MOST_THREADS) + " threads, and 1 to " +
+                                 std::to_string(MOST) + " thread blocks and slots");
     }
     return options;
 }
