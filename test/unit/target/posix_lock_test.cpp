@@ -39,14 +39,20 @@ bool AnotherProcessMayWrite(const std::string &path) {
     return InChild([&] { return Lock(open(path.c_str(), O_RDWR | O_CLOEXEC), F_SETLK, F_WRLCK); });
 }
 
-enum class Shown { EVERYTHING, NO_LOCKS, NO_PROC };
+//! MANY_DESCRIPTORS: everything, to a process with so many that the list of locks is asked before they are.
+enum class Shown { EVERYTHING, MANY_DESCRIPTORS, NO_LOCKS, NO_PROC };
 
 //! In a mount namespace of this process's own.
 bool Hide(Shown shown) {
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
         return false;
     }
-    return shown == Shown::EVERYTHING ||
+    for (int i = 0; shown == Shown::MANY_DESCRIPTORS && i < 300; i++) {
+        if (open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) {
+            return false;
+        }
+    }
+    return shown == Shown::EVERYTHING || shown == Shown::MANY_DESCRIPTORS ||
            (shown == Shown::NO_LOCKS ? mount("/dev/null", "/proc/locks", nullptr, MS_BIND, nullptr)
                                      : mount("none", "/proc", "tmpfs", 0, nullptr)) == 0;
 }
@@ -115,8 +121,8 @@ TEST_P(PosixLockTest, NoneIsBesideALockForWriting) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Surroundings, PosixLockTest,
-                         ::testing::Combine(::testing::Values(Shown::EVERYTHING, Shown::NO_LOCKS,
-                                                              Shown::NO_PROC),
+                         ::testing::Combine(::testing::Values(Shown::EVERYTHING, Shown::MANY_DESCRIPTORS,
+                                                              Shown::NO_LOCKS, Shown::NO_PROC),
                                             ::testing::Bool()));
 
 TEST(PosixLock, OfAFileWithTheSameInodeNumberElsewhereIsAnother) {

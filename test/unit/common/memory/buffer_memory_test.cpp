@@ -93,6 +93,26 @@ TEST_F(BlockArenaTest, KeepsAnEighthOfWhatIsInUseWithinBounds) {
     EXPECT_GT(arena_.Count().kept_bytes, 0u);
 }
 
+TEST_F(BlockArenaTest, KeepsAsMuchAsItIsAllowed) {
+    constexpr uint64_t ALLOWED = BYTES / 2;
+    arena_.KeepUpTo(ALLOWED);
+    for (char *block : AllocateAll(BYTES / BLOCK)) {
+        arena_.Free(block);
+        EXPECT_LE(arena_.Count().kept_bytes, ALLOWED);
+    }
+    EXPECT_GT(arena_.Count().kept_bytes, 2 * BlockArena::KEPT_MIN);
+    arena_.GiveBackUnused();
+    arena_.GiveBackUnused();
+    EXPECT_EQ(arena_.Count().kept_bytes, 0u) << "nobody took it";
+    for (char *block : AllocateAll(ALLOWED / BLOCK)) {
+        arena_.Free(block);
+    }
+    EXPECT_EQ(arena_.Count().kept_bytes, ALLOWED);
+    arena_.KeepUpTo(0);
+    arena_.Free(arena_.Allocate());
+    EXPECT_LE(arena_.Count().kept_bytes, BlockArena::KEPT_MIN) << "memory has become scarce";
+}
+
 TEST_F(BlockArenaTest, GivesBackPartsOfChunksWhereNothingElseIsFree) {
     std::vector<char *> blocks = AllocateAll(BYTES / BLOCK);
     for (uint64_t i = 0; i < blocks.size(); i++) {
@@ -253,6 +273,23 @@ TEST_F(StagingArenaTest, KeepsNoMoreThanItsBound) {
     EXPECT_EQ(ResidentBytes(memory_.Data(), StagingArena::ARENA_BYTES), StagingArena::KEPT_MAX);
 }
 
+TEST_F(StagingArenaTest, KeepsAsMuchAsItIsAllowed) {
+    constexpr uint64_t ALLOWED = 2 * StagingArena::KEPT_MAX;
+    arena_.KeepUpTo(ALLOWED);
+    std::vector<char *> places;
+    for (int i = 0; i < 4; i++) {
+        places.push_back(arena_.Allocate(StagingArena::LENGTH_MAX));
+    }
+    for (char *place : places) {
+        arena_.Free(place);
+        EXPECT_LE(arena_.Count().kept_bytes, ALLOWED);
+    }
+    EXPECT_EQ(arena_.Count().kept_bytes, ALLOWED);
+    arena_.KeepUpTo(0);
+    arena_.Free(arena_.Allocate(StagingArena::UNIT_BYTES));
+    EXPECT_EQ(arena_.Count().kept_bytes, StagingArena::KEPT_MAX);
+}
+
 TEST_F(StagingArenaTest, GivesBackWhatNobodyUsedSinceTheLastTime) {
     if (AdviceIsIgnored()) {
         GTEST_SKIP() << "an emulator ignores madvise()";
@@ -403,6 +440,52 @@ TEST(BufferMemoryTest, TheProcessGivesBackWhatItDoesNotUse) {
     while (memory->Count().blocks.kept_bytes + memory->Count().staging.kept_bytes > 0) {
         usleep(10000);
     }
+}
+
+//! What a query has freed stays for the next one, within a sixteenth of what is available, and goes when none comes.
+TEST(BufferMemoryTest, TheProcessKeepsWhatIsAvailableForASecond) {
+    BufferMemory *const memory = BufferMemory::OfProcess();
+    ASSERT_NE(memory, nullptr);
+    constexpr uint64_t KEPT = 96 * MIB;
+    static std::atomic<int> asked;
+    memory->KeepWhatIsAvailable([] {
+        asked++;
+        return BufferMemory::KEPT_SHARE * KEPT;
+    });
+    std::vector<char *> blocks;
+    for (uint64_t i = 0; i < 2 * KEPT / BLOCK; i++) {
+        blocks.push_back(memory->Allocate(BLOCK));
+    }
+    for (const int before = asked; asked == before;) { // a thread asks that starts when something is freed
+        memory->Free(memory->Allocate(BLOCK));
+        usleep(1000);
+    }
+    usleep(10000);
+    for (char *block : blocks) {
+        memory->Free(block);
+    }
+    const uint64_t kept = memory->Count().blocks.kept_bytes;
+    EXPECT_LE(kept, KEPT);
+    EXPECT_GT(kept, KEPT / 2 - CHUNK);
+    while (memory->Count().blocks.kept_bytes > 0) {
+        usleep(10000);
+    }
+    memory->KeepWhatIsAvailable(nullptr);
+}
+
+TEST(BufferMemoryTest, WhatIsAvailableMayFailToBeSaid) {
+    BufferMemory *const memory = BufferMemory::OfProcess();
+    ASSERT_NE(memory, nullptr);
+    static std::atomic<int> asked;
+    memory->KeepWhatIsAvailable([]() -> uint64_t {
+        asked++;
+        throw std::bad_alloc();
+    });
+    while (asked == 0) {
+        memory->Free(memory->Allocate(BLOCK));
+        usleep(1000);
+    }
+    memory->KeepWhatIsAvailable(nullptr);
 }
 
 TEST(BufferMemoryTest, AChildOfTheProcessCanUseIt) {
