@@ -2,6 +2,7 @@
 
 #include "cuda_checker/violation.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace rawduck::gpu::checker {
@@ -13,10 +14,20 @@ StreamQueue *Streams::Create(bool is_blocking) {
     return stream;
 }
 
-void Streams::Destroy(StreamQueue *stream) {
-    Synchronize(*stream);
-    streams_.erase(stream);
-    delete stream;
+void Streams::FinishDestroyed() {
+    const std::set<StreamQueue *> all = streams_;
+    for (StreamQueue *stream : all) {
+        if (stream->is_destroyed) {
+            Synchronize(*stream);
+            streams_.erase(stream);
+            delete stream;
+        }
+    }
+}
+
+size_t Streams::Count() const {
+    return static_cast<size_t>(std::count_if(
+        streams_.begin(), streams_.end(), [](const StreamQueue *stream) { return !stream->is_destroyed; }));
 }
 
 StreamQueue *Streams::Find(void *handle) {
@@ -25,7 +36,7 @@ StreamQueue *Streams::Find(void *handle) {
         return &legacy_;
     }
     auto *stream = static_cast<StreamQueue *>(handle);
-    if (streams_.count(stream) == 0) {
+    if (streams_.count(stream) == 0 || stream->is_destroyed) {
         Violation("a stream that does not exist, or is destroyed, is used");
     }
     return stream;
@@ -103,6 +114,7 @@ void Streams::SynchronizeAll() {
         Synchronize(*stream);
     }
     Synchronize(legacy_);
+    FinishDestroyed();
 }
 
 void Streams::SetSeed(unsigned seed) {

@@ -30,7 +30,8 @@ struct Operation {
 
 struct StreamQueue {
     std::deque<Operation> operations;
-    bool is_blocking = false; //!< ordered with the default stream
+    bool is_blocking = false;  //!< ordered with the default stream
+    bool is_destroyed = false; //!< what is left in it is run nevertheless, as late as in others
 };
 
 //! What the application calls an event.
@@ -43,11 +44,11 @@ class Streams {
     explicit Streams(DeviceMemory &memory) : memory_(memory) {}
 
     StreamQueue *Create(bool is_blocking);
-    //! What is left in it is run first.
-    void Destroy(StreamQueue *stream);
+    //! Does not wait for what is left in it, as the driver does not.
+    void Destroy(StreamQueue *stream) { stream->is_destroyed = true; }
     StreamQueue *Find(void *handle);
     StreamQueue &Legacy() { return legacy_; }
-    size_t Count() const { return streams_.size(); }
+    size_t Count() const;
 
     void Add(StreamQueue &stream, std::string name, std::function<void()> run);
     void Record(StreamQueue &stream, RecordedEvent &event);
@@ -62,6 +63,8 @@ class Streams {
     const std::string &Running() const { return running_; }
 
   private:
+    //! Runs what is left in those that were destroyed.
+    void FinishDestroyed();
     void Push(StreamQueue &stream, Operation operation);
     void RunOne(StreamQueue &stream);
     void RunUntil(StreamQueue &stream, const std::function<bool()> &is_done);

@@ -49,14 +49,13 @@ void RegisterMemoryFunction(duckdb::ExtensionLoader &loader) {
           {"why_not", LogicalType::VARCHAR, "If not, why; otherwise NULL"},
           {"blocks", LogicalType::UBIGINT, "Bytes of blocks in use, which DuckDB counts, too"},
           {"blocks_kept", LogicalType::UBIGINT,
-           "Bytes of free blocks that are still in memory. At most an eighth of those in use, within 16 and "
-           "128 "
-           "MiB; given back when nobody needed them for a second"},
+           "Bytes of free blocks that are still in memory, at most a sixteenth of what is available; given "
+           "back "
+           "when nobody needed them for a second"},
           {"staging", LogicalType::UBIGINT, "Bytes that are being read ahead into, which DuckDB counts, too"},
           {"staging_kept", LogicalType::UBIGINT,
-           "Bytes for that purpose that are free and still in memory, between those in use, too. At most 32 "
-           "MiB; "
-           "given back likewise, the first 32 MiB in whole chunks"},
+           "Bytes for that purpose that are free and still in memory, between those in use, too; given back "
+           "likewise, the first 32 MiB in whole chunks"},
           {"pages", LogicalType::VARCHAR, "The kind of pages that new memory gets: huge or small"},
           {"huge_chunks", LogicalType::UBIGINT, "Chunks of 2 MiB that were asked for in huge pages"},
           {"small_chunks", LogicalType::UBIGINT, "Chunks of 2 MiB that were asked for in small pages"},

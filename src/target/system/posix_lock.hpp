@@ -7,9 +7,9 @@
 //! descriptor stays open until stock DuckDB has closed its own.
 //!
 //! Three ways to know. The kernel tells one lock that conflicts with a descriptor's (F_OFD_GETLK), and whose it
-//! is; that says nothing when it tells another one than this process's, but for one for writing. It lists all locks in
-//! /proc/locks (own_posix_locks.hpp). And /proc shows the locks of each descriptor of this process, without opening anything,
-//! which takes the longer the more there are. The last two may not be there. When none says, a descriptor stays
+//! is; that says nothing when it tells another one than this process's, but for one for writing. /proc shows the locks of
+//! each descriptor of this process, without opening anything, which takes the longer the more there are. And the kernel
+//! lists all locks in /proc/locks (own_posix_locks.hpp). The last two may not be there. When none says, a descriptor stays
 //! open. Stock DuckDB could lock between the question and the close: a lock of ours keeps it from that, for writing;
 //! where it opens a database to read it at that very moment, its lock may still be lost.
 #pragma once

@@ -152,7 +152,7 @@ def test_every_call_of_a_query_fails_once(table):
 
 
 def test_results_beyond_the_pinned_chunks_are_copied_as_well(table):
-    """While each batch is used, DuckDB computes ahead: more than there are chunks, so ordinary memory holds the rest."""
+    """While each batch is used, DuckDB computes ahead: ordinary memory holds what chunks have no room for."""
     table.execute("SET threads = 4; SET max_streaming_buffer_size = '200MiB'")
     pinned = next(gpu.query(table, "SELECT 1")).report["pinned_bytes"]
     table.execute("CREATE TABLE d.many AS SELECT i FROM range(4_000_000) r(i)")
@@ -167,6 +167,18 @@ def test_results_beyond_the_pinned_chunks_are_copied_as_well(table):
     assert first == 4_000_000
     assert batch.report["peak_waiting_bytes"] > 80 << 20
     assert batch.report["pinned_bytes"] <= pinned + (64 << 20)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_pinned_chunks_of_a_query_that_fails_are_used_again_when_they_have_been_copied(table, seed):
+    """The next one writes into them at once; the checker looks whether what is to be copied is there."""
+    checker().rawduck_checker_seed(seed)
+    table.execute("SET threads = 1")
+    query = "SELECT if(i < 400_000, i, error('enough')) AS i, hash(i) AS h FROM range(500_000) r(i)"
+    for _ in range(5):
+        with pytest.raises(duckdb.Error, match="enough"):
+            list(gpu.query(table, query))
+        assert sum(len(batch) for batch in gpu.query(table, QUERY)) == 60_000
 
 
 def test_no_memory_left_says_what_to_do(table):
