@@ -9,26 +9,50 @@ namespace {
 
 constexpr uint64_t CHUNK_ALIGNMENT = 64;
 
-Memory OrdinaryChunk() {
-    auto *data = static_cast<uint8_t *>(std::aligned_alloc(CHUNK_ALIGNMENT, HostMemory::CHUNK_BYTES));
+Memory OrdinaryMemory(uint64_t bytes) {
+    auto *data = static_cast<uint8_t *>(std::aligned_alloc(CHUNK_ALIGNMENT, bytes));
     if (!data) {
         throw std::bad_alloc();
     }
-    return {std::shared_ptr<uint8_t>(data, &std::free), HostMemory::CHUNK_BYTES};
+    return {std::shared_ptr<uint8_t>(data, &std::free), bytes};
 }
 
 } // namespace
 
-HostMemory::Chunk HostMemory::Take() {
-    Chunk chunk = {device_ ? device_->TryTakeChunk() : Memory(), true};
-    if (!chunk.memory.Data()) {
-        chunk = {OrdinaryChunk(), false};
-    }
-    const uint64_t now = now_.fetch_add(CHUNK_BYTES, std::memory_order_relaxed) + CHUNK_BYTES;
+HostMemory::Chunk HostMemory::Noted(Chunk chunk) {
+    const uint64_t bytes = chunk.memory.Size();
+    const uint64_t now = now_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     uint64_t peak = peak_.load(std::memory_order_relaxed);
     while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
     }
     return chunk;
+}
+
+HostMemory::Chunk HostMemory::TakeSmall() {
+    return Noted({OrdinaryMemory(SMALL_BYTES), false});
+}
+
+HostMemory::Chunk HostMemory::Take() {
+    if (!device_) {
+        return Noted({OrdinaryMemory(LARGE_BYTES), false});
+    }
+    Memory pinned = device_->TryTakeChunk();
+    return pinned.Data() ? Noted({std::move(pinned), true}) : Noted({OrdinaryMemory(CHUNK_BYTES), false});
+}
+
+void HostBuffer::MakeRoom() {
+    const bool has_outgrown_small = chunks_.size() == 1 && size_ == HostMemory::SMALL_BYTES;
+    if (chunks_.empty()) {
+        chunks_.push_back(memory_->TakeSmall());
+    } else if (has_outgrown_small) {
+        HostMemory::Chunk larger = memory_->Take();
+        std::memcpy(larger.memory.Data(), chunks_.front().memory.Data(), size_);
+        chunks_.front() = std::move(larger);
+        memory_->NoteLetGo(HostMemory::SMALL_BYTES);
+    } else {
+        chunks_.push_back(memory_->Take());
+    }
+    room_ = chunks_.back().memory.Size() - (has_outgrown_small ? size_ : 0);
 }
 
 void HostBuffer::AppendBytes(const void *bytes, uint64_t count) {

@@ -7,11 +7,15 @@ namespace rawduck::gpu {
 
 CopiedPieces::~CopiedPieces() {
     try {
-        while (!on_their_way_.empty()) {
-            WaitForOldest();
-        }
+        LetGo();
     } catch (const std::exception &) { // the device failed; its own next call says so
         device_->WaitForAllNoted();
+    }
+}
+
+void CopiedPieces::LetGo() {
+    while (!on_their_way_.empty()) {
+        WaitForOldest();
     }
 }
 
@@ -22,28 +26,29 @@ void CopiedPieces::WaitForOldest() {
     } else {
         device_->WaitForAllNoted();
     }
-    bytes_ -= oldest.piece->Bytes();
+    held_bytes_ -= oldest.piece->HeldBytes();
     on_their_way_.pop_front();
+    since_finish_ = std::min(since_finish_, on_their_way_.size());
 }
 
 QueuedRows CopiedPieces::ToDevice(duckdb::unique_ptr<Piece> piece) {
     QueuedRows rows;
     rows.rows = piece->rows;
     rows.is_listed.assign(piece->columns.size(), false);
-    const bool is_pinned = std::all_of(piece->columns.begin(), piece->columns.end(),
-                                       [](const HostColumn &column) { return column.IsPinned(); });
     std::vector<CopiedPiece> copies;
     for (const HostColumn &column : piece->columns) {
-        rows.columns.push_back(is_pinned ? column.RoomOnDevice(*device_, copies) : column.ToDevice(*device_));
+        rows.columns.push_back(column.ToDevice(*device_, copies));
     }
-    if (is_pinned) {
-        bytes_ += piece->Bytes();
+    if (!copies.empty()) {
+        const uint64_t held_bytes = piece->HeldBytes();
         on_their_way_.push_back({std::move(piece), nullptr});
+        held_bytes_ += held_bytes;
+        since_finish_++;
         device_->CopyInPinned(copies);
         latest_ = on_their_way_.back().copied = device_->CopiesSoFar();
-        while (bytes_ > MOST_BYTES) {
-            WaitForOldest();
-        }
+    }
+    while (held_bytes_ > MOST_BYTES) {
+        WaitForOldest();
     }
     return rows;
 }
@@ -53,6 +58,10 @@ void CopiedPieces::Finish() {
         device_->WaitFor(*latest_);
         latest_.reset();
     }
+    while (on_their_way_.size() > since_finish_) {
+        WaitForOldest();
+    }
+    since_finish_ = 0;
 }
 
 } // namespace rawduck::gpu

@@ -17,10 +17,13 @@ class CopiedPieces {
     CopiedPieces(const CopiedPieces &) = delete;
     CopiedPieces &operator=(const CopiedPieces &) = delete;
 
-    //! Takes the piece; its rows are seen by what the device is told behind Finish. Waits for earlier pieces where more than
-    //! MOST_BYTES are on their way.
+    //! Takes the piece; its rows are seen by what the device is told behind Finish. Waits for earlier pieces where those on
+    //! their way hold more than MOST_BYTES.
     QueuedRows ToDevice(duckdb::unique_ptr<Piece> piece);
+    //! Lets go of what came before it was last called, which has been copied for long.
     void Finish();
+    //! Waits for all of them.
+    void LetGo();
 
     static constexpr uint64_t MOST_BYTES = 8 << 20;
 
@@ -34,7 +37,8 @@ class CopiedPieces {
 
     std::shared_ptr<Device> device_;
     std::deque<OnItsWay> on_their_way_;
-    uint64_t bytes_ = 0;            //!< of them
+    uint64_t held_bytes_ = 0;       //!< by them
+    size_t since_finish_ = 0;       //!< so many of them came
     std::shared_ptr<Event> latest_; //!< that nothing was told to wait for yet
 };
 

@@ -19,7 +19,7 @@ struct GrowingPiece final : duckdb::ResultFormatLocalState {
 class PieceUnit final : public duckdb::ResultUnit {
   public:
     explicit PieceUnit(duckdb::unique_ptr<Piece> made)
-        : ResultUnit(made->rows, made->Bytes()), piece(std::move(made)) {}
+        : ResultUnit(made->rows, made->HeldBytes()), piece(std::move(made)) {}
 
     duckdb::unique_ptr<Piece> piece;
 };
@@ -30,6 +30,14 @@ uint64_t Piece::Bytes() const {
     uint64_t bytes = 0;
     for (const HostColumn &column : columns) {
         bytes += column.Bytes();
+    }
+    return bytes;
+}
+
+uint64_t Piece::HeldBytes() const {
+    uint64_t bytes = 0;
+    for (const HostColumn &column : columns) {
+        bytes += column.HeldBytes();
     }
     return bytes;
 }

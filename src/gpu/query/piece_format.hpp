@@ -23,6 +23,8 @@ struct Piece {
     uint64_t rows = 0;
 
     uint64_t Bytes() const;
+    //! Of memory, with what is not used of it.
+    uint64_t HeldBytes() const;
 };
 
 //! Columns of the result, known before anything runs.

@@ -146,6 +146,7 @@ BatchSource::Step Query::Next(std::shared_ptr<Batch> &batch) {
         Proceed();
     }
     if (builder_->QueuedCount() == 0) {
+        copied_pieces_.LetGo();
         return Step::END;
     }
     batch = BuildBatch();

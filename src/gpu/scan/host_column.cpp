@@ -1,6 +1,5 @@
 #include "gpu/scan/host_column.hpp"
 
-#include "common/invariant.hpp"
 #include "gpu/decode/utf8.hpp"
 
 #include "duckdb/common/exception.hpp"
@@ -131,7 +130,19 @@ uint64_t HostColumn::Fingerprint() const {
     return print;
 }
 
-template <class COPIED> ColumnRows HostColumn::Rows(const COPIED &copied) const {
+ColumnRows HostColumn::ToDevice(Device &device, std::vector<CopiedPiece> &copies) const {
+    const auto copied = [&](const HostBuffer &from) {
+        const bool is_pinned = from.IsPinned();
+        Memory memory = device.Allocate(from.Size(), is_pinned ? Purpose::COPIED : Purpose::WORK);
+        from.ForEachChunk([&](const uint8_t *data, uint64_t offset, uint64_t bytes) {
+            if (is_pinned) {
+                copies.push_back({data, memory.Data() + offset, bytes});
+            } else {
+                device.CopyIn(memory.Data() + offset, data, bytes);
+            }
+        });
+        return memory;
+    };
     ColumnRows rows;
     rows.rows = rows_;
     rows.width = width_;
@@ -141,27 +152,6 @@ template <class COPIED> ColumnRows HostColumn::Rows(const COPIED &copied) const 
         rows.offsets = copied(offsets_);
     }
     return rows;
-}
-
-ColumnRows HostColumn::ToDevice(Device &device) const {
-    return Rows([&](const HostBuffer &from) {
-        Memory memory = device.Allocate(from.Size());
-        from.ForEachChunk([&](const uint8_t *data, uint64_t offset, uint64_t bytes) {
-            device.CopyIn(memory.Data() + offset, data, bytes);
-        });
-        return memory;
-    });
-}
-
-ColumnRows HostColumn::RoomOnDevice(Device &device, std::vector<CopiedPiece> &copies) const {
-    RAWDUCK_INVARIANT(IsPinned(), "a device copies by itself only from pinned memory");
-    return Rows([&](const HostBuffer &from) {
-        Memory memory = device.Allocate(from.Size(), Purpose::COPIED);
-        from.ForEachChunk([&](const uint8_t *data, uint64_t offset, uint64_t bytes) {
-            copies.push_back({data, memory.Data() + offset, bytes});
-        });
-        return memory;
-    });
 }
 
 } // namespace rawduck::gpu

@@ -35,19 +35,16 @@ class HostColumn {
     //! Of all its bytes: two columns of one type that differ have the same one with a probability of 2^-64 or so.
     uint64_t Fingerprint() const;
 
-    //! Whether all of it lies in memory from which the device copies by itself.
-    bool IsPinned() const { return values_.IsPinned() && valid_.IsPinned() && offsets_.IsPinned(); }
-    //! Copies it, and may be let go.
-    ColumnRows ToDevice(Device &device) const;
-    //! Makes room for it, and appends to `copies` what Device::CopyInPinned has to copy there. Only where it is pinned.
-    ColumnRows RoomOnDevice(Device &device, std::vector<CopiedPiece> &copies) const;
+    //! Of memory, with what is not used of it.
+    uint64_t HeldBytes() const { return values_.HeldBytes() + valid_.HeldBytes() + offsets_.HeldBytes(); }
+    //! Copies it. Of what lies in memory from which the device copies by itself, it is only said what Device::CopyInPinned has
+    //! to copy: until that is done, this must live.
+    ColumnRows ToDevice(Device &device, std::vector<CopiedPiece> &copies) const;
 
   private:
     void AppendValid(const duckdb::UnifiedVectorFormat &format, uint64_t count);
     void AppendValues(const duckdb::UnifiedVectorFormat &format, uint64_t count);
     void AppendTexts(const duckdb::UnifiedVectorFormat &format, uint64_t count);
-    //! `copied` gives the memory that a buffer's bytes are in, or will be.
-    template <class COPIED> ColumnRows Rows(const COPIED &copied) const;
 
     std::string name_;
     uint64_t width_; //!< 0: strings

@@ -1,5 +1,6 @@
 #include "gpu/scan/scan.hpp"
 
+#include "common/invariant.hpp"
 #include "gpu/device/open_device.hpp"
 #include "gpu/plan/segments.hpp"
 #include "gpu/scan/duckdb_rows.hpp"
@@ -21,6 +22,13 @@
 
 namespace rawduck::gpu {
 namespace {
+
+ColumnRows CopyScanned(const HostColumn &scanned, Device &device) {
+    std::vector<CopiedPiece> copies;
+    ColumnRows rows = scanned.ToDevice(device, copies);
+    RAWDUCK_INVARIANT(copies.empty(), "what is scanned lies in ordinary memory");
+    return rows;
+}
 
 std::shared_ptr<const std::vector<OutputColumn>> LayoutOf(const TablePlan &plan,
                                                           const OutputOptions &options) {
@@ -112,7 +120,7 @@ Scan::Scan(duckdb::ClientContext &context, TablePlan plan, const ScanOptions &op
     if (plan_.local_rows > 0) {
         local_rows_.emplace();
         for (const HostColumn &column : ScanLocalRows(context, plan_, AllColumns(plan_))) {
-            local_rows_->columns.push_back(column.ToDevice(*device_));
+            local_rows_->columns.push_back(CopyScanned(column, *device_));
         }
         local_rows_->is_listed.assign(plan_.columns.size(), false);
         local_rows_->rows = local_rows_->columns.front().rows;
@@ -228,7 +236,7 @@ void Scan::AddScanned(const PlannedRowGroup &group, QueuedRows &rows) {
         if (before != fingerprints_.end() && before->second != scanned[i].Fingerprint()) {
             ThrowChanged();
         }
-        rows.columns[columns[i]] = scanned[i].ToDevice(*device_);
+        rows.columns[columns[i]] = CopyScanned(scanned[i], *device_);
     }
     for (const size_t column : columns) {
         if (rows.columns[column].rows != group.visible_rows) {

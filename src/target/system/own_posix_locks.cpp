@@ -44,7 +44,7 @@ class Witness {
   public:
     //! Its name in the list; empty when it could not be made.
     static std::string Name() {
-        static const int fd = Make(); // not closed when the process ends: files are closed until then
+        const int fd = Number();
         static const struct stat made = StatusOf(fd);
         struct stat now = StatusOf(fd);
         // A program may have closed it and opened something else in its place.
@@ -58,9 +58,15 @@ class Witness {
         lock.l_whence = SEEK_SET;
         return fcntl(fd, F_SETLK, &lock) == 0 ? NameOf(made) : "";
     }
+    //! Empty when it could not be made.
+    static std::string Descriptor() { return Name().empty() ? "" : std::to_string(Number()); }
 
   private:
     static constexpr nlink_t NO_FILE = ~nlink_t{0};
+    static int Number() {
+        static const int fd = Make(); // not closed when the process ends: files are closed until then
+        return fd;
+    }
     //! Not one of the standard streams, which a program may have closed and go on to write to.
     static int Make() {
         const int memory = memfd_create("rawduck-lock-witness", MFD_CLOEXEC);
@@ -133,6 +139,10 @@ template <typename StatFileSystem> Held Ask(const struct stat &status, StatFileS
 }
 
 } // namespace
+
+std::string LockWitness() {
+    return Witness::Descriptor();
+}
 
 Held AskLockList(const std::string &path, const struct stat &status) {
     return Ask(status, [&](struct statfs *file_system) { return statfs(path.c_str(), file_system); });

@@ -14,6 +14,7 @@
 #include <new>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <vector>
 
@@ -87,25 +88,43 @@ std::vector<std::string> ListDescriptors(const std::string &folder) {
 //! Of this thread's descriptors: the first thread of the process may have ended.
 const char *const DESCRIPTORS_FOLDER = "/proc/thread-self/fdinfo";
 
+//! Whether a descriptor is one of the file. Asks no server of a file system, which may hang.
+Held IsOf(const std::string &descriptor, const struct stat &status) {
+    struct statx other;
+    const std::string path = "/proc/thread-self/fd/" + descriptor;
+    if (statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_INO, &other) != 0) {
+        return errno == ENOENT ? Held::NO : Held::UNKNOWN; // closed meanwhile, or no memory
+    }
+    const bool same =
+        makedev(other.stx_dev_major, other.stx_dev_minor) == status.st_dev && other.stx_ino == status.st_ino;
+    return same ? Held::YES : Held::NO;
+}
+
+//! Of a descriptor: whether a lock that this process has taken through it is shown.
+Held ShowsLock(const std::string &descriptor) {
+    std::ifstream stream(std::string(DESCRIPTORS_FOLDER) + "/" + descriptor);
+    if (!stream) {
+        return Held::UNKNOWN; // no descriptor to spare
+    }
+    // "lock:	1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF"
+    for (std::string line; std::getline(stream, line);) {
+        if (line.compare(0, 5, "lock:") == 0 && line.find(" POSIX ") != std::string::npos) {
+            return Held::YES;
+        }
+    }
+    return stream.bad() ? Held::UNKNOWN : Held::NO;
+}
+
+//! Says NO only where the locks of descriptors are shown, as that of the witness is.
 Held AskDescriptors(const std::vector<std::string> &descriptors, const struct stat &status) {
-    const std::string folder = DESCRIPTORS_FOLDER;
-    Held held = descriptors.empty() ? Held::UNKNOWN : Held::NO;
+    Held held = descriptors.empty() || ShowsLock(LockWitness()) != Held::YES ? Held::UNKNOWN : Held::NO;
     for (const std::string &descriptor : descriptors) {
-        struct stat other;
-        if (stat(("/proc/thread-self/fd/" + descriptor).c_str(), &other) != 0 ||
-            other.st_dev != status.st_dev || other.st_ino != status.st_ino) {
-            continue;
+        const Held is_of_file = IsOf(descriptor, status);
+        const Held shown = is_of_file == Held::YES ? ShowsLock(descriptor) : is_of_file;
+        if (shown == Held::YES) {
+            return Held::YES;
         }
-        std::ifstream stream(folder + "/" + descriptor);
-        if (!stream) {
-            held = Held::UNKNOWN; // no descriptor to spare
-        }
-        // "lock:	1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF"
-        for (std::string line; std::getline(stream, line);) {
-            if (line.compare(0, 5, "lock:") == 0 && line.find(" POSIX ") != std::string::npos) {
-                return Held::YES;
-            }
-        }
+        held = shown == Held::UNKNOWN ? Held::UNKNOWN : held;
     }
     return held;
 }

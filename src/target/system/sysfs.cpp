@@ -65,7 +65,11 @@ std::vector<std::string> ListDirectory(const std::string &path) {
         RequireAnswer(path, errno);
     }
     while (directory) {
+        errno = 0;
         const dirent *entry = readdir(directory.get());
+        if (!entry && errno != 0) {
+            RequireAnswer(path, errno);
+        }
         if (!entry) {
             break;
         }

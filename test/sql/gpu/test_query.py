@@ -17,6 +17,7 @@ import duckdb
 import nanoarrow.device
 import numpy
 import pytest
+import rawduck
 from gpu_support import NULLS, ROWS, TYPES, columns_of, comparable, numbers_of, queried
 from rawduck import gpu
 
@@ -295,6 +296,21 @@ def test_threads_wait_for_who_takes_the_batches(threads):
             time.sleep(0.01)
     peak = batch.report["peak_waiting_bytes"]
     assert MIB < peak < (2 * 16 + 8 * 2 * 2) * MIB
+
+
+def test_few_rows_of_many_row_groups_hold_little(tmp_path):
+    """Each row group ends a piece; while a batch is used, what the others hold is bounded, too."""
+    with rawduck.connect() as connection:
+        connection.execute(f"ATTACH '{tmp_path / 'g.db'}' AS g (ROW_GROUP_SIZE 2048); USE g; SET threads = 8")
+        numbers = ", ".join(f"i + {number} AS c{number}" for number in range(20))
+        connection.execute(f"CREATE TABLE t AS SELECT {numbers} FROM range(2048 * 400) r(i)")
+        query = "SELECT * FROM t WHERE c0 % 2048 = 7"
+        batches = gpu.query(connection, query, batch_rows=1, device="emulated")
+        batch = next(batches)
+        time.sleep(1)
+        for batch in batches:
+            assert len(batch) == 1
+        assert batch.report["peak_waiting_bytes"] < (10 + 8 * 2 + 8) * MIB
 
 
 def test_memory_does_not_grow_with_the_result():

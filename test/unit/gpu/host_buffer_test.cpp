@@ -31,26 +31,48 @@ void AppendNumbers(HostBuffer &buffer, uint64_t first, uint64_t count) {
     });
 }
 
-TEST_F(HostBufferTest, ValuesOfAllWidthsCrossChunks) {
-    const auto memory = std::make_shared<HostMemory>();
-    for (const uint64_t width : {1, 2, 4, 8, 16}) {
-        HostBuffer buffer(memory);
-        std::vector<uint8_t> expected;
-        const uint64_t count = 3 * CHUNK / width + 5;
-        for (uint64_t added = 0; added < count; added += 1000) {
-            buffer.Append(std::min<uint64_t>(1000, count - added), width,
-                          [&](uint8_t *to, uint64_t first, uint64_t part) {
-                              for (uint64_t i = 0; i < part * width; i++) {
-                                  to[i] = static_cast<uint8_t>((added + first) * 7 + i);
-                                  expected.push_back(to[i]);
-                              }
-                          });
-        }
-        EXPECT_EQ(buffer.Size(), count * width);
-        EXPECT_EQ(Contents(buffer), expected);
-        EXPECT_FALSE(buffer.IsPinned());
+//! So many values, and five more.
+void AppendAndCompare(const std::shared_ptr<HostMemory> &memory, uint64_t width, uint64_t bytes,
+                      bool is_pinned) {
+    HostBuffer buffer(memory);
+    std::vector<uint8_t> expected;
+    const uint64_t count = bytes / width + 5;
+    for (uint64_t added = 0; added < count; added += 1000) {
+        buffer.Append(std::min<uint64_t>(1000, count - added), width,
+                      [&](uint8_t *to, uint64_t first, uint64_t part) {
+                          for (uint64_t i = 0; i < part * width; i++) {
+                              to[i] = static_cast<uint8_t>((added + first) * 7 + i);
+                              expected.push_back(to[i]);
+                          }
+                      });
     }
-    EXPECT_EQ(memory->Peak(), 4 * CHUNK); // of one buffer at a time
+    EXPECT_EQ(buffer.Size(), count * width);
+    EXPECT_EQ(Contents(buffer), expected);
+    EXPECT_EQ(buffer.IsPinned(), is_pinned);
+}
+
+TEST_F(HostBufferTest, ValuesOfAllWidthsCrossChunks) {
+    const auto ordinary = std::make_shared<HostMemory>();
+    const auto pinned = std::make_shared<HostMemory>(std::make_shared<EmulatedDevice>());
+    for (const uint64_t width : {1, 2, 4, 8, 16}) {
+        AppendAndCompare(ordinary, width, HostMemory::SMALL_BYTES - 4 * width, false);
+        AppendAndCompare(ordinary, width, HostMemory::LARGE_BYTES, false);
+        AppendAndCompare(pinned, width, 3 * CHUNK, true);
+    }
+    EXPECT_EQ(ordinary->Peak(), 2 * HostMemory::LARGE_BYTES); // of one buffer at a time
+    EXPECT_EQ(pinned->Peak(), 4 * CHUNK);
+}
+
+TEST_F(HostBufferTest, FewValuesHoldLittle) {
+    const auto device = std::make_shared<cuda::CudaDevice>(Open());
+    const auto memory = std::make_shared<HostMemory>(device);
+    HostBuffer buffer(memory);
+    AppendNumbers(buffer, 0, HostMemory::SMALL_BYTES / sizeof(uint64_t));
+    EXPECT_EQ(buffer.HeldBytes(), HostMemory::SMALL_BYTES);
+    EXPECT_FALSE(buffer.IsPinned());
+    AppendNumbers(buffer, HostMemory::SMALL_BYTES / sizeof(uint64_t), 1);
+    EXPECT_EQ(buffer.HeldBytes(), CHUNK);
+    EXPECT_TRUE(buffer.IsPinned());
 }
 
 TEST_F(HostBufferTest, BytesAndFillsAreSplitWhereAChunkEnds) {
@@ -80,6 +102,7 @@ TEST_F(HostBufferTest, OrdinaryMemoryTakesOverWhereNoChunkIsLeft) {
     first.ForEachChunk([&](const uint8_t *data, uint64_t, uint64_t) { places.insert(data); });
     EXPECT_EQ(places.size(), CHUNKS);
     second.AppendFill(2, CHUNK + 1);
+    EXPECT_EQ(second.HeldBytes(), 2 * CHUNK);
     EXPECT_FALSE(second.IsPinned());
     EXPECT_EQ(Contents(first), std::vector<uint8_t>(Device::MOST_CHUNK_BYTES, 1));
     EXPECT_EQ(device->PinnedBytes(), before + Device::MOST_CHUNK_BYTES);

@@ -129,11 +129,12 @@ void BlockArena::Free(char *block) noexcept {
         PushFront(id);
         used_--;
         kept_++;
-        if (kept_ <= KeptMax()) {
+        const uint64_t kept_max = KeptMax(); // another thread may change it
+        if (kept_ <= kept_max) {
             return;
         }
         // More than one block at a time, so that not each one takes a system call.
-        TakeKept(kept_ - KeptMax() / 2, taken);
+        TakeKept(kept_ - kept_max / 2, taken);
     }
     Release(taken);
 }
@@ -194,6 +195,19 @@ void BlockArena::GiveBackUnused() noexcept {
         }
         Release(taken);
     }
+}
+
+void BlockArena::DropKeptInChild() noexcept {
+    for (ChunkId id = 0; id < chunks_.size(); id++) {
+        Chunk &chunk = chunks_[id];
+        if (const uint8_t kept = chunk.Kept()) {
+            Remove(id);
+            PageBacking::ReleaseInChild(ChunkMemory(id), kept);
+            chunk.released = static_cast<uint8_t>(chunk.released | kept);
+            PushFront(id);
+        }
+    }
+    kept_ = kept_least_ = 0;
 }
 
 BlockArena::Counts BlockArena::Count() const {

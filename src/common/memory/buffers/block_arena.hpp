@@ -37,6 +37,8 @@ class BlockArena {
     void GiveBackUnused() noexcept;
     //! Lets more of them stay, if it is more: a query that begins takes again what the one before has freed.
     void KeepUpTo(uint64_t bytes) noexcept { kept_allowed_ = bytes / BLOCK_BYTES; }
+    //! In a child that fork() has just made, with the lock held: nothing else gives back what is kept there.
+    void DropKeptInChild() noexcept;
     Counts Count() const;
 
     //! For fork(), see PageBacking.

@@ -136,7 +136,8 @@ void BufferMemory::KeepUpTo(uint64_t bytes) noexcept {
 uint64_t BufferMemory::AllowedBytes() const noexcept {
     const Available available = available_;
     try {
-        return available ? std::min(available() / KEPT_SHARE, KEPT_MAX) : 0;
+        const uint64_t kept = blocks_.Count().kept_bytes + staging_.Count().kept_bytes;
+        return available ? std::min((available() + kept) / KEPT_SHARE, KEPT_MAX) : 0;
     } catch (const std::exception &) { // no memory to ask with
         return 0;
     }
@@ -173,11 +174,13 @@ void BufferMemory::UnlockInParent() {
 }
 
 void BufferMemory::UnlockInChild() {
-    UnlockInParent();
     if (BufferMemory *const memory = OfProcess()) {
         memory->gives_back_ = true; // the thread is not here, and a child of many threads should start none
         memory->KeepUpTo(0);
+        memory->staging_.DropKeptInChild();
+        memory->blocks_.DropKeptInChild();
     }
+    UnlockInParent();
 }
 
 } // namespace rawduck

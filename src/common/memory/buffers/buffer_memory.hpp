@@ -16,7 +16,7 @@ namespace rawduck {
 class BufferMemory {
   public:
     static constexpr uint64_t ADDRESS_MIN = 2 * StagingArena::ARENA_BYTES;
-    //! Free blocks may take this share of what is available, and no more than that.
+    //! Free blocks may take this share of what is available with them, and no more than that; free staging memory, too.
     static constexpr uint64_t KEPT_SHARE = 16, KEPT_MAX = 1 * GIB;
 
     //! Bytes that this process may take from the system; 0: not known. Called by one thread at a time.

@@ -130,6 +130,12 @@ void PageBacking::ReleaseParts(char *chunk, uint8_t parts) noexcept {
     ForEachRun(parts, [chunk](uint64_t offset, uint64_t bytes) { Release(chunk + offset, bytes); });
 }
 
+void PageBacking::ReleaseInChild(char *chunk, uint8_t parts) noexcept {
+    ForEachRun(parts, [chunk](uint64_t offset, uint64_t bytes) {
+        madvise(chunk + offset, bytes, MADV_DONTNEED); // where it is refused, the pages stay, as before
+    });
+}
+
 void PageBacking::Release(char *begin, uint64_t bytes) noexcept {
     StableMemory::TellPagesGo(begin, bytes);
     // A program may have locked all of its memory (mlockall). An older kernel then gives back none of it, and what

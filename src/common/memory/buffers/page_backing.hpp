@@ -65,6 +65,8 @@ class PageBacking {
     static void PopulateParts(char *chunk, uint8_t parts);
     //! Gives parts of a chunk back to the system; what was in them is lost.
     static void ReleaseParts(char *chunk, uint8_t parts) noexcept;
+    //! The same in a child that fork() has just made: nothing of it is known to rings there.
+    static void ReleaseInChild(char *chunk, uint8_t parts) noexcept;
     static uint64_t CountParts(uint8_t parts) { return static_cast<uint64_t>(__builtin_popcount(parts)); }
     Counts Count() const;
 

@@ -141,6 +141,15 @@ void StagingArena::GiveBackUnused() noexcept {
     GiveBack(going);
 }
 
+void StagingArena::DropKeptInChild() noexcept {
+    for (uint64_t chunk = LISTED_MAX / PageBacking::CHUNK_BYTES; chunk < CHUNKS; chunk++) {
+        if (const uint8_t kept = Kept(chunk)) {
+            PageBacking::ReleaseInChild(ChunkMemory(chunk), kept);
+            backed_.Remove(chunk, kept);
+        }
+    }
+}
+
 bool StagingArena::HasMoreToGiveBack() const {
     std::lock_guard<std::mutex> lock(mutex_);
     for (uint64_t chunk = 0; chunk < CHUNKS; chunk++) {

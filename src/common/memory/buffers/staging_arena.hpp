@@ -44,6 +44,8 @@ class StagingArena {
     bool HasMoreToGiveBack() const;
     //! Lets more of it stay, if it is more.
     void KeepUpTo(uint64_t bytes) noexcept { kept_allowed_ = bytes; }
+    //! See BlockArena. What is listed stays.
+    void DropKeptInChild() noexcept;
     Counts Count() const;
 
     //! For fork(), see PageBacking.

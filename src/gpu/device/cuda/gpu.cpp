@@ -10,6 +10,8 @@
 namespace rawduck::gpu::cuda {
 namespace {
 
+constexpr std::chrono::seconds PINS_AGAIN_AFTER{10}; // where chunks could not be pinned
+
 //! What the pool keeps of memory that was given back, so that the next scan need not map it again. While there is one it
 //! keeps all: mapping takes longer than decoding.
 constexpr uint64_t KEPT_BYTES = 4ull << 30, KEPT_SHARE = 16; // and at most one of so many parts
@@ -300,7 +302,8 @@ void Gpu::NoteCopy(const uint8_t *from, Stream stream) {
 void Gpu::TryAddChunks() {
     constexpr uint64_t CHUNKS = CHUNK_REGION_BYTES / Device::CHUNK_BYTES;
     const uint64_t regions = chunk_regions_.size() + 1;
-    if (is_no_more_pinned_ || regions * CHUNK_REGION_BYTES > Device::MOST_CHUNK_BYTES) {
+    const auto now = std::chrono::steady_clock::now();
+    if (regions * CHUNK_REGION_BYTES > Device::MOST_CHUNK_BYTES || now < pins_chunks_from_) {
         return;
     }
     chunk_regions_.reserve(regions);
@@ -308,7 +311,7 @@ void Gpu::TryAddChunks() {
     try {
         chunk_regions_.push_back(AllocatePinned(CHUNK_REGION_BYTES));
     } catch (const rawduck::Error &) { // results take ordinary memory, and one more copy
-        is_no_more_pinned_ = true;
+        pins_chunks_from_ = now + PINS_AGAIN_AFTER;
         return;
     }
     for (uint64_t i = 0; i < CHUNKS; i++) {

@@ -7,6 +7,7 @@
 #include "gpu/kernels/images.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -80,7 +81,7 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     //! Null where it fails, and there are others.
     Slot *TryAddSlot();
     void GiveBackSlot(uint8_t *data) noexcept;
-    //! Where it fails, there will be no more than there are.
+    //! Where it fails, it is not tried again for some time.
     void TryAddChunks();
     void GiveBackChunk(uint8_t *data) noexcept;
 
@@ -106,7 +107,7 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     size_t scratches_taken_ = 0;               //!< by as many devices
     std::vector<uint8_t *> chunk_regions_;     //!< of CHUNK_REGION_BYTES
     std::vector<uint8_t *> free_chunks_;
-    bool is_no_more_pinned_ = false; //!< for chunks
+    std::chrono::steady_clock::time_point pins_chunks_from_{}; //!< not before
 
     mutable std::mutex failure_mutex_; //!< of what follows; taken last
     mutable std::string failure_;
