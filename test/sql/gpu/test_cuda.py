@@ -162,6 +162,7 @@ def test_results_beyond_the_pinned_chunks_are_copied_as_well(table):
         expected = numpy.arange(first, first + len(batch))
         assert (numbers_of(batch["i"]) == expected).all()
         assert (numbers_of(batch["j"]) == -expected).all()
+        assert (numbers_of(batch["k"]) == expected * 2).all()
         assert (numbers_of(batch["l"]) == expected + 1).all()
         first += len(batch)
     assert first == 4_000_000
