@@ -49,9 +49,9 @@ void RegisterMemoryFunction(duckdb::ExtensionLoader &loader) {
           {"why_not", LogicalType::VARCHAR, "If not, why; otherwise NULL"},
           {"blocks", LogicalType::UBIGINT, "Bytes of blocks in use, which DuckDB counts, too"},
           {"blocks_kept", LogicalType::UBIGINT,
-           "Bytes of free blocks that are still in memory, at most a sixteenth of what is available; given "
-           "back "
-           "when nobody needed them for a second"},
+           "Bytes of free blocks that are still in memory, at most a sixteenth of what is available, or an "
+           "eighth of those in use within 16 and 128 MiB; given back when nobody needed them for a second or "
+           "two"},
           {"staging", LogicalType::UBIGINT, "Bytes that are being read ahead into, which DuckDB counts, too"},
           {"staging_kept", LogicalType::UBIGINT,
            "Bytes for that purpose that are free and still in memory, between those in use, too; given back "
