@@ -47,7 +47,8 @@ QueuedRows CopiedPieces::ToDevice(duckdb::unique_ptr<Piece> piece) {
         device_->CopyInPinned(copies);
         latest_ = on_their_way_.back().copied = device_->CopiesSoFar();
     }
-    while (held_bytes_ > MOST_BYTES) {
+    while (held_bytes_ > MOST_BYTES &&
+           on_their_way_.size() > 1) { // one alone is copied beside what comes next
         WaitForOldest();
     }
     return rows;

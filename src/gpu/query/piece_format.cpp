@@ -9,7 +9,7 @@ namespace rawduck::gpu {
 namespace {
 
 //! Small enough for several threads to have room in DuckDB's default of 10 MiB, and large enough to be worth a copy.
-constexpr uint64_t FULL_PIECE_BYTES = 1 << 20;
+constexpr uint64_t FULL_PIECE_BYTES = 1 << 20, MOST_PIECE_BYTES = 8 << 20;
 
 //! What one thread is writing.
 struct GrowingPiece final : duckdb::ResultFormatLocalState {
@@ -79,7 +79,10 @@ void PieceFormat::AppendToUnit(duckdb::ResultFormatGlobalState &global, duckdb::
 
 bool PieceFormat::IsUnitFinished(duckdb::ResultFormatLocalState &local) {
     const Piece &piece = local.Cast<GrowingPiece>().piece;
-    return piece.rows > 0 && piece.Bytes() >= FULL_PIECE_BYTES;
+    // Of many columns, when the chunks that each has taken are mostly used.
+    const uint64_t bytes = piece.Bytes();
+    return piece.rows > 0 && bytes >= FULL_PIECE_BYTES &&
+           (4 * bytes >= 3 * piece.HeldBytes() || bytes >= MOST_PIECE_BYTES);
 }
 
 duckdb::unique_ptr<duckdb::ResultUnit> PieceFormat::FinishUnit(duckdb::ResultFormatGlobalState &,

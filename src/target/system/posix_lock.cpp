@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
 #include <mutex>
@@ -88,16 +89,21 @@ std::vector<std::string> ListDescriptors(const std::string &folder) {
 //! Of this thread's descriptors: the first thread of the process may have ended.
 const char *const DESCRIPTORS_FOLDER = "/proc/thread-self/fdinfo";
 
-//! Whether a descriptor is one of the file. Asks no server of a file system, which may hang.
+//! Whether a descriptor is one of the file. Asks no server of a file system, which may hang, and needs no memory of the
+//! system.
 Held IsOf(const std::string &descriptor, const struct stat &status) {
+    const int fd = std::atoi(descriptor.c_str());
     struct statx other;
-    const std::string path = "/proc/thread-self/fd/" + descriptor;
-    if (statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_INO, &other) != 0) {
-        return errno == ENOENT ? Held::NO : Held::UNKNOWN; // closed meanwhile, or no memory
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &other) == 0) {
+        const bool same = makedev(other.stx_dev_major, other.stx_dev_minor) == status.st_dev &&
+                          other.stx_ino == status.st_ino;
+        return same ? Held::YES : Held::NO;
     }
-    const bool same =
-        makedev(other.stx_dev_major, other.stx_dev_minor) == status.st_dev && other.stx_ino == status.st_ino;
-    return same ? Held::YES : Held::NO;
+    struct stat asked; // a sandbox may know the older call alone
+    if (errno != EBADF && fstat(fd, &asked) == 0) {
+        return asked.st_dev == status.st_dev && asked.st_ino == status.st_ino ? Held::YES : Held::NO;
+    }
+    return errno == EBADF ? Held::NO : Held::UNKNOWN; // closed meanwhile
 }
 
 //! Of a descriptor: whether a lock that this process has taken through it is shown.
@@ -115,32 +121,35 @@ Held ShowsLock(const std::string &descriptor) {
     return stream.bad() ? Held::UNKNOWN : Held::NO;
 }
 
-//! Says NO only where the locks of descriptors are shown, as that of the witness is.
-Held AskDescriptors(const std::vector<std::string> &descriptors, const struct stat &status) {
-    Held held = descriptors.empty() || ShowsLock(LockWitness()) != Held::YES ? Held::UNKNOWN : Held::NO;
+//! Says NO where no other descriptor than `fd` is one of the file (-1: none at all): a lock is taken through one. Else only where
+//! the locks of descriptors are shown, as that of the witness is.
+Held AskDescriptors(const std::vector<std::string> &descriptors, int fd, const struct stat &status) {
+    Held held = descriptors.empty() ? Held::UNKNOWN : Held::NO;
+    bool has_other = false;
     for (const std::string &descriptor : descriptors) {
         const Held is_of_file = IsOf(descriptor, status);
         const Held shown = is_of_file == Held::YES ? ShowsLock(descriptor) : is_of_file;
         if (shown == Held::YES) {
             return Held::YES;
         }
+        has_other = has_other || (is_of_file == Held::YES && descriptor != std::to_string(fd));
         held = shown == Held::UNKNOWN ? Held::UNKNOWN : held;
     }
-    return held;
+    return has_other && ShowsLock(LockWitness()) != Held::YES ? Held::UNKNOWN : held;
 }
 
 //! Asks who takes less time first, then the other one.
-template <class ASK_LIST> Held AskLists(const struct stat &status, const ASK_LIST &ask_lock_list) {
+template <class ASK_LIST> Held AskLists(int fd, const struct stat &status, const ASK_LIST &ask_lock_list) {
     // So many take less than the first look at the list of locks after a pause, for which the kernel stops all who lock: 5 to
     // 10 ms.
     constexpr size_t FEW = 256;
     const std::vector<std::string> descriptors = ListDescriptors(DESCRIPTORS_FOLDER);
     const bool are_few = !descriptors.empty() && descriptors.size() <= FEW;
-    const Held held = are_few ? AskDescriptors(descriptors, status) : ask_lock_list();
+    const Held held = are_few ? AskDescriptors(descriptors, fd, status) : ask_lock_list();
     if (held != Held::UNKNOWN) {
         return held;
     }
-    return are_few ? ask_lock_list() : AskDescriptors(descriptors, status);
+    return are_few ? ask_lock_list() : AskDescriptors(descriptors, fd, status);
 }
 
 bool SetGuard(int fd, short type) noexcept {
@@ -163,7 +172,7 @@ Held AskAll(int fd) {
     Held held = AskKernel(fd);
     struct stat status;
     if (held == Held::UNKNOWN && fstat(fd, &status) == 0) {
-        held = AskLists(status, [&] { return AskLockList(fd, status); });
+        held = AskLists(fd, status, [&] { return AskLockList(fd, status); });
     }
     return held;
 }
@@ -232,7 +241,7 @@ void CheckNoPosixLock(const std::string &path) {
     if (stat(path.c_str(), &status) != 0) {
         return;
     }
-    Held held = AskLists(status, [&] { return AskLockList(path, status); });
+    Held held = AskLists(-1, status, [&] { return AskLockList(path, status); });
     if (held == Held::UNKNOWN) {
         const int fd = OpenAboveStreams(path.c_str(), O_RDONLY | O_NONBLOCK);
         if (fd >= 0) {

@@ -131,6 +131,9 @@ void PageBacking::ReleaseParts(char *chunk, uint8_t parts) noexcept {
 }
 
 void PageBacking::ReleaseInChild(char *chunk, uint8_t parts) noexcept {
+    if (parts != ALL_PARTS) {
+        madvise(chunk, CHUNK_BYTES, MADV_NOHUGEPAGE); // as ReleaseParts does
+    }
     ForEachRun(parts, [chunk](uint64_t offset, uint64_t bytes) {
         madvise(chunk + offset, bytes, MADV_DONTNEED); // where it is refused, the pages stay, as before
     });

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <new>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -40,6 +42,45 @@ TEST(KeptMemoryTest, TheProcessKeepsWhatIsAvailableForASecond) {
         usleep(10000);
     }
     memory->KeepWhatIsAvailable(nullptr);
+}
+
+//! Its pages would be charged as long as it lives, and it has no thread that gives back.
+TEST(KeptMemoryTest, AChildOfTheProcessBeginsWithoutIt) {
+    BufferMemory *const memory = BufferMemory::OfProcess();
+    ASSERT_NE(memory, nullptr);
+    constexpr uint64_t BLOCK = BlockArena::BLOCK_BYTES;
+    std::vector<char *> blocks;
+    for (uint64_t i = 0; i < 200; i++) {
+        blocks.push_back(memory->Allocate(BLOCK));
+        std::memset(blocks.back(), 1, BLOCK);
+    }
+    for (uint64_t i = 0; i < blocks.size(); i++) {
+        if (i % 5 != 0) {
+            memory->Free(blocks[i]);
+        }
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        bool good = memory->Count().blocks.kept_bytes == 0;
+        for (uint64_t i = 0; i < blocks.size(); i++) {
+            if (i % 5 != 0) {
+                blocks[i] = memory->Allocate(BLOCK);
+                std::memset(blocks[i], 2, BLOCK);
+            }
+        }
+        for (uint64_t i = 0; i < blocks.size(); i++) {
+            good = good && blocks[i][BLOCK - 1] == (i % 5 != 0 ? 2 : 1);
+            memory->Free(blocks[i]);
+        }
+        _exit(good ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    for (uint64_t i = 0; i < blocks.size(); i += 5) {
+        EXPECT_EQ(blocks[i][0], 1);
+        memory->Free(blocks[i]);
+    }
 }
 
 TEST(KeptMemoryTest, WhatIsAvailableMayFailToBeSaid) {
