@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <memory>
 #include <sstream>
 #include <sys/mman.h>
 #include <sys/statfs.h>
@@ -42,44 +44,52 @@ bool NamesAreThoseOfStat(const struct statfs &file_system) {
 //! nothing tells a list without locks from one that is hidden, or that is of another PID namespace.
 class Witness {
   public:
-    //! Its name in the list; empty when it could not be made.
-    static std::string Name() {
-        const int fd = Number();
-        static const struct stat made = StatusOf(fd);
-        struct stat now = StatusOf(fd);
-        // A program may have closed it and opened something else in its place.
-        if (now.st_nlink == NO_FILE || now.st_dev != made.st_dev || now.st_ino != made.st_ino) {
-            return "";
+    //! With its lock. Made where there is none, also where a program has closed it, and opened something else in its place.
+    //! nullptr: it could not be made.
+    static const Witness *Get() {
+        static std::atomic<const Witness *> current{nullptr};
+        const Witness *known = current;
+        if (!known || !known->IsThere()) {
+            auto fresh = std::make_unique<Witness>();
+            if (fresh->fd_ < 0) {
+                return nullptr;
+            }
+            if (current.compare_exchange_strong(known, fresh.get())) {
+                known = fresh.release(); // never closed: files are closed until the process ends
+            } else {
+                close(fresh->fd_); // another thread was faster
+            }
         }
-        // Again each time, which costs nothing where it is there: a child made by fork() has no locks. Shared: its
-        // parent has locked the same memory.
+        return known->Lock() ? known : nullptr;
+    }
+
+    //! Not one of the standard streams, which a program may have closed and go on to write to.
+    Witness() {
+        const int memory = memfd_create("rawduck-lock-witness", MFD_CLOEXEC);
+        const ScopeExit close_it([&] { close(memory); });
+        fd_ = fcntl(memory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        made_ = {};
+        fstat(fd_, &made_);
+    }
+    std::string Name() const { return NameOf(made_); }
+    std::string Descriptor() const { return std::to_string(fd_); }
+
+  private:
+    bool IsThere() const {
+        struct stat now;
+        return fstat(fd_, &now) == 0 && now.st_dev == made_.st_dev && now.st_ino == made_.st_ino;
+    }
+    //! Again each time, which costs nothing where it is there: a child made by fork() has no locks. Shared: its parent has
+    //! locked the same memory.
+    bool Lock() const {
         struct flock lock = {};
         lock.l_type = F_RDLCK;
         lock.l_whence = SEEK_SET;
-        return fcntl(fd, F_SETLK, &lock) == 0 ? NameOf(made) : "";
+        return fcntl(fd_, F_SETLK, &lock) == 0;
     }
-    //! Empty when it could not be made.
-    static std::string Descriptor() { return Name().empty() ? "" : std::to_string(Number()); }
 
-  private:
-    static constexpr nlink_t NO_FILE = ~nlink_t{0};
-    static int Number() {
-        static const int fd = Make(); // not closed when the process ends: files are closed until then
-        return fd;
-    }
-    //! Not one of the standard streams, which a program may have closed and go on to write to.
-    static int Make() {
-        const int memory = memfd_create("rawduck-lock-witness", MFD_CLOEXEC);
-        const ScopeExit close_it([&] { close(memory); });
-        return fcntl(memory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    }
-    static struct stat StatusOf(int fd) {
-        struct stat status = {};
-        if (fd < 0 || fstat(fd, &status) != 0) {
-            status.st_nlink = NO_FILE;
-        }
-        return status;
-    }
+    int fd_;
+    struct stat made_;
 };
 
 //! What is left of the kernel's page behind a whole list: more than a lock with some that wait for it takes.
@@ -103,8 +113,8 @@ std::string ReadList() {
 //! The names of the files, from lines such as "3: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF". False when
 //! the list is not to be trusted.
 bool ListOwn(std::vector<std::string> &names) {
-    const std::string witness = Witness::Name();
-    if (witness.empty()) {
+    const Witness *const witness = Witness::Get();
+    if (!witness) {
         return false;
     }
     const std::string self = std::to_string(getpid());
@@ -117,7 +127,7 @@ bool ListOwn(std::vector<std::string> &names) {
             names.push_back(name);
         }
     }
-    const auto shown = std::remove(names.begin(), names.end(), witness);
+    const auto shown = std::remove(names.begin(), names.end(), witness->Name());
     const bool trusted = shown != names.end();
     names.erase(shown, names.end());
     return trusted;
@@ -141,7 +151,8 @@ template <typename StatFileSystem> Held Ask(const struct stat &status, StatFileS
 } // namespace
 
 std::string LockWitness() {
-    return Witness::Descriptor();
+    const Witness *const witness = Witness::Get();
+    return witness ? witness->Descriptor() : "";
 }
 
 Held AskLockList(const std::string &path, const struct stat &status) {
