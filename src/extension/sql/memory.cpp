@@ -54,8 +54,9 @@ void RegisterMemoryFunction(duckdb::ExtensionLoader &loader) {
            "two"},
           {"staging", LogicalType::UBIGINT, "Bytes that are being read ahead into, which DuckDB counts, too"},
           {"staging_kept", LogicalType::UBIGINT,
-           "Bytes for that purpose that are free and still in memory, between those in use, too; given back "
-           "likewise, the first 32 MiB in whole chunks"},
+           "Bytes for that purpose that are free and still in memory, between those in use, too. At most a "
+           "sixteenth of what is available within 32 and 128 MiB; given back likewise, the first 32 MiB in "
+           "whole chunks"},
           {"pages", LogicalType::VARCHAR, "The kind of pages that new memory gets: huge or small"},
           {"huge_chunks", LogicalType::UBIGINT, "Chunks of 2 MiB that were asked for in huge pages"},
           {"small_chunks", LogicalType::UBIGINT, "Chunks of 2 MiB that were asked for in small pages"},

@@ -3,17 +3,12 @@
 #include "common/invariant.hpp"
 #include "gpu/kernels/host_kernels.hpp"
 
-#include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <thread>
 #include <vector>
 
 namespace rawduck::gpu {
 namespace {
-
-constexpr uint64_t ALIGNMENT = 64;
 
 //! Thread blocks in threads.
 class RunningBlocks final : public Event {
@@ -55,15 +50,6 @@ class EmulatedPinner final : public MemoryPinner {
 };
 
 } // namespace
-
-Memory EmulatedDevice::Allocate(uint64_t bytes, Purpose) {
-    const uint64_t size = std::max(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-    auto *data = static_cast<uint8_t *>(std::aligned_alloc(ALIGNMENT, size));
-    if (!data) {
-        throw std::bad_alloc();
-    }
-    return {std::shared_ptr<uint8_t>(data, &std::free), bytes};
-}
 
 MemoryPinner &EmulatedDevice::Pinner() {
     static auto &pinner = *new EmulatedPinner;

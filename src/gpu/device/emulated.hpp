@@ -1,6 +1,7 @@
 //! A device without a GPU: memory of this process, the same kernels as loops in the calling thread.
 #pragma once
 
+#include "gpu/device/host_buffer.hpp"
 #include "gpu/device/kernel_device.hpp"
 
 namespace rawduck::gpu {
@@ -13,7 +14,7 @@ class EmulatedDevice final : public KernelDevice {
     uint64_t Multiprocessors() const override { return 0; }
     uint64_t PinnedBytes() const override { return 0; }
 
-    Memory Allocate(uint64_t bytes, Purpose purpose = Purpose::WORK) override;
+    Memory Allocate(uint64_t bytes, Purpose = Purpose::WORK) override { return OrdinaryMemory(bytes); }
     Memory TakeSlot() override { return Allocate(SLOT_BYTES); }
     void CopyInSlot(uint8_t *device_to, const uint8_t *slot_from, uint64_t bytes) override {
         CopyIn(device_to, slot_from, bytes);

@@ -5,19 +5,15 @@
 #include <new>
 
 namespace rawduck::gpu {
-namespace {
-
-constexpr uint64_t CHUNK_ALIGNMENT = 64;
-
 Memory OrdinaryMemory(uint64_t bytes) {
-    auto *data = static_cast<uint8_t *>(std::aligned_alloc(CHUNK_ALIGNMENT, bytes));
+    constexpr uint64_t ALIGNMENT = 64;
+    const uint64_t size = std::max(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    auto *data = static_cast<uint8_t *>(std::aligned_alloc(ALIGNMENT, size));
     if (!data) {
         throw std::bad_alloc();
     }
     return {std::shared_ptr<uint8_t>(data, &std::free), bytes};
 }
-
-} // namespace
 
 HostMemory::Chunk HostMemory::Noted(Chunk chunk) {
     const uint64_t bytes = chunk.memory.Size();

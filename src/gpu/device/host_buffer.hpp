@@ -12,10 +12,14 @@
 
 namespace rawduck::gpu {
 
+//! Memory of this process, aligned as a device's is. Contents undefined. Throws std::bad_alloc.
+Memory OrdinaryMemory(uint64_t bytes);
+
 //! Thread-safe.
 class HostMemory {
   public:
-    //! What a buffer begins with, in ordinary memory: many results have few rows. Chunks of results, and without a device.
+    //! What a buffer begins with, in ordinary memory, because many results have few rows; what it goes on with; and that where
+    //! there is no device.
     static constexpr uint64_t SMALL_BYTES = 4 << 10, CHUNK_BYTES = Device::CHUNK_BYTES,
                               LARGE_BYTES = 512 << 10;
 

@@ -20,7 +20,8 @@ class CopiedPieces {
     //! Takes the piece; its rows are seen by what the device is told behind Finish. Waits for earlier pieces where those on
     //! their way hold more than MOST_BYTES.
     QueuedRows ToDevice(duckdb::unique_ptr<Piece> piece);
-    //! Lets go of what came before it was last called, which has been copied for long.
+    //! What the device is told later sees all rows so far. Lets go of pieces that came before it was last called: those have
+    //! been copied for long.
     void Finish();
     //! Waits for all of them.
     void LetGo();

@@ -14,9 +14,10 @@ enum class Held { NO, YES, UNKNOWN };
 //! its files than stat(2) and this process has locks. Opens nothing but the list. Thread-safe; also in a child
 //! made by fork(). May throw std::bad_alloc.
 Held AskLockList(const std::string &path, const struct stat &status);
-//! A descriptor, as text, through which this process has a lock that must be shown wherever such locks are. Empty: there is none.
-std::string LockWitness();
 //! Of an open file.
 Held AskLockList(int fd, const struct stat &status);
+
+//! A descriptor, as text, through which this process has a lock that must be shown wherever such locks are. Empty: there is none.
+std::string LockWitness();
 
 } // namespace rawduck

@@ -77,17 +77,17 @@ Held AskKernel(int fd) {
     return lock.l_pid == getpid() ? Held::YES : HasDescriptionToWrite(fd) ? Held::NO : Held::UNKNOWN;
 }
 
+//! Of this thread's descriptors: the first thread of the process may have ended.
+const char *const DESCRIPTORS_FOLDER = "/proc/thread-self/fdinfo";
+
 //! Empty where it cannot be had.
-std::vector<std::string> ListDescriptors(const std::string &folder) {
+std::vector<std::string> ListDescriptors() {
     try {
-        return ListDirectory(folder);
+        return ListDirectory(DESCRIPTORS_FOLDER);
     } catch (const Error &) {
         return {}; // no descriptor to spare
     }
 }
-
-//! Of this thread's descriptors: the first thread of the process may have ended.
-const char *const DESCRIPTORS_FOLDER = "/proc/thread-self/fdinfo";
 
 //! Whether a descriptor is one of the file. Asks no server of a file system, which may hang, and needs no memory of the
 //! system.
@@ -140,10 +140,9 @@ Held AskDescriptors(const std::vector<std::string> &descriptors, int fd, const s
 
 //! Asks who takes less time first, then the other one.
 template <class ASK_LIST> Held AskLists(int fd, const struct stat &status, const ASK_LIST &ask_lock_list) {
-    // So many take less than the first look at the list of locks after a pause, for which the kernel stops all who lock: 5 to
-    // 10 ms.
+    // So many take less than the first look at the list of locks after a pause, for which the kernel stops all who lock.
     constexpr size_t FEW = 256;
-    const std::vector<std::string> descriptors = ListDescriptors(DESCRIPTORS_FOLDER);
+    const std::vector<std::string> descriptors = ListDescriptors();
     const bool are_few = !descriptors.empty() && descriptors.size() <= FEW;
     const Held held = are_few ? AskDescriptors(descriptors, fd, status) : ask_lock_list();
     if (held != Held::UNKNOWN) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -81,8 +82,6 @@ def test_what_a_query_frees_stays_for_the_next_one(path):
         def faults():
             return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
-        available = int(open("/proc/meminfo").read().split("MemAvailable:")[1].split()[0]) << 10
-        assert available > 4 << 30, available
         query = "SELECT count(*) FROM (SELECT i, count(*) FROM range(3_000_000) r(i) GROUP BY i)"
         taken = []
         for _ in range(6):
@@ -93,10 +92,13 @@ def test_what_a_query_frees_stays_for_the_next_one(path):
         assert kept > 32 << 20, (used, kept)
         while connection.execute("SELECT blocks_kept FROM nvme_memory()").fetchone()[0] > 2 << 20:
             time.sleep(0.05)
-        print(min(taken[1:]))
+        print(sorted(taken[1:])[2])
     """
-    # Anew they would be 96 MiB of pages of 4 KiB, or so many pages of 2 MiB and the rest of DuckDB's memory.
-    assert int(run_python(code, path)) < 12_000
+    available = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    if int(available[1]) < 4 << 20:
+        pytest.skip("a sixteenth of what is available is less than the query frees")
+    # Where only 16 MiB stay, the median execution takes 9,000 pages of 4 KiB and more.
+    assert int(run_python(code, path)) < 3_000
 
 
 def test_databases_that_come_and_go_leave_nothing(path):
@@ -109,10 +111,7 @@ def test_databases_that_come_and_go_leave_nothing(path):
                 con.execute(f"SELECT max(b) FROM t{number}")
             for con in opened:
                 con.close()
-        used, kept, staging = connection.execute(
-            "SELECT blocks, blocks_kept, staging_kept FROM nvme_memory()").fetchone()
-        assert used < 4 << 20, used
-        assert kept + staging <= 1 << 30, (kept, staging)
+        assert connection.execute("SELECT blocks FROM nvme_memory()").fetchone()[0] < 4 << 20
         free = "SELECT blocks_kept + staging_kept FROM nvme_memory()"
         while connection.execute(free).fetchone()[0] > 2 << 20:
             time.sleep(0.05)
