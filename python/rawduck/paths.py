@@ -57,11 +57,31 @@ def absolute_target(target: str) -> str:
     return target if target.startswith((MEMORY_PREFIX, VFIO_PREFIX)) else os.path.abspath(target)
 
 
+def _may_be_open_here(path: str) -> bool:
+    """Then stock DuckDB may have locked it, and to open and to close it would take that lock along. A lock is
+    taken through a descriptor, so where there is none there is no lock."""
+    asked = os.stat(path)
+    try:
+        descriptors = os.listdir("/proc/self/fd")
+    except OSError:
+        return True
+    for descriptor in descriptors:
+        try:
+            known = os.fstat(int(descriptor))
+        except OSError:
+            continue  # that of the folder itself, or closed meanwhile
+        if os.path.samestat(known, asked):
+            return True
+    return False
+
+
 def holds_volume(path: str) -> bool:
     """Whether an ordinary path is the file or device of a volume (docs/ON_DISK_FORMAT.md)."""
     try:
         kind = os.stat(path).st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISBLK(kind)):  # opening a pipe waits for its other end
+            return False
+        if _may_be_open_here(path):
             return False
         with open(path, "rb") as file:
             return file.read(8) in (b"RAWDUCK\0", b"RAWDUCKM")  # alone, or one of several

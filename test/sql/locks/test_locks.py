@@ -51,6 +51,8 @@ TOUCHES_STOCK = {
     "read-direct": "FROM read_blob('direct://{path}')",
     "copy-from": "CALL nvme_copy('{path}', '{path}.copy')",
     "copy-to": "CALL nvme_copy('{path}.other', '{path}', overwrite := true)",
+    "receive": "CALL nvme_receive('{path}', 'nvme://memory:m/y.duckdb')",
+    "verify": "FROM nvme_verify('{path}')",
 }
 
 
@@ -65,6 +67,15 @@ def test_what_stock_has_open_here_is_not_touched(con, stock, statement):
     assert stock.stat().st_size == size
     con.execute("INSERT INTO stock.t VALUES (-1)")
     assert one(con, "SELECT count(*) FROM stock.t") == 100001
+
+
+@pytest.mark.parametrize("options", ["", " (READ_ONLY)"])
+def test_a_path_that_leads_through_a_database_leaves_stocks_lock(con, stock, options):
+    """What was meant is looked for when a connection cannot be made: not in what stock DuckDB has open here."""
+    con.execute(f"DETACH stock; ATTACH '{stock}' AS stock{options}")
+    with pytest.raises(duckdb.Error):
+        rawduck.connect(f"{stock}/x")
+    assert opened_by_another(stock) == "refused"
 
 
 def test_listing_devices_leaves_stocks_lock(con, stock):

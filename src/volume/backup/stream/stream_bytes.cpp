@@ -39,6 +39,22 @@ FileDescriptor WithoutWaiting(int fd, int access) {
     return FileDescriptor(fd, FileDescriptor::Closing::NEVER);
 }
 
+//! Not what stock DuckDB has open here: to close it would take its lock along.
+FileDescriptor OpenToRead(const std::string &name) {
+    const int fd = open(name.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        Throw(name, "open", errno, "");
+    }
+    struct stat status;
+    const bool can_be_database = fstat(fd, &status) != 0 || S_ISREG(status.st_mode);
+    FileDescriptor own(fd, can_be_database ? FileDescriptor::Closing::KEEPS_POSIX_LOCKS
+                                           : FileDescriptor::Closing::PLAIN);
+    if (can_be_database) {
+        CheckNoPosixLock(name, fd);
+    }
+    return own;
+}
+
 //! Of what can be written to: as much as there is room for. That others have the descriptor is no reason to wait for whoever reads.
 ssize_t WriteSome(int fd, const char *bytes, uint64_t length) {
     struct stat status{};
@@ -179,11 +195,7 @@ DescriptorSource::DescriptorSource(int fd, Interrupted interrupted)
       name_("descriptor " + std::to_string(fd)) {}
 
 DescriptorSource::DescriptorSource(const std::string &file, Interrupted interrupted)
-    : fd_(open(file.c_str(), O_RDONLY | O_CLOEXEC)), interrupted_(std::move(interrupted)), name_(file) {
-    if (!fd_.IsOpen()) {
-        Throw(name_, "open", errno, "");
-    }
-}
+    : fd_(OpenToRead(file)), interrupted_(std::move(interrupted)), name_(file) {}
 
 uint64_t DescriptorSource::Read(void *data, uint64_t length) {
     for (;;) {
