@@ -71,7 +71,7 @@ def test_what_stock_has_open_here_is_not_touched(con, stock, statement):
 
 @pytest.mark.parametrize("options", ["", " (READ_ONLY)"])
 def test_a_path_that_leads_through_a_database_leaves_stocks_lock(con, stock, options):
-    """What was meant is looked for when a connection cannot be made: not in what stock DuckDB has open here."""
+    """What was meant is looked for when no connection can be made: not in what stock DuckDB has open here."""
     con.execute(f"DETACH stock; ATTACH '{stock}' AS stock{options}")
     with pytest.raises(duckdb.Error):
         rawduck.connect(f"{stock}/x")

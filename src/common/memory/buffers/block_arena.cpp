@@ -156,6 +156,7 @@ uint64_t BlockArena::TakeKept(uint64_t blocks, Taken &taken) {
         used_ += PageBacking::CountParts(take);
         chunk.free &= static_cast<uint8_t>(~take);
         chunk.released &= static_cast<uint8_t>(~take);
+        chunk.going |= take;
         if (chunk.free != 0) {
             PushFront(id);
         }
@@ -177,6 +178,7 @@ void BlockArena::Release(const Taken &taken) {
             Remove(id);
         }
         used_ -= PageBacking::CountParts(blocks);
+        chunk.going &= static_cast<uint8_t>(~blocks);
         chunk.free |= blocks;
         chunk.released |= blocks;
         PushFront(id);
@@ -197,15 +199,23 @@ void BlockArena::GiveBackUnused() noexcept {
     }
 }
 
+//! Also what a thread was giving back that is not here.
 void BlockArena::DropKeptInChild() noexcept {
     for (ChunkId id = 0; id < chunks_.size(); id++) {
         Chunk &chunk = chunks_[id];
-        if (const uint8_t kept = chunk.Kept()) {
-            Remove(id);
-            PageBacking::ReleaseInChild(ChunkMemory(id), kept);
-            chunk.released = static_cast<uint8_t>(chunk.released | kept);
-            PushFront(id);
+        const auto dropped = static_cast<uint8_t>(chunk.Kept() | chunk.going);
+        if (dropped == 0) {
+            continue;
         }
+        if (chunk.free != 0) {
+            Remove(id);
+        }
+        PageBacking::ReleaseInChild(ChunkMemory(id), dropped);
+        used_ -= PageBacking::CountParts(chunk.going);
+        chunk.free |= chunk.going;
+        chunk.released |= dropped;
+        chunk.going = 0;
+        PushFront(id);
     }
     kept_ = kept_least_ = 0;
 }

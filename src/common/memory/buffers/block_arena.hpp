@@ -53,6 +53,7 @@ class BlockArena {
     struct Chunk {
         uint8_t free = 0;
         uint8_t released = 0; //!< of the free ones, those without pages
+        uint8_t going = 0;    //!< being given back, and counted as in use until they are
         ChunkId previous = NONE, next = NONE;
         uint8_t Kept() const { return free & static_cast<uint8_t>(~released); }
     };

@@ -99,6 +99,7 @@ void StagingArena::Free(char *memory) noexcept {
             if (kept_bytes > kept_max) {
                 going.masks[chunk] = MayGo(chunk);
                 used_.Add(chunk, going.masks[chunk]);
+                going_.Add(chunk, going.masks[chunk]);
             }
         }
     }
@@ -122,6 +123,7 @@ void StagingArena::GiveBack(const Units &going) {
         for (uint64_t chunk = 0; chunk < CHUNKS; chunk++) {
             backed_.Remove(chunk, going.masks[chunk]);
             used_.Remove(chunk, going.masks[chunk]);
+            going_.Remove(chunk, going.masks[chunk]);
         }
     }
 }
@@ -136,16 +138,22 @@ void StagingArena::GiveBackUnused() noexcept {
             const bool stays = used_.masks[chunk] == 0 && touched != 0;
             going.masks[chunk] = stays ? 0 : static_cast<uint8_t>(MayGo(chunk) & ~touched);
             used_.Add(chunk, going.masks[chunk]);
+            going_.Add(chunk, going.masks[chunk]);
         }
     }
     GiveBack(going);
 }
 
+//! Also what a thread was giving back that is not here.
 void StagingArena::DropKeptInChild() noexcept {
-    for (uint64_t chunk = LISTED_MAX / PageBacking::CHUNK_BYTES; chunk < CHUNKS; chunk++) {
-        if (const uint8_t kept = Kept(chunk)) {
-            PageBacking::ReleaseInChild(ChunkMemory(chunk), kept);
-            backed_.Remove(chunk, kept);
+    for (uint64_t chunk = 0; chunk < CHUNKS; chunk++) {
+        const uint8_t going = going_.masks[chunk];
+        used_.Remove(chunk, going);
+        going_.Remove(chunk, going);
+        const uint8_t dropped = IsListed(chunk) ? going : Kept(chunk);
+        if (dropped != 0) {
+            PageBacking::ReleaseInChild(ChunkMemory(chunk), dropped);
+            backed_.Remove(chunk, dropped);
         }
     }
 }

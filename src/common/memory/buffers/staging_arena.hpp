@@ -89,6 +89,7 @@ class StagingArena {
 
     mutable std::mutex mutex_;              //!< guards what follows; no other lock is taken while it is held
     Units used_;                            //!< and those that are being given back
+    Units going_;                           //!< those
     Units backed_;                          //!< with pages
     Units touched_;                         //!< in use some time since the last GiveBackUnused
     std::array<uint16_t, UNITS> lengths_{}; //!< in units, of what begins there
