@@ -123,6 +123,16 @@ void cuFileHandleDeregister(void *handle) {
     delete static_cast<int *>(handle);
 }
 
+Error cuFileBufRegister(const void *base, size_t bytes, int flags) {
+    Require(g_open && bytes > 0 && flags == 0, "memory is registered");
+    return {Behaves("compat") ? DRIVER_UNSUPPORTED : 0, 0};
+}
+
+Error cuFileBufDeregister(const void *) {
+    Require(g_open, "memory is deregistered before the driver is closed");
+    return {0, 0};
+}
+
 ssize_t cuFileRead(void *handle, void *base, size_t bytes, off_t offset, off_t at) {
     Require(g_open, "it is read without the driver");
     Driver driver;

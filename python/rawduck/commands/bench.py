@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import rawduck
-from rawduck import disks, paths, render, tpch
+from rawduck import disks, paths, render
 from rawduck.bench import EXPERIMENTS
 from rawduck.bench.core import report
 from rawduck.bench.core.bench import Bench, Outcome
@@ -146,7 +146,7 @@ def bench(
         stock_dir=(stock_dir or work_dir).absolute(),
         work_dir=work_dir,
         out=(out or work_dir / "results").absolute(),
-        duckdb_source=duckdb_source or tpch.default_source(),
+        duckdb_source=duckdb_source,
         scale=scale,
         runs=runs,
         cases=cases,

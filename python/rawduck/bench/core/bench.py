@@ -154,9 +154,12 @@ class Bench:
             return self._worker.run(CappedTask(task, group))
 
     def tpch_queries(self, experiment: Experiment, scale: float) -> dict[int, str]:
-        """The queries by number. None, and the report says why, without DuckDB's source release."""
+        """The queries by number. None, and the report says why, without DuckDB's source release, which is
+        downloaded where it is missing."""
+        options = self.options
         try:
-            reference = tpch.Reference(self.options.duckdb_source, scale)
+            source = options.duckdb_source or tpch.fetched_source(options.work_dir)
+            reference = tpch.Reference(source, scale)
         except RawduckError as error:
             experiment.leave_out("the queries of TPC-H", str(error))
             return {}

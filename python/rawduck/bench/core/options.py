@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-from rawduck import tpch
 
 OWN_TARGET = "bench.rawduck"
 _OWN_NAME = r"bench(-\d+)?\.rawduck"
@@ -19,8 +17,8 @@ class Options:
     stock_dir: Path
     work_dir: Path
     out: Path
-    #: A source release of DuckDB, which has the queries of TPC-H.
-    duckdb_source: Path = field(default_factory=tpch.default_source)
+    #: A source release of DuckDB, which has the queries of TPC-H; None: one is found, or downloaded.
+    duckdb_source: Path | None = None
     #: None leaves the choice to the experiment.
     scale: float | None = None
     runs: int | None = None

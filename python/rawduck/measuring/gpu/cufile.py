@@ -31,6 +31,8 @@ from rawduck.measuring.measure import Result, Stopwatch
 GDS, P2PDMA, COMPAT = "gds", "p2pdma", "compat"
 _OPAQUE_FD = 1
 _PROBE_SECONDS = 60
+_BUFFER_CALLS = ("cuFileBufRegister", "cuFileBufDeregister")
+_REGISTERED = "registered"
 _NVIDIA_FS = Path("/proc/driver/nvidia-fs/version")
 
 
@@ -48,10 +50,16 @@ class _Description(ctypes.Structure):
 
 @dataclass(frozen=True)
 class CuFile:
-    """`library`: its path; `served_by`: how a read of the file that was tried was served."""
+    """`library`: its path; `served_by`: how a read of the file that was tried was served; `is_registered`:
+    whether into memory that cuFile knows. Otherwise it may read into memory of its own, and copy."""
 
     library: str
     served_by: str
+    is_registered: bool
+
+    @property
+    def path(self) -> str:
+        return self.served_by + ("" if self.is_registered else ", the GPU's memory not registered")
 
     @staticmethod
     def find(device: str, path: str) -> CuFile:
@@ -61,13 +69,13 @@ class CuFile:
         """
         library = _library()
         with tempfile.TemporaryDirectory() as folder:
-            direct = _try(library, device, path, _configured(folder, compat=False))
+            direct, said = _try(library, device, path, _configured(folder, compat=False))
             if not direct:
-                return CuFile(library, GDS if _NVIDIA_FS.exists() else P2PDMA)
-            compat = _try(library, device, path, _configured(folder, compat=True))
+                return CuFile(library, GDS if _NVIDIA_FS.exists() else P2PDMA, said == _REGISTERED)
+            compat, said = _try(library, device, path, _configured(folder, compat=True))
         if compat:
             raise RawduckError(f"cuFile ({library}) cannot read {path}: {compat}")
-        return CuFile(library, COMPAT)
+        return CuFile(library, COMPAT, said == _REGISTERED)
 
 
 def _library() -> str:
@@ -92,8 +100,8 @@ def _configured(folder: str, compat: bool) -> dict[str, str]:
     return {"CUFILE_ENV_PATH_JSON": str(file)}
 
 
-def _try(library: str, device: str, path: str, environment: dict[str, str]) -> str:
-    """Why a block of 4 KiB cannot be read; empty when it can."""
+def _try(library: str, device: str, path: str, environment: dict[str, str]) -> tuple[str, str]:
+    """Why a block of 4 KiB cannot be read, empty when it can; and what the process said."""
     command = [sys.executable, "-m", "rawduck.measuring.gpu.cufile", library, device, path]
     try:
         done = subprocess.run(
@@ -106,11 +114,12 @@ def _try(library: str, device: str, path: str, environment: dict[str, str]) -> s
             cwd=tempfile.gettempdir(),  # it writes a log into the working folder
         )
     except subprocess.TimeoutExpired:
-        return f"it did not come back within {_PROBE_SECONDS} seconds"
+        return f"it did not come back within {_PROBE_SECONDS} seconds", ""
     if done.returncode < 0:
-        return f"it ended the process with signal {-done.returncode}"
-    lines = (done.stderr or done.stdout).strip().splitlines()
-    return "" if done.returncode == 0 else lines[-1] if lines else f"exit code {done.returncode}"
+        return f"it ended the process with signal {-done.returncode}", ""
+    said = done.stdout.strip()
+    lines = (done.stderr or said).strip().splitlines()
+    return "" if done.returncode == 0 else lines[-1] if lines else f"exit code {done.returncode}", said
 
 
 class _Opened:
@@ -118,7 +127,7 @@ class _Opened:
 
     def __init__(self, library: str, path: str) -> None:
         self._library, self._path = ctypes.CDLL(library), path
-        for name in ("cuFileDriverOpen", "cuFileHandleRegister", "cuFileDriverClose"):
+        for name in ("cuFileDriverOpen", "cuFileHandleRegister", "cuFileDriverClose", *_BUFFER_CALLS):
             getattr(self._library, name).restype = _Error
         self._library.cuFileHandleDeregister.restype = None
         self._library.cuFileRead.restype = ctypes.c_ssize_t
@@ -138,6 +147,15 @@ class _Opened:
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
+
+    def register(self, base: int, size: int) -> bool:
+        """Whether reads go straight to this memory of the device from now on, until the file is closed."""
+        register, deregister = (getattr(self._library, name) for name in _BUFFER_CALLS)
+        address = ctypes.c_void_p(base)
+        if register(address, ctypes.c_size_t(size), 0).err != 0:
+            return False
+        self._stack.callback(deregister, address)
+        return True
 
     def read(self, base: int, size: int, offset: int, at: int) -> None:
         """To `base` + `at` on the device."""
@@ -176,7 +194,8 @@ class CuFileTask:
             os.environ.update(_configured(folder, compat=self.cufile.served_by == COMPAT))
             os.chdir(folder)
             with _Opened(self.cufile.library, self.path) as file:
-                base = memory.allocate(total)
+                base = memory.allocate_alone(total)
+                file.register(base, total)
                 with Stopwatch() as watch:
                     self._read_all(memory, file, base, latencies.append)
                 rows = [(zlib.crc32(memory.copied_out(base, total)),)]
@@ -210,7 +229,9 @@ class CuFileTask:
 
 def _probe(library: str, device: str, path: str) -> None:
     with open_memory(device) as memory, _Opened(library, path) as file:
-        file.read(memory.allocate(4096), 4096, 0, 0)
+        base = memory.allocate_alone(4096)
+        print(_REGISTERED if file.register(base, 4096) else "")
+        file.read(base, 4096, 0, 0)
 
 
 if __name__ == "__main__":

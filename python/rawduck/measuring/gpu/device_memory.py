@@ -41,6 +41,9 @@ class DeviceMemory(Protocol):
     def allocate(self, size: int) -> int:
         """Address on the device."""
 
+    def allocate_alone(self, size: int) -> int:
+        """The same, outside of any pool: drives reach no other memory."""
+
     def stream(self) -> Stream: ...
     def synchronize(self) -> None:
         """Until all is done that this process has begun on the device, in whatever stream."""
@@ -72,7 +75,7 @@ class _Host:
         self._maps.append(memory)
         return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
-    allocate = pinned
+    allocate = allocate_alone = pinned
 
     def stream(self) -> _HostStream:
         return _HostStream()
@@ -107,6 +110,7 @@ class _Cuda:
         self._ordinal = ordinal
         self._pinned: list[int] = []
         self._allocated: list[int] = []
+        self._alone: list[int] = []
 
     def __enter__(self) -> _Cuda:
         context, device = ctypes.c_void_p(), ctypes.c_int()
@@ -127,6 +131,8 @@ class _Cuda:
         for address in self._allocated:
             self.call("cuMemFreeAsync", ctypes.c_uint64(address), self._main.handle)
         self._main.wait()
+        for address in self._alone:
+            self.call("cuMemFree_v2", ctypes.c_uint64(address))
         for address in self._pinned:
             self.call("cuMemFreeHost", ctypes.c_void_p(address))
         self._main.close()
@@ -158,6 +164,12 @@ class _Cuda:
         )
         self._main.wait()
         self._allocated.append(address.value)
+        return address.value
+
+    def allocate_alone(self, size: int) -> int:
+        address = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        self._alone.append(address.value)
         return address.value
 
     def stream(self) -> _CudaStream:

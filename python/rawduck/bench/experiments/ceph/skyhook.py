@@ -109,7 +109,9 @@ class _TpchOnCeph(Experiment):
         if reason := why_not(self.bench.options.ceph_conf):
             self.leave_out("everything", reason)
             return
-        yield from self._cases_on_sites()
+        self._queries = self.bench.tpch_queries(self, self._scale)
+        if self._queries:
+            yield from self._cases_on_sites()
 
     def _cases_on_sites(self) -> Iterator[Case]:
         raise NotImplementedError
@@ -121,7 +123,7 @@ class _TpchOnCeph(Experiment):
             yield self._case(site, number, repeated=True)
 
     def _case(self, site: Site, number: int, *, repeated: bool) -> Case:
-        query = tpch.Reference(tpch.default_source(), self._scale).query(number)
+        query = self._queries[number]
         name = _repeated_case_name(site, number) if repeated else _case_name(site, number)
         again = " again" if repeated else ""
         return Case(

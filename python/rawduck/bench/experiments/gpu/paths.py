@@ -208,7 +208,7 @@ class GpuPaths(Experiment):
         threads = int(mode.settings["threads"])
         if mode.name in (_CUFILE_1.name, _CUFILE_N.name):
             task = CuFileTask(self._device, self._path, offsets, size, threads, self._cufile, singly)
-            self._paths[mode.title] = self._cufile.served_by
+            self._paths[mode.title] = self._cufile.path
             return self._run(mode, task)
         kind = RingTask if mode.name in (_RING_1.name, _RING_N.name) else StagedTask
         return self._run(mode, kind(self._device, self._path, offsets, size, threads, singly))
