@@ -7,11 +7,13 @@
 #include "gpu/device/cuda/driver_api.hpp"
 #include "gpu/kernels/host_kernels.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace rawduck::gpu::checker {
@@ -34,7 +36,10 @@ struct Checker {
     Streams streams{memory};
     std::set<RecordedEvent *> events;
     std::set<LoadedModule *> modules;
-    std::set<int *> pools;
+    std::set<uint64_t *> pools; //!< what each keeps
+    uint64_t pool_keeps = 0;    //!< the last one that was told
+    bool is_capturing = false;
+    std::atomic<bool> is_held{false};
     uint64_t contexts = 0;
     uint64_t device_bytes = 0, device_limit = ALL_MEMORY;
     uint64_t calls = 0, failing_call = 0;
@@ -51,6 +56,7 @@ Checker &All() {
 
 int the_context = 0;
 thread_local std::vector<void *> entered;
+thread_local int capture_mode = 0; // the strictest, as in each thread that has not said otherwise
 
 //! Memory that nobody may touch was touched: says by what.
 void OnFault(int number, siginfo_t *info, void *) {
@@ -85,7 +91,8 @@ bool NeedsContext(const std::string &function) {
                                                                "cuDeviceGetAttribute",
                                                                "cuDevicePrimaryCtxRetain",
                                                                "cuDevicePrimaryCtxRelease_v2",
-                                                               "cuCtxPushCurrent_v2"};
+                                                               "cuCtxPushCurrent_v2",
+                                                               "cuThreadExchangeStreamCaptureMode"};
     return free_of_it.count(function) == 0;
 }
 
@@ -98,6 +105,15 @@ bool IsDoneThoughItFails(const std::string &function) {
     return giving_back.count(function) != 0;
 }
 
+//! What ends the capture of a graph in any thread, called in a thread that does not allow it.
+bool DisturbsCapture(const std::string &function) {
+    static const auto &unsafe = *new std::set<std::string>{
+        "cuEventSynchronize",   "cuStreamSynchronize", "cuMemHostAlloc",  "cuMemFreeHost",
+        "cuMemHostRegister_v2", "cuMemHostUnregister", "cuMemPoolCreate", "cuMemPoolTrimTo",
+        "cuMemPoolDestroy",     "cuModuleLoadData",    "cuModuleUnload",  "cuMemcpyDtoH_v2"};
+    return function == "cuCtxSynchronize" || (capture_mode != CAPTURE_RELAXED && unsafe.count(function) != 0);
+}
+
 //! One call of a function: alone, counted, and the one that is to fail does so without doing anything, as a rule.
 template <class BODY> Result Call(const char *function, const BODY &body) {
     Checker &all = All();
@@ -107,6 +123,9 @@ template <class BODY> Result Call(const char *function, const BODY &body) {
     }
     if (NeedsContext(function) && entered.empty()) {
         Violation(std::string(function) + " is called in a thread without a context");
+    }
+    if (all.is_capturing && DisturbsCapture(function)) {
+        Violation(std::string(function) + " ends the capture of a graph");
     }
     all.calls++;
     if (all.calls == all.failing_call) {
@@ -218,10 +237,19 @@ CHECKED(cuCtxPopCurrent_v2, (Context * context), {
     entered.pop_back();
     return SUCCESS;
 })
-CHECKED(cuCtxSynchronize, (), {
-    all.streams.SynchronizeAll();
+CHECKED(cuThreadExchangeStreamCaptureMode, (int *mode), {
+    std::swap(*mode, capture_mode);
     return SUCCESS;
 })
+extern "C" __attribute__((visibility("default"))) Result cuCtxSynchronize() {
+    while (All().is_held) { // others go on meanwhile
+        usleep(1000);
+    }
+    return Call("cuCtxSynchronize", [](Checker &all) {
+        all.streams.SynchronizeAll();
+        return SUCCESS;
+    });
+}
 CHECKED(cuStreamCreate, (Stream * stream, unsigned flags), {
     *stream = reinterpret_cast<Stream>(all.streams.Create(flags != STREAM_NON_BLOCKING));
     return SUCCESS;
@@ -266,13 +294,16 @@ CHECKED(cuMemPoolCreate, (Pool * pool, const PoolProperties *properties), {
     if (properties->allocation_type != 1 || properties->location_type != 1) {
         Violation("a memory pool is not of a device's memory");
     }
-    auto *created = new int;
+    auto *created = new uint64_t(0);
     all.pools.insert(created);
     *pool = reinterpret_cast<Pool>(created);
     return SUCCESS;
 })
-CHECKED(cuMemPoolSetAttribute, (Pool pool, int, void *), {
-    Known(all.pools, pool, "cuMemPoolSetAttribute");
+CHECKED(cuMemPoolSetAttribute, (Pool pool, int attribute, void *value), {
+    if (attribute != POOL_RELEASE_THRESHOLD) {
+        Violation("an unknown attribute of a memory pool is set");
+    }
+    *Known(all.pools, pool, "cuMemPoolSetAttribute") = all.pool_keeps = *static_cast<uint64_t *>(value);
     return SUCCESS;
 })
 CHECKED(cuMemPoolTrimTo, (Pool pool, size_t), {
@@ -280,7 +311,7 @@ CHECKED(cuMemPoolTrimTo, (Pool pool, size_t), {
     return SUCCESS;
 })
 CHECKED(cuMemPoolDestroy, (Pool pool), {
-    int *destroyed = Known(all.pools, pool, "cuMemPoolDestroy");
+    uint64_t *destroyed = Known(all.pools, pool, "cuMemPoolDestroy");
     all.pools.erase(destroyed);
     delete destroyed;
     return SUCCESS;
@@ -295,6 +326,7 @@ CHECKED(cuMemAllocFromPoolAsync, (DevicePointer * pointer, size_t bytes, Pool po
     }
     all.device_bytes += bytes;
     const auto allocation = all.memory.Reserve(bytes);
+    allocation->stream = stream;
     *pointer = reinterpret_cast<DevicePointer>(allocation->data);
     all.streams.Add(*all.streams.Find(stream), "an allocation",
                     [&all, allocation] { all.memory.Begin(*allocation); });
@@ -302,9 +334,30 @@ CHECKED(cuMemAllocFromPoolAsync, (DevicePointer * pointer, size_t bytes, Pool po
 })
 CHECKED(cuMemFreeAsync, (DevicePointer pointer, Stream stream), {
     const auto allocation = all.memory.MarkReleased(DeviceData(pointer));
-    all.device_bytes -= allocation->bytes;
-    all.streams.Add(*all.streams.Find(stream), "a release",
-                    [&all, allocation] { all.memory.End(*allocation); });
+    // What comes later in the same stream may have it at once; others when it is back.
+    const bool is_back = allocation->stream == stream;
+    all.device_bytes -= is_back ? allocation->bytes : 0;
+    all.streams.Add(*all.streams.Find(stream), "a release", [&all, allocation, is_back] {
+        all.device_bytes -= is_back ? 0 : allocation->bytes;
+        all.memory.End(*allocation);
+    });
+    return SUCCESS;
+})
+// Not ours: for cuFile, which benchmarks compare with.
+CHECKED(cuMemAlloc_v2, (DevicePointer * pointer, size_t bytes), {
+    const auto allocation = all.memory.Reserve(bytes);
+    all.memory.Open();
+    all.memory.Begin(*allocation);
+    all.memory.Close();
+    *pointer = reinterpret_cast<DevicePointer>(allocation->data);
+    return SUCCESS;
+})
+CHECKED(cuMemFree_v2, (DevicePointer pointer), {
+    all.streams.SynchronizeAll();
+    const auto allocation = all.memory.MarkReleased(DeviceData(pointer));
+    all.memory.Open();
+    all.memory.End(*allocation);
+    all.memory.Close();
     return SUCCESS;
 })
 CHECKED(cuMemGetInfo_v2, (size_t *free, size_t *total), {
@@ -468,8 +521,9 @@ CHECKER_EXPORT void rawduck_checker_count(rawduck_checker_counts *counts) {
     auto &all = All();
     const std::lock_guard<std::recursive_mutex> lock(all.mutex);
     all.streams.SynchronizeAll();
-    *counts = {all.memory.Count(), all.streams.Count(), all.events.size(),  all.modules.size(),
-               all.pools.size(),   all.contexts,        all.pinned.Bytes(), all.calls};
+    *counts = {all.memory.Count(), all.streams.Count(), all.events.size(),
+               all.modules.size(), all.pools.size(),    all.contexts,
+               all.pinned.Bytes(), all.calls,           all.pool_keeps};
 }
 
 CHECKER_EXPORT void rawduck_checker_fail(uint64_t call, int result) {
@@ -489,6 +543,16 @@ CHECKER_EXPORT void rawduck_checker_seed(unsigned seed) {
     auto &all = All();
     const std::lock_guard<std::recursive_mutex> lock(all.mutex);
     all.streams.SetSeed(seed);
+}
+
+CHECKER_EXPORT void rawduck_checker_hold(int is_held) {
+    All().is_held = is_held != 0;
+}
+
+CHECKER_EXPORT void rawduck_checker_capture(int is_capturing) {
+    auto &all = All();
+    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
+    all.is_capturing = is_capturing != 0;
 }
 
 CHECKER_EXPORT void rawduck_checker_limit(uint64_t bytes) {

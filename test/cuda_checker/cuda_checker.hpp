@@ -16,7 +16,8 @@ struct rawduck_checker_counts {
     uint64_t memory; //!< allocations that are not freed
     uint64_t streams, events, modules, pools, contexts;
     uint64_t pinned_bytes;
-    uint64_t calls; //!< of all functions, since the last rawduck_checker_fail
+    uint64_t calls;      //!< of all functions, since the last rawduck_checker_fail
+    uint64_t pool_keeps; //!< bytes of freed memory, that of the last pool which was told
 };
 
 //! Of what exists, once everything is done that was called.
@@ -27,6 +28,10 @@ void rawduck_checker_fail(uint64_t call, int result);
 const char *rawduck_checker_failed();
 //! Runs everything as late as possible for 0, else at times that are drawn from the seed.
 void rawduck_checker_seed(unsigned seed);
+//! Whether the device does not come to an end of what it was told, for who waits for all of it (cuCtxSynchronize).
+void rawduck_checker_hold(int is_held);
+//! Whether somebody captures a graph meanwhile, in the strictest mode: ends the process at what would end that.
+void rawduck_checker_capture(int is_capturing);
 //! Bytes of device memory that there are; beyond, allocations fail.
 void rawduck_checker_limit(uint64_t bytes);
 

@@ -14,6 +14,7 @@ struct Allocation {
     uint8_t *data;
     size_t bytes;
     size_t mapped;            //!< whole pages, with one behind that nobody may touch
+    void *stream = nullptr;   //!< that of the allocation
     bool is_usable = false;   //!< its allocation has been reached, its release has not
     bool is_released = false; //!< the call that frees it was made
 };

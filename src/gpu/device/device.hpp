@@ -161,6 +161,11 @@ class Device {
     virtual void MakeWait(uint64_t stream, Event &ready) = 0;
     //! Waits until the device is idle, whoever has told it to do something. A failure is thrown by the next Allocate.
     virtual void WaitForAllNoted() noexcept = 0;
+    //! Lets go of something when the device is idle, in a thread of its own: whoever calls may hold a lock, such as
+    //! Python's, that the device's work waits for.
+    virtual void LetGoWhenIdle(std::shared_ptr<void> kept) noexcept = 0;
+    //! As long as one is there, memory that is let go stays with the process, for what comes next; afterwards a part of it.
+    virtual std::shared_ptr<void> KeepFreedMemory() = 0;
 
     //! One phase; `tasks`, `items` and `launches` are copied. What the tasks point to lies on the device.
     virtual void Decode(Phase phase, const std::vector<SegmentTask> &tasks,

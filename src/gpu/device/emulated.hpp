@@ -34,6 +34,8 @@ class EmulatedDevice final : public KernelDevice {
     std::shared_ptr<Event> Ready() override { return CopiesSoFar(); }
     void MakeWait(uint64_t, Event &) override {}
     void WaitForAllNoted() noexcept override {}
+    void LetGoWhenIdle(std::shared_ptr<void>) noexcept override {}
+    std::shared_ptr<void> KeepFreedMemory() override { return nullptr; }
     //! Each block in a thread of its own, so that they meet each other and the server as on a GPU.
     std::shared_ptr<Event> AskForReads(const RingArguments &arguments, uint64_t blocks) override;
 

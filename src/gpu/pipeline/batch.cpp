@@ -4,6 +4,7 @@
 #include "common/invariant.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace rawduck::gpu {
 namespace {
@@ -71,7 +72,12 @@ const uint64_t *OffsetsOf(const ColumnRows &column) {
 } // namespace
 
 Batch::~Batch() {
-    if (is_used_elsewhere) {
+    if (!is_used_elsewhere) {
+        return;
+    }
+    try {
+        device->LetGoWhenIdle(std::make_shared<std::vector<BatchColumn>>(std::move(columns)));
+    } catch (const std::bad_alloc &) {
         device->WaitForAllNoted();
     }
 }

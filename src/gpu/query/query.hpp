@@ -42,6 +42,7 @@ class Query final : public BatchSource {
 
     std::mutex mutex_;
     std::shared_ptr<Device> device_;
+    const std::shared_ptr<void> freed_memory_ = device_->KeepFreedMemory();
     duckdb::shared_ptr<duckdb::ClientContext> context_;
     std::string sql_;
     QueryParameterValues parameters_;

@@ -56,6 +56,7 @@ class Scan final : public BatchSource {
 
     std::mutex mutex_;
     std::shared_ptr<Device> device_;
+    const std::shared_ptr<void> freed_memory_ = device_->KeepFreedMemory();
     duckdb::shared_ptr<duckdb::ClientContext> context_;
     uint64_t transaction_; //!< its number
     uint64_t

@@ -48,7 +48,10 @@ class Counts(ctypes.Structure):
 
     _fields_ = tuple(
         (name, ctypes.c_uint64)
-        for name in ("memory", "streams", "events", "modules", "pools", "contexts", "pinned_bytes", "calls")
+        for name in (
+            *("memory", "streams", "events", "modules", "pools", "contexts"),
+            *("pinned_bytes", "calls", "pool_keeps"),
+        )
     )
 
     def held(self) -> dict[str, int]:

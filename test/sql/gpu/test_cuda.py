@@ -51,9 +51,14 @@ def table(tmp_path, monkeypatch):
         checker().rawduck_checker_seed(0)
 
 
-def settled():
+def settled(expected=None):
+    """What is held once it is that, or, where nothing is expected, for some time."""
     gc.collect()
-    return counts().held()
+    found, deadline = counts().held(), time.monotonic() + 20
+    while found != expected and time.monotonic() < deadline:  # a thread gives back what others may have used
+        time.sleep(0.1)
+        expected, found = found if expected is None else expected, counts().held()
+    return found
 
 
 def test_without_a_driver_there_is_one_clear_error_and_the_rest_works():
@@ -100,7 +105,7 @@ def test_whenever_the_device_does_its_work(table, seed):
     before = settled()
     assert scanned(table, batch_rows=7_000) == selected(table)
     assert queried(table, QUERY, batch_rows=7_000) == selected(table, f"({QUERY})")
-    assert settled() == before
+    assert settled(before) == before
 
 
 def failing_calls(run):
@@ -123,7 +128,7 @@ def failing_calls(run):
                 assert found == expected
                 break
         checker().rawduck_checker_fail(0, 0)
-        assert counts().held() == before or settled() == before, f"call {call} of {calls}"
+        assert counts().held() == before or settled(before) == before, f"call {call} of {calls}"
     with contextlib.suppress(RawduckError):  # of what was given back last, told to whoever comes next
         run()
     for function, error in told.items():
@@ -142,7 +147,6 @@ def test_every_call_of_a_scan_fails_once(table, tmp_path):
     assert {"cuLaunchKernel", "cuMemAllocFromPoolAsync"} <= told.keys()
     if SEED == 0:  # which of those that are called rarely are among every fifth one
         assert {"cuMemcpyHtoDAsync_v2", "cuEventRecord"} <= told.keys()
-        assert "has no room for" in told["cuMemAllocFromPoolAsync"]
 
 
 def test_every_call_of_a_query_fails_once(table):
@@ -210,7 +214,46 @@ def test_batches_and_capsules_are_freed_once(table):
         kept = batch["i"].__dlpack__()
     assert counts().memory > before["memory"]  # the last batch, by its capsule
     del batch, kept
-    assert settled() == before
+    assert settled(before) == before
+
+
+def test_who_lets_go_of_a_batch_does_not_wait_for_the_device(table):
+    """The device may wait for a function of Python's, which waits for Python's lock."""
+    before = settled()
+    (batch,) = gpu.scan(table, "t", ["i"])
+    assert batch["i"].__cuda_array_interface__["data"][0]
+    checker().rawduck_checker_hold(1)
+    timer = threading.Timer(20, lambda: checker().rawduck_checker_hold(0))
+    timer.start()
+    del batch
+    assert counts().memory > before["memory"]
+    checker().rawduck_checker_hold(0)
+    timer.cancel()
+    assert settled(before) == before
+
+
+def test_a_graph_that_another_library_captures_meanwhile_stays_whole(table):
+    """In CUDA's strictest mode, as PyTorch does: many calls in any thread would end the capture."""
+    rows = len(selected(table)[0])
+    checker().rawduck_checker_capture(1)
+    try:
+        assert sum(len(batch) for batch in gpu.scan(table, "t", batch_rows=7_000)) == rows
+        assert sum(len(batch) for batch in gpu.query(table, QUERY, batch_rows=7_000)) == 60_000
+    finally:
+        checker().rawduck_checker_capture(0)
+
+
+def test_a_batch_that_is_kept_does_not_keep_the_memory_of_others(table):
+    batches = gpu.scan(table, "t", batch_rows=1_000)
+    kept = next(batches)
+    assert counts().pool_keeps == 2**64 - 1  # until the scan is closed
+    batches.close()
+    assert 0 < counts().pool_keeps <= 4 << 30
+    assert len(kept) == 1_000
+    with gpu.query(table, QUERY) as queried:
+        next(queried)
+        assert counts().pool_keeps == 2**64 - 1
+    assert counts().pool_keeps <= 4 << 30
 
 
 def fail_in_the_loop(table):
@@ -227,7 +270,7 @@ def test_what_is_left_open_holds_nothing(table):
     with gpu.query(table, QUERY, batch_rows=100) as batches:
         next(batches)
     del batches
-    assert settled() == before
+    assert settled(before) == before
 
 
 def test_ctrl_c_leaves_nothing(table):
@@ -238,7 +281,7 @@ def test_ctrl_c_leaves_nothing(table):
     with pytest.raises(KeyboardInterrupt):
         list(gpu.query(table, endless))
     timer.join()
-    assert settled() == before
+    assert settled(before) == before
 
 
 def test_a_scan_returns_now_and_then_for_ctrl_c(tmp_path, monkeypatch):
@@ -277,7 +320,7 @@ def test_ctrl_c_behind_the_opening_leaves_nothing(table, monkeypatch):
     for open_it in (lambda: gpu.scan(table, "t"), lambda: gpu.query(table, QUERY)):
         with pytest.raises(KeyboardInterrupt) as caught:
             open_it()
-        assert settled() == before
+        assert settled(before) == before
         del caught
 
 
@@ -311,7 +354,7 @@ def test_ctrl_c_anywhere_in_the_opening_leaves_nothing(table):
     for open_it in (lambda: gpu.scan(table, "t", ["i"]), lambda: gpu.query(table, "SELECT 1 AS i")):
         step = 1
         while interrupted_at(step, open_it):
-            assert settled() == before, step
+            assert settled(before) == before, step
             step += STRIDE
         assert step > 100
 

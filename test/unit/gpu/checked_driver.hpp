@@ -45,11 +45,14 @@ class CheckedDriver : public ::testing::Test {
         Find(fail_, checker, "rawduck_checker_fail");
         Find(seed_, checker, "rawduck_checker_seed");
         Find(failed_, checker, "rawduck_checker_failed");
+        Find(limit_, checker, "rawduck_checker_limit");
+        Find(hold_, checker, "rawduck_checker_hold");
     }
 
     void TearDown() override {
         fail_(0, UNKNOWN);
         seed_(0);
+        limit_(0);
         const rawduck_checker_counts left = Counts();
         EXPECT_EQ(left.memory + left.streams + left.events + left.modules + left.pools + left.contexts +
                       left.pinned_bytes,
@@ -74,6 +77,8 @@ class CheckedDriver : public ::testing::Test {
     decltype(&rawduck_checker_fail) fail_ = nullptr;
     decltype(&rawduck_checker_seed) seed_ = nullptr;
     decltype(&rawduck_checker_failed) failed_ = nullptr;
+    decltype(&rawduck_checker_limit) limit_ = nullptr;
+    decltype(&rawduck_checker_hold) hold_ = nullptr;
 };
 
 } // namespace rawduck::gpu::testing

@@ -77,7 +77,7 @@ TEST_F(CudaDeviceTest, ASlotInUseIsWaitedForWhereNoOtherCanBePinned) {
     constexpr int OUT_OF_MEMORY = 2;
     cuda::CudaDevice device(Open());
     const Memory to = device.Allocate(Device::SLOT_BYTES, Purpose::COPIED);
-    for (uint64_t call = 1; call <= 4; call++) {
+    for (uint64_t call = 1; call <= 6; call++) {
         {
             const Memory slot = device.TakeSlot();
             std::memset(slot.Data(), 1, slot.Size());
@@ -89,7 +89,7 @@ TEST_F(CudaDeviceTest, ASlotInUseIsWaitedForWhereNoOtherCanBePinned) {
     EXPECT_EQ(failed_(), std::string("cuMemHostAlloc"));
     Memory slot = device.TakeSlot();
     std::atomic<bool> is_back{false};
-    fail_(4, OUT_OF_MEMORY);
+    fail_(6, OUT_OF_MEMORY);
     std::thread other([&] {
         device.TakeSlot();
         EXPECT_TRUE(is_back);
@@ -104,19 +104,19 @@ TEST_F(CudaDeviceTest, ASlotInUseIsWaitedForWhereNoOtherCanBePinned) {
 TEST_F(CudaDeviceTest, MemoryThatCannotBePinnedIsNoFailure) {
     cuda::CudaDevice device(Open());
     std::vector<uint8_t> memory(1 << 20);
-    for (const int error : {2, 712, 800, 801}) {
-        fail_(2, error);
+    for (const int error : {1, 2, 304, 712, 800, 801}) {
+        fail_(3, error);
         EXPECT_EQ(device.Pinner().Pin(memory.data(), memory.size()), nullptr) << error;
         EXPECT_EQ(failed_(), std::string("cuMemHostRegister_v2"));
     }
-    fail_(2, UNKNOWN);
+    fail_(3, UNKNOWN);
     EXPECT_THROW(device.Pinner().Pin(memory.data(), memory.size()), rawduck::Error);
     fail_(0, UNKNOWN);
     EXPECT_NE(device.Pinner().Pin(memory.data(), memory.size()), nullptr);
 }
 
 TEST_F(CudaDeviceTest, WhatFailsToBeGivenBackIsNotGivenBackTwice) {
-    for (uint64_t call = 2; call <= 3; call++) { // behind entering the context
+    for (uint64_t call = 2; call <= 5; call++) { // behind entering the context
         cuda::CudaDevice device(Open());
         Memory memory = device.Allocate(100);
         fail_(call, UNKNOWN);
@@ -125,6 +125,45 @@ TEST_F(CudaDeviceTest, WhatFailsToBeGivenBackIsNotGivenBackTwice) {
         EXPECT_THROW(device.Allocate(1), rawduck::Error) << failed_();
         EXPECT_EQ(device.Allocate(1).Size(), 1u);
     }
+}
+
+TEST_F(CudaDeviceTest, MemoryOnItsWayBackIsWaitedFor) {
+    cuda::CudaDevice device(Open());
+    limit_(1 << 20);
+    Memory memory = device.Allocate(700'000, Purpose::SHARED);
+    memory = Memory(); // freed behind what others have told the default stream
+    memory = device.Allocate(700'000, Purpose::COPIED);
+    device.LetGoWhenIdle(std::make_shared<Memory>(std::move(memory)));
+    EXPECT_EQ(device.Allocate(700'000).Size(), 700'000u);
+    const Memory other = device.Allocate(400'000);
+    EXPECT_THROW(device.Allocate(700'000), rawduck::Error);
+}
+
+//! The device may wait for a lock that whoever lets go has.
+TEST_F(CudaDeviceTest, WhoLetsGoDoesNotWait) {
+    cuda::CudaDevice device(Open());
+    Memory memory = device.Allocate(100, Purpose::SHARED);
+    hold_(1);
+    device.LetGoWhenIdle(std::make_shared<Memory>(std::move(memory)));
+    EXPECT_EQ(Counts().memory, 1u);
+    hold_(0);
+    for (int i = 0; i < 10000 && Counts().memory > 0; i++) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(Counts().memory, 0u);
+}
+
+TEST_F(CudaDeviceTest, FreedMemoryIsKeptAsLongAsSomebodyWantsIt) {
+    const auto device = std::make_shared<cuda::CudaDevice>(Open());
+    const uint64_t kept = Counts().pool_keeps;
+    EXPECT_GT(kept, 0u);
+    EXPECT_LE(kept, uint64_t{4} << 30);
+    auto first = device->KeepFreedMemory(), second = device->KeepFreedMemory();
+    const Memory still_used = device->Allocate(100, Purpose::SHARED);
+    first.reset();
+    EXPECT_EQ(Counts().pool_keeps, UINT64_MAX);
+    second.reset();
+    EXPECT_EQ(Counts().pool_keeps, kept);
 }
 
 TEST_F(CudaDeviceTest, AnswersComeWhenTheyAreAwaited) {

@@ -3,6 +3,7 @@
 #include "common/error.hpp"
 #include "common/invariant.hpp"
 #include "gpu/decode/lanes.hpp"
+#include "gpu/device/cuda/idle_release.hpp"
 #include "gpu/device/cuda/streams.hpp"
 
 #include <algorithm>
@@ -58,19 +59,33 @@ EventHandle HandleOf(Event &event) {
 CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu)
     : gpu_(std::move(gpu)), streams_(std::make_shared<Streams>(gpu_)) {}
 
+//! A second time where there is no room, when what was let go is back, and in one piece.
+Result CudaDevice::TryAllocate(DevicePointer &pointer, uint64_t bytes, Stream stream) {
+    const Driver &driver = gpu_->Calls();
+    const auto allocate = [&] {
+        return driver.memory_allocate(&pointer, std::max(bytes, LEAST_BYTES), gpu_->MemoryPool(), stream);
+    };
+    const Result result = allocate();
+    if (result != OUT_OF_MEMORY) {
+        return result;
+    }
+    IdleRelease::OfProcess().Wait();
+    streams_->AwaitFreed();
+    RAWDUCK_CUDA(driver, pool_trim, "giving back memory of " + gpu_->Name(), gpu_->MemoryPool(), 0);
+    return allocate();
+}
+
 Memory CudaDevice::Allocate(uint64_t bytes, Purpose purpose) {
     gpu_->ThrowNoted();
     const Current current(*gpu_);
-    const Driver &driver = gpu_->Calls();
     DevicePointer pointer = 0;
-    const Stream stream = purpose == Purpose::COPIED ? streams_->Copying() : streams_->Working();
     const Result result =
-        driver.memory_allocate(&pointer, std::max(bytes, LEAST_BYTES), gpu_->MemoryPool(), stream);
+        TryAllocate(pointer, bytes, purpose == Purpose::COPIED ? streams_->Copying() : streams_->Working());
     if (result == OUT_OF_MEMORY) {
         ThrowOutOfMemory(*gpu_, bytes);
     }
-    driver.Check(result, Driver::memory_allocate_symbol,
-                 "allocating " + std::to_string(bytes) + " bytes on " + gpu_->Name());
+    gpu_->Calls().Check(result, Driver::memory_allocate_symbol,
+                        "allocating " + std::to_string(bytes) + " bytes on " + gpu_->Name());
     auto *data = reinterpret_cast<uint8_t *>(pointer);
     // Where the handle cannot be made, its deleter is called, too.
     return {std::shared_ptr<uint8_t>(
@@ -174,11 +189,14 @@ void CudaDevice::MakeWait(uint64_t stream, Event &ready) {
                  reinterpret_cast<Stream>(stream), HandleOf(ready), 0);
 }
 
-void CudaDevice::WaitForAllNoted() noexcept {
-    const Current current(*gpu_, std::nothrow);
-    if (current.IsSet()) {
-        gpu_->Note(TwiceAtMost([&] { return gpu_->Calls().context_synchronize(); }),
-                   Driver::context_synchronize_symbol);
+void CudaDevice::LetGoWhenIdle(std::shared_ptr<void> kept) noexcept {
+    if (gpu_->IsInherited()) {
+        return; // nothing is given back
+    }
+    try {
+        IdleRelease::OfProcess().Add(gpu_, kept);
+    } catch (const std::exception &) { // no memory, or no thread
+        gpu_->WaitForAllNoted();
     }
 }
 

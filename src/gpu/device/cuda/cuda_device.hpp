@@ -41,7 +41,9 @@ class CudaDevice final : public KernelDevice {
     void Fill(uint8_t *device_to, uint8_t byte, uint64_t bytes) override;
     std::shared_ptr<Event> Ready() override;
     void MakeWait(uint64_t stream, Event &ready) override;
-    void WaitForAllNoted() noexcept override;
+    void WaitForAllNoted() noexcept override { gpu_->WaitForAllNoted(); }
+    void LetGoWhenIdle(std::shared_ptr<void> kept) noexcept override;
+    std::shared_ptr<void> KeepFreedMemory() override { return gpu_->KeepFreedMemory(); }
     std::shared_ptr<Event> AskForReads(const RingArguments &arguments, uint64_t blocks) override;
 
   protected:
@@ -49,6 +51,7 @@ class CudaDevice final : public KernelDevice {
                 Beside beside) override;
 
   private:
+    Result TryAllocate(DevicePointer &pointer, uint64_t bytes, Stream stream);
     std::shared_ptr<Event> Record(Stream stream, unsigned flags);
 
     std::shared_ptr<Gpu> gpu_;

@@ -10,7 +10,7 @@
 namespace rawduck::gpu::cuda {
 namespace {
 
-constexpr int LEAST_VERSION = 11030; // memory pools, and functions of one name with which they came
+constexpr int LEAST_VERSION = 12000; // of machine code that NVRTC 12 makes
 constexpr int BATCH_VERSION = 13000;
 constexpr const char *INSTEAD =
     "; device=\"emulated\", or RAWDUCK_GPU=emulated in the environment, decodes in host memory";

@@ -8,9 +8,9 @@
 namespace rawduck::gpu::cuda {
 
 using Result = int; //!< CUresult
-constexpr Result SUCCESS = 0, OUT_OF_MEMORY = 2, DEINITIALIZED = 4, NO_DEVICE = 100, INVALID_IMAGE = 200,
-                 NO_BINARY_FOR_GPU = 209, UNSUPPORTED_PTX_VERSION = 222, ALREADY_REGISTERED = 712,
-                 NOT_PERMITTED = 800, NOT_SUPPORTED = 801;
+constexpr Result SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, DEINITIALIZED = 4, NO_DEVICE = 100,
+                 INVALID_IMAGE = 200, NO_BINARY_FOR_GPU = 209, UNSUPPORTED_PTX_VERSION = 222,
+                 OPERATING_SYSTEM = 304, ALREADY_REGISTERED = 712, NOT_PERMITTED = 800, NOT_SUPPORTED = 801;
 
 using DeviceNumber = int;       //!< CUdevice
 using DevicePointer = uint64_t; //!< CUdeviceptr
@@ -39,6 +39,7 @@ inline Stream LegacyStream() {
 constexpr unsigned STREAM_NON_BLOCKING = 1, EVENT_DISABLE_TIMING = 2, HOST_PORTABLE = 1;
 constexpr unsigned EVENT_BLOCKING_SYNC = 1; //!< threads that wait for it sleep
 constexpr int FIRST_PRIORITY = -100;        //!< the driver takes the highest that it has
+constexpr int CAPTURE_RELAXED = 2;          //!< CU_STREAM_CAPTURE_MODE_RELAXED
 
 enum Attribute : int { //!< CUdevice_attribute
     MULTIPROCESSOR_COUNT = 16,
@@ -86,6 +87,7 @@ static_assert(sizeof(PoolProperties) == 88, "the size that cuda.h gives it");
     X(context_push, cuCtxPushCurrent_v2, (Context context))                                                  \
     X(context_pop, cuCtxPopCurrent_v2, (Context * context))                                                  \
     X(context_synchronize, cuCtxSynchronize, ())                                                             \
+    X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int *mode))                                 \
     X(stream_create, cuStreamCreateWithPriority, (Stream * stream, unsigned flags, int priority))            \
     X(stream_destroy, cuStreamDestroy_v2, (Stream stream))                                                   \
     X(stream_wait, cuStreamWaitEvent, (Stream stream, EventHandle event, unsigned flags))                    \

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::chrono::seconds PINS_AGAIN_AFTER{10}; // where chunks could not be pinned
 
-//! What the pool keeps of memory that was given back, so that the next scan need not map it again. While there is one it
+//! What the pool keeps of memory that was given back, so that the next scan need not map it again. While one is open it
 //! keeps all: mapping takes longer than decoding.
 constexpr uint64_t KEPT_BYTES = 4ull << 30, KEPT_SHARE = 16; // and at most one of so many parts
 
@@ -139,9 +139,43 @@ void Gpu::CreatePool() {
     size_t free = 0, total = 0;
     RAWDUCK_CUDA(driver_, memory_info, "asking for the memory of " + name_, &free, &total);
     kept_bytes_ = std::min<uint64_t>(KEPT_BYTES, total / KEPT_SHARE);
-    uint64_t kept = UINT64_MAX;
-    RAWDUCK_CUDA(driver_, pool_set, "setting up a memory pool on " + name_, pool_, POOL_RELEASE_THRESHOLD,
-                 &kept);
+    driver_.Check(SetKept(kept_bytes_), Driver::pool_set_symbol, "setting up a memory pool on " + name_);
+}
+
+Result Gpu::SetKept(uint64_t bytes) const noexcept {
+    return driver_.pool_set(pool_, POOL_RELEASE_THRESHOLD, &bytes);
+}
+
+std::shared_ptr<void> Gpu::KeepFreedMemory() {
+    {
+        const Current current(*this);
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (keepers_ == 0) {
+            driver_.Check(SetKept(UINT64_MAX), Driver::pool_set_symbol, "keeping memory of " + name_);
+        }
+        keepers_++;
+    }
+    return {this, [self = shared_from_this()](void *) { self->ForgoFreedMemory(); }};
+}
+
+// What batches have that somebody still uses, or the GPU, goes at the next call of anybody that waits for it.
+void Gpu::ForgoFreedMemory() noexcept {
+    if (IsInherited()) {
+        return;
+    }
+    const Current current(*this, std::nothrow);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (--keepers_ == 0 && current.IsSet()) {
+        Note(SetKept(kept_bytes_), Driver::pool_set_symbol);
+        Note(TwiceAtMost([&] { return driver_.pool_trim(pool_, kept_bytes_); }), Driver::pool_trim_symbol);
+    }
+}
+
+void Gpu::WaitForAllNoted() noexcept {
+    const Current current(*this, std::nothrow);
+    if (current.IsSet()) { // not in a child made by fork()
+        Note(TwiceAtMost([&] { return driver_.context_synchronize(); }), Driver::context_synchronize_symbol);
+    }
 }
 
 void Gpu::Close() noexcept {
@@ -196,9 +230,10 @@ std::shared_ptr<void> Gpu::Pin(void *memory, uint64_t bytes) {
     }
     const Current current(*this);
     const Result result = driver_.host_register(memory, bytes, HOST_PORTABLE);
-    // What a process may pin is bounded, and so is what can be pinned: the memory is copied through slots.
+    // What a process may pin is bounded, and so is what can be pinned: the memory is copied through slots. The system's
+    // own refusals come as the last two.
     if (result == OUT_OF_MEMORY || result == ALREADY_REGISTERED || result == NOT_PERMITTED ||
-        result == NOT_SUPPORTED) {
+        result == NOT_SUPPORTED || result == OPERATING_SYSTEM || result == INVALID_VALUE) {
         return nullptr;
     }
     driver_.Check(result, Driver::host_register_symbol,
@@ -210,7 +245,7 @@ std::shared_ptr<void> Gpu::Pin(void *memory, uint64_t bytes) {
 void Gpu::Unpin(void *memory, uint64_t bytes) noexcept {
     const Current current(*this, std::nothrow);
     if (current.IsSet()) { // not in a child made by fork()
-        Note(TwiceAtMost([&] { return driver_.context_synchronize(); }), Driver::context_synchronize_symbol);
+        WaitForAllNoted();
         Note(driver_.host_unregister(memory), Driver::host_unregister_symbol);
         pinned_bytes_ -= bytes;
     }
@@ -294,7 +329,7 @@ void Gpu::NoteCopy(const uint8_t *from, Stream stream) {
     const Result recorded = driver_.event_record(slot->copied, stream);
     slot->is_copied_from = recorded == SUCCESS;
     if (recorded != SUCCESS) { // nothing else would tell when the slot can be used again
-        Note(TwiceAtMost([&] { return driver_.context_synchronize(); }), Driver::context_synchronize_symbol);
+        WaitForAllNoted();
         driver_.Check(recorded, Driver::event_record_symbol, "noting a copy to " + name_);
     }
 }
@@ -344,14 +379,8 @@ void Gpu::GiveBackChunk(uint8_t *data) noexcept {
 
 uint8_t *Gpu::TakeScratch() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    scratches_taken_++;
     if (scratches_.empty()) {
-        try {
-            return AllocatePinned(SCRATCH_BYTES);
-        } catch (...) {
-            scratches_taken_--;
-            throw;
-        }
+        return AllocatePinned(SCRATCH_BYTES);
     }
     uint8_t *scratch = scratches_.back();
     scratches_.pop_back();
@@ -361,9 +390,6 @@ uint8_t *Gpu::TakeScratch() {
 void Gpu::GiveBackScratch(uint8_t *scratch) noexcept {
     const std::lock_guard<std::mutex> lock(mutex_);
     scratches_.push_back(scratch);
-    if (--scratches_taken_ == 0) {
-        Note(TwiceAtMost([&] { return driver_.pool_trim(pool_, kept_bytes_); }), Driver::pool_trim_symbol);
-    }
 }
 
 void Gpu::Note(Result result, const char *function) const noexcept {
@@ -396,7 +422,14 @@ Current::Current(const Gpu &gpu) : gpu_(gpu) {
                                           "processes by spawn, or use the GPU in one of them only");
     }
     RAWDUCK_CUDA(gpu.driver_, context_push, "entering the context of " + gpu.Name(), gpu.context_);
-    is_set_ = true;
+    const Result relaxed = gpu.driver_.exchange_capture_mode(&capture_mode_);
+    if (relaxed != SUCCESS) {
+        Context popped = nullptr;
+        gpu.Note(gpu.driver_.context_pop(&popped), Driver::context_pop_symbol);
+        gpu.driver_.Check(relaxed, Driver::exchange_capture_mode_symbol,
+                          "entering the context of " + gpu.Name());
+    }
+    is_set_ = is_relaxed_ = true;
 }
 
 Current::Current(Gpu &gpu, std::nothrow_t) noexcept : gpu_(gpu) {
@@ -405,9 +438,17 @@ Current::Current(Gpu &gpu, std::nothrow_t) noexcept : gpu_(gpu) {
         gpu.Note(result, Driver::context_push_symbol);
         is_set_ = result == SUCCESS;
     }
+    if (is_set_) {
+        const Result relaxed = gpu.driver_.exchange_capture_mode(&capture_mode_);
+        gpu.Note(relaxed, Driver::exchange_capture_mode_symbol);
+        is_relaxed_ = relaxed == SUCCESS;
+    }
 }
 
 Current::~Current() {
+    if (is_relaxed_) {
+        gpu_.Note(gpu_.driver_.exchange_capture_mode(&capture_mode_), Driver::exchange_capture_mode_symbol);
+    }
     if (is_set_) {
         Context popped = nullptr;
         gpu_.Note(gpu_.driver_.context_pop(&popped), Driver::context_pop_symbol);

@@ -57,6 +57,11 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     static constexpr uint64_t SCRATCH_BYTES = 4 << 20;
     static constexpr uint64_t CHUNK_REGION_BYTES = 8 << 20;
 
+    //! As long as one is there the pool keeps all that is given back to it; afterwards a part.
+    std::shared_ptr<void> KeepFreedMemory();
+    //! See Device.
+    void WaitForAllNoted() noexcept;
+
     //! Keeps the first failure of a call that nothing can be thrown from, for ThrowNoted.
     void Note(Result result, const char *function) const noexcept;
     void ThrowNoted();
@@ -75,6 +80,8 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     //! Throws where it fails, but for an image that the driver refuses when it is not the last one.
     bool TryLoad(const KernelImage &image, bool is_last);
     void CreatePool();
+    Result SetKept(uint64_t bytes) const noexcept;
+    void ForgoFreedMemory() noexcept;
     uint8_t *AllocatePinned(uint64_t bytes);
     void Unpin(void *memory, uint64_t bytes) noexcept;
     Slot &AddSlot();
@@ -95,7 +102,7 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     bool has_host_pointers_ = false;
     Context context_ = nullptr;
     Pool pool_ = nullptr;
-    uint64_t kept_bytes_ = 0; //!< by the pool, when nothing is open
+    uint64_t kept_bytes_ = 0; //!< by the pool, where nobody keeps freed memory
     Module module_ = nullptr;
     std::map<std::string, Function> kernels_;
     std::atomic<uint64_t> pinned_bytes_{0};
@@ -104,7 +111,7 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     std::condition_variable slot_is_back_;
     std::vector<std::unique_ptr<Slot>> slots_; //!< the one that was given back longest ago first
     std::vector<uint8_t *> scratches_;         //!< free ones
-    size_t scratches_taken_ = 0;               //!< by as many devices
+    size_t keepers_ = 0;                       //!< of freed memory
     std::vector<uint8_t *> chunk_regions_;     //!< of CHUNK_REGION_BYTES
     std::vector<uint8_t *> free_chunks_;
     std::chrono::steady_clock::time_point pins_chunks_from_{}; //!< not before
@@ -115,7 +122,8 @@ class Gpu : public MemoryPinner, public std::enable_shared_from_this<Gpu> {
     friend class Current;
 };
 
-//! Makes the context that of this thread while it lives.
+//! Makes the context that of this thread while it lives. Calls that wait do not disturb what other libraries of the process
+//! capture meanwhile into a graph, but for context_synchronize.
 class Current {
   public:
     //! Throws Error.
@@ -130,7 +138,8 @@ class Current {
 
   private:
     const Gpu &gpu_;
-    bool is_set_ = false;
+    bool is_set_ = false, is_relaxed_ = false;
+    int capture_mode_ = CAPTURE_RELAXED; //!< of the thread before, once it is relaxed
 };
 
 //! A call that waits, enters a context, or trims: it may report the failure of an earlier launch instead of being done, and

@@ -143,8 +143,9 @@ void Streams::CopyIn(uint8_t *device_to, const uint8_t *from, uint64_t bytes,
     }
 }
 
+// Others may go on to tell the device what to do meanwhile.
 void Streams::CopyOut(uint8_t *to, const uint8_t *device_from, uint64_t bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(copy_out_mutex_);
     while (bytes > 0) {
         const uint64_t part = std::min(bytes, COPY_OUT_BYTES);
         const std::string tried = "waiting for results of " + gpu_->Name();
@@ -156,6 +157,12 @@ void Streams::CopyOut(uint8_t *to, const uint8_t *device_from, uint64_t bytes) {
         to += part;
         device_from += part;
         bytes -= part;
+    }
+}
+
+void Streams::AwaitFreed() {
+    for (const Stream stream : {streams_[1], streams_[2], streams_[3]}) {
+        RAWDUCK_CUDA(driver_, stream_synchronize, "waiting for memory of " + gpu_->Name(), stream);
     }
 }
 
@@ -180,8 +187,7 @@ void Streams::Free(uint8_t *device_data, Purpose purpose) noexcept {
         freeing = purpose == Purpose::COPIED ? streams_[2] : streams_[3];
         const Stream other = purpose == Purpose::COPIED ? Copying() : LegacyStream();
         if (!Order(Working(), freeing) || !Order(other, freeing)) {
-            gpu_->Note(TwiceAtMost([&] { return driver_.context_synchronize(); }),
-                       Driver::context_synchronize_symbol);
+            gpu_->WaitForAllNoted();
         }
     }
     gpu_->Note(driver_.memory_free(PointerOf(device_data), freeing), Driver::memory_free_symbol);

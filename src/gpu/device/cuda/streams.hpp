@@ -29,6 +29,8 @@ class Streams {
     //! Null where there is no room for it. The context is current.
     static std::unique_ptr<Answer> AskFor(const std::shared_ptr<Streams> &streams, const uint8_t *device_from,
                                           uint64_t bytes);
+    //! Waits for all memory that was freed, and for whom that waits. The context is current.
+    void AwaitFreed();
     //! Frees memory behind everything that may use it.
     void Free(uint8_t *device_data, Purpose purpose) noexcept;
 
@@ -44,9 +46,10 @@ class Streams {
     const std::shared_ptr<Gpu> gpu_;
     const Driver &driver_;
     std::array<Stream, 4> streams_{}; //!< copying, working, returning COPIED and SHARED memory
-    std::mutex mutex_;                //!< of what follows
     uint8_t *scratch_ = nullptr;
+    std::mutex copy_out_mutex_; //!< of what follows, and of the first part of the scratch memory
     EventHandle answered_ = nullptr;
+    std::mutex mutex_;                         //!< of what follows, and of the rest
     std::array<EventHandle, ANSWERS> asked_{}; //!< past when what was asked for is there
     std::array<bool, ANSWERS> is_asked_{};
     std::array<EventHandle, 2> half_is_copied_{};
