@@ -187,6 +187,7 @@ void DirectFile::Lock() {
                                        ": another file took its place, or it was removed, while it was being "
                                        "opened; try again");
     }
+    locked_here_.emplace(opened.identity);
 }
 
 DirectFile::~DirectFile() = default;
@@ -194,6 +195,7 @@ DirectFile::~DirectFile() = default;
 void DirectFile::Close() {
     // No data is buffered here, so there is nothing to report: what was not synced need not be durable.
     direct_.reset();
+    locked_here_.reset();
     lock_.reset();
     buffered_ = FileDescriptor();
     entry_.reset();

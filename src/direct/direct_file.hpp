@@ -24,6 +24,7 @@
 #include "io/storage_file.hpp"
 
 #include "common/process/fork_generation.hpp"
+#include "direct/locked_here.hpp"
 #include "io/block_io.hpp"
 #include "target/directory_entry.hpp"
 #include "target/lock/target_lock.hpp"
@@ -87,6 +88,7 @@ class DirectFile final : public StorageFile {
     const uint64_t fork_generation_ = ForkGeneration();
     FileDescriptor buffered_;
     std::unique_ptr<TargetLock> lock_;
+    std::optional<LockedHere> locked_here_; //!< as long as the lock
     std::shared_ptr<IoStats> stats_;
     bool created_ = false;            //!< by Open
     std::atomic<bool> failed_{false}; //!< a flush failed: no more writes

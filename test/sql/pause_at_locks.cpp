@@ -1,5 +1,5 @@
 //! Stops the process at a lock of an open file description, until somebody has done what he wants to meanwhile: with PAUSE_AT=n
-//! before the n-th shared one, or, with PAUSE_AT_ANY, the n-th of either kind; otherwise whenever it has made an exclusive one
+//! before the n-th shared one, or, with PAUSE_AT_ANY, the n-th of either kind, or look whether there is a log; otherwise whenever it has made an exclusive one
 //! shared. For tests that preload it.
 
 #include <cstdarg>
@@ -45,6 +45,17 @@ extern "C" int fcntl64(int fd, int command, ...) {
         Pause();
     }
     return result;
+}
+
+extern "C" int access(const char *path, int mode) {
+    static const auto original = reinterpret_cast<int (*)(const char *, int)>(dlsym(RTLD_NEXT, "access"));
+    static const char *const number = getenv("PAUSE_AT"), *const any = getenv("PAUSE_AT_ANY");
+    const std::string name = path;
+    const bool is_log = name.size() > 4 && name.compare(name.size() - 4, 4, ".wal") == 0;
+    if (number && any && is_log && ++asked_for == atoi(number)) {
+        Pause();
+    }
+    return original(path, mode);
 }
 
 extern "C" int fcntl(int fd, int command, ...) {

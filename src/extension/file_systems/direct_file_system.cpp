@@ -148,6 +148,7 @@ void DirectFileSystem::RemoveFile(const std::string &path, Opener opener) {
     Translated([&] {
         RequireNoVolume(absolute); // COPY with OVERWRITE removes whatever it finds in its directory
         const EntryFlush name(absolute, absolute);
+        RequireOwnLog(absolute);
         local_->RemoveFile(absolute, opener);
         name.Run();
     });

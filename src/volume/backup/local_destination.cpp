@@ -18,6 +18,14 @@ namespace {
                 path + ": cannot " + tried + " it (" + ErrnoText(errno) + ")");
 }
 
+//! By anybody, in this process too.
+bool IsLocked(int fd) {
+    struct flock lock = {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
 bool IsSameFile(int fd, const std::string &path) {
     struct stat open_file, named;
     return fstat(fd, &open_file) == 0 && lstat(path.c_str(), &named) == 0 &&
@@ -52,7 +60,9 @@ StreamPosition LocalDestination::Begin(const StreamHeader &header) {
     }
     for (const StreamFile &file : header.files) {
         const std::string path = path_ + ".receiving" + file.ending;
-        FileDescriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+        // As soon as it has its name, stock DuckDB may attach it in this process.
+        FileDescriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666),
+                          FileDescriptor::Closing::KEEPS_POSIX_LOCKS);
         if (!fd.IsOpen() && errno == EEXIST) {
             throw Error(ErrorCode::EXISTS,
                         path + ": it is what a restore has left that was killed, or one that runs; "
@@ -82,8 +92,13 @@ void LocalDestination::Write(const StreamPiece &piece) {
     }
 }
 
-// A log must not stay beside a database that somebody else has made meanwhile: it would be replayed into that.
+// A log must not stay beside a database that somebody else has made meanwhile: it would be replayed into that. Where somebody has
+// attached the database already, with all of its logs, it is his.
 void LocalDestination::GiveUpNames() noexcept {
+    const Part &database = parts_.front();
+    if (IsSameFile(database.fd.Get(), database.final_path) && IsLocked(database.fd.Get())) {
+        return;
+    }
     for (const Part &part : parts_) {
         if (IsSameFile(part.fd.Get(), part.final_path)) {
             unlink(part.final_path.c_str());

@@ -41,6 +41,7 @@ def commit(con, path: str, number: int, checkpoints: bool) -> bool:
         ("volume", False, "(TYPE duckdb)", False),
         ("direct", False, "", True),
         ("direct", True, "", True),
+        ("direct", True, "", False),
     ],
 )
 def test_another_process_comes_between(

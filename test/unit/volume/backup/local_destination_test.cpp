@@ -3,8 +3,13 @@
 #include "volume/backup/local_destination.hpp"
 #include "volume/backup/streams.hpp"
 
+#include <atomic>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
 
 namespace rawduck {
 
@@ -51,6 +56,44 @@ TEST_F(LocalDestinationTest, AllOfItHasItsNames) {
                                                   {"y.duckdb.wal", "x.duckdb.wal"},
                                                   {"y.duckdb.wal.checkpoint", "x.duckdb.wal.checkpoint"}};
     EXPECT_EQ(Files(), made);
+}
+
+// Stock DuckDB of this process attaches the database as soon as it has its name.
+TEST_F(LocalDestinationTest, ALockThatIsTakenBeforeTheEndStays) {
+    bool was_taken_before = false;
+    for (int i = 0; i < 200 && !was_taken_before; i++) {
+        std::atomic<bool> is_done{false};
+        struct flock lock = {};
+        lock.l_type = F_WRLCK;
+        lock.l_whence = SEEK_SET;
+        int fd = -1;
+        std::thread stock([&] {
+            while (fd < 0 && !is_done) {
+                fd = open(Path("y.duckdb").c_str(), O_RDWR | O_CLOEXEC);
+            }
+            was_taken_before = fd >= 0 && fcntl(fd, F_SETLK, &lock) == 0 && !is_done;
+        });
+        const auto receiver = Receiving();
+        while (receiver->ReceivePiece()) {
+        }
+        is_done = true;
+        stock.join();
+        if (was_taken_before) {
+            const pid_t child = fork();
+            if (child == 0) { // whom the lock keeps out
+                struct flock found = lock;
+                _exit(fcntl(fd, F_GETLK, &found) == 0 && found.l_type == F_WRLCK ? 0 : 1);
+            }
+            int status = -1;
+            EXPECT_EQ(waitpid(child, &status, 0), child);
+            EXPECT_EQ(status, 0);
+        }
+        close(fd);
+        for (const auto &[name, content] : Files()) {
+            std::filesystem::remove(Path(name));
+        }
+    }
+    EXPECT_TRUE(was_taken_before);
 }
 
 // Its log would be replayed into the database of somebody else.
