@@ -142,6 +142,9 @@ class Renaming {
         throw Error(code, state_.target.name + ": cannot move \"" + from_ + "\" to \"" + to_ + "\": " + why);
     }
     void Take(const std::shared_ptr<File> &file, const std::string &name) {
+        if (!file->Published()) { // a log that was made since the others were looked for
+            Refuse("\"" + file->Name() + "\" is being made; try again", ErrorCode::LOCKED);
+        }
         state_.RequireNoSnapshot(*file, "moved");
         RequireUnused(state_, *file, "move");
         RequireNoOwner(state_, file->Name(), "move");

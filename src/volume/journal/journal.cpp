@@ -69,10 +69,16 @@ void Journal::WriteSuperblockDurably(const TreeSuperblock &superblock, int copy)
     WriteSuperblockDurablyAt(superblock, copy == 0 ? 0 : superblock.capacity_units - 1);
 }
 
+// Two that differ never have the same number, also where memory ran out between the first and the last copy of one.
+uint64_t Journal::NextSequence() {
+    sequence_used_ = std::max(sequence_used_, superblock_.sequence) + 1;
+    return sequence_used_;
+}
+
 // The copy that the mount relies on comes last: the other one may be damaged, or old. Only when both are durable is
 // anything given up that they named before.
 void Journal::WriteSuperblocks(TreeSuperblock next) {
-    next.sequence = superblock_.sequence + 1;
+    next.sequence = NextSequence();
     SealSuperblock(next);
     WriteCopyAtEnd(next);
     WriteSuperblockDurably(next, spare_superblock_);
@@ -84,13 +90,13 @@ void Journal::WriteSuperblocks(TreeSuperblock next) {
 // place comes first: whatever a cut leaves of superblock 0, it leads to a whole one, or that one is found at the end.
 // What lies at the old place afterwards belongs to the data area, and must not be taken for a superblock.
 void Journal::WriteGrownSuperblocks(TreeSuperblock next) {
-    next.sequence = superblock_.sequence + 1;
+    AlignedBuffer zeros;
+    zeros.AppendZeros(ALLOCATION_UNIT_BYTES);
+    next.sequence = NextSequence();
     SealSuperblock(next);
     WriteCopyAtEnd(next); // it may have become larger still
     WriteSuperblockDurably(next, 1);
     WriteSuperblockDurably(next, 0);
-    AlignedBuffer zeros;
-    zeros.AppendZeros(ALLOCATION_UNIT_BYTES);
     WriteDurably({{(superblock_.capacity_units - 1) * ALLOCATION_UNIT_BYTES, zeros.Data(),
                    ALLOCATION_UNIT_BYTES, PlacementClass::METADATA}},
                  false);

@@ -143,7 +143,8 @@ class Journal {
     //! Guards what follows. Held while a checkpoint is written; the mutexes of the store, of flushes and those that
     //! Zones takes are taken under it.
     std::mutex checkpoint_mutex_;
-    TreeSuperblock superblock_; //!< as on the target, when nothing is pending
+    TreeSuperblock superblock_;  //!< as on the target, when nothing is pending
+    uint64_t sequence_used_ = 0; //!< the last number of a superblock that may be on the target
     std::optional<Pending> pending_;
     std::atomic<bool> has_pending_{false};
 };

@@ -86,9 +86,13 @@ void OpenFile::Sync() {
     }
 }
 
+// DuckDB gives a file, at a checkpoint, the size that it has once all blocks are written that were given out: some may not be
+// yet. It is written to there or not at all.
 void OpenFile::Truncate(uint64_t size) {
     BeginWrite();
-    file_->Truncate(size);
+    if (size < file_->Size()) {
+        file_->Truncate(size);
+    }
 }
 
 bool OpenFile::Deallocate(uint64_t offset, uint64_t length) {

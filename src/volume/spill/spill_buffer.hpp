@@ -142,6 +142,7 @@ class SpillBuffer {
     uint64_t DirtyBytesMax() const { return memory_.CapacityBytes() / 4; }
     Batch TakeDirty();
     void WriteBatch(Lock &lock, const Batch &batch);
+    void PutBack(const Batch &batch);
     void RunPrefetches();
     Batch TakePrefetches();
     void ReadBatch(Lock &lock, const Batch &batch);
@@ -168,8 +169,9 @@ class SpillBuffer {
     std::deque<std::shared_ptr<Block>> to_prefetch_; //!< READING ones that nobody reads yet
     SpillCounters counters_;
     uint64_t dirty_bytes_ = 0;
-    uint32_t write_waiters_ = 0; //!< threads that wait for a write of what is DIRTY
-    uint64_t excess_bytes_ = 0;  //!< of memory, to be given back
+    uint32_t write_waiters_ = 0;         //!< threads that wait for a write of what is DIRTY
+    uint32_t writes_without_memory_ = 0; //!< that failed for that, the last ones
+    uint64_t excess_bytes_ = 0;          //!< of memory, to be given back
     bool watcher_rests_ = false;
     bool stop_ = false;
     std::thread writer_, reader_, watcher_; //!< started by the first write

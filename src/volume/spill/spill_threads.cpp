@@ -13,6 +13,21 @@ namespace {
 constexpr uint64_t RELEASE_BYTES = 4 * MIB;
 //! Pages that nobody has used for so long are given back.
 constexpr std::chrono::milliseconds UNUSED_INTERVAL{1000};
+//! Between attempts to write where there is no memory for it, and how many there are in a row.
+constexpr std::chrono::milliseconds WITHOUT_MEMORY_INTERVAL{20};
+constexpr uint32_t WRITES_WITHOUT_MEMORY_MAX = 250;
+
+bool IsOutOfMemory(const std::exception_ptr &error) {
+    try {
+        if (error) {
+            std::rethrow_exception(error);
+        }
+    } catch (const std::bad_alloc &) {
+        return true;
+    } catch (...) { // the device failed
+    }
+    return false;
+}
 } // namespace
 
 void SpillBuffer::WriteBehind() {
@@ -51,8 +66,17 @@ SpillBuffer::Batch SpillBuffer::TakeDirty() {
     return batch;
 }
 
+// Where there is no memory for it, what is in memory stays there for a while.
 void SpillBuffer::WriteBatch(Lock &lock, const Batch &batch) {
     const std::exception_ptr error = Transfer(lock, Opcode::WRITE, batch);
+    if (IsOutOfMemory(error) && writes_without_memory_ < WRITES_WITHOUT_MEMORY_MAX) {
+        writes_without_memory_++;
+        PutBack(batch);
+        done_.notify_all();
+        to_write_.wait_for(lock, WITHOUT_MEMORY_INTERVAL, [this] { return stop_; });
+        return;
+    }
+    writes_without_memory_ = 0;
     for (const std::shared_ptr<Block> &block : batch) {
         RAWDUCK_INVARIANT(block->state == State::WRITING, "a block that is being written stays");
         if (!error) {
@@ -66,6 +90,15 @@ void SpillBuffer::WriteBatch(Lock &lock, const Batch &batch) {
     }
     done_.notify_all();
     GiveWay(lock);
+}
+
+void SpillBuffer::PutBack(const Batch &batch) {
+    for (const std::shared_ptr<Block> &block : batch) {
+        RAWDUCK_INVARIANT(block->state == State::WRITING, "a block that is being written stays");
+        block->state = State::DIRTY;
+        dirty_bytes_ += block->length;
+        Put(*block, TO_WRITE);
+    }
 }
 
 void SpillBuffer::RunPrefetches() {

@@ -321,6 +321,21 @@ TEST_F(SpillBufferTest, AFailedWriteIsToldToWhoeverReadsTheRangeUntilItIsWritten
     EXPECT_EQ(Failure(BLOCK, BLOCK), "");
 }
 
+TEST_F(SpillBufferTest, AWriterWithoutMemoryTriesAgain) {
+    const auto left = std::make_shared<std::atomic<int>>(3);
+    state_.on_submit = [left, tester = std::this_thread::get_id()](const Command &command) {
+        if (std::this_thread::get_id() != tester && command.opcode == Opcode::WRITE && (*left)-- > 0) {
+            throw std::bad_alloc();
+        }
+    };
+    WriteBlocks(0, 5);
+    AwaitCompleted(Opcode::WRITE, 5);
+    EXPECT_LE(*left, 0);
+    for (uint64_t i = 0; i < 5; i++) {
+        EXPECT_TRUE(ReadsBack(i)) << i;
+    }
+}
+
 TEST_F(SpillBufferTest, AFailedWriteIsCountedOnce) {
     Fail([](const Command &command) { return command.opcode == Opcode::WRITE; });
     WriteBlocks(0, 5);
