@@ -41,6 +41,7 @@ struct ReaderMounts {
         std::weak_ptr<Volume> volume;
         std::shared_ptr<Volume> lingers; //!< the same, or null
         Clock::time_point until;         //!< when that ends
+        OwnerIsGone owner_is_gone;       //!< of what lingers: another owner may have the same address by now
     };
     const uint64_t fork_generation = ForkGeneration();
     std::mutex mutex; //!< guards what follows; no other lock is taken under it
@@ -280,7 +281,8 @@ void EndLingering(ReaderMounts &mounts) {
 }
 
 //! Under the mutex. Where no thread can be had nothing lingers.
-void Linger(ReaderMounts &mounts, ReaderMounts::Entry &entry, const std::shared_ptr<Volume> &volume) {
+void Linger(ReaderMounts &mounts, ReaderMounts::Entry &entry, const std::shared_ptr<Volume> &volume,
+            const OwnerIsGone &owner_is_gone) {
     if (!mounts.ends_lingering) {
         try {
             std::thread([&mounts] { EndLingering(mounts); }).detach();
@@ -291,6 +293,7 @@ void Linger(ReaderMounts &mounts, ReaderMounts::Entry &entry, const std::shared_
     }
     entry.lingers = volume;
     entry.until = Clock::now() + LINGERING_TIME;
+    entry.owner_is_gone = owner_is_gone;
 }
 
 bool IsDatabase(const Volume &volume, const std::string &file) {
@@ -299,25 +302,31 @@ bool IsDatabase(const Volume &volume, const std::string &file) {
 }
 
 //! The volume of this key, if there is one; otherwise `made`, if that is not null, which has the key then.
-VolumePin PinKnown(ReaderMounts &mounts, const Key &key, PinUse use, const std::shared_ptr<Volume> &made) {
+VolumePin PinKnown(ReaderMounts &mounts, const Key &key, PinUse use, const std::shared_ptr<Volume> &made,
+                   const OwnerIsGone &owner_is_gone) {
     const bool lingers = made && use == PinUse::LOOK && IsDatabase(*made, std::get<2>(key));
-    std::shared_ptr<Volume> lingered; // given up without the mutex
+    std::vector<std::shared_ptr<Volume>> lingered; // given up without the mutex
     std::lock_guard<std::mutex> guard(mounts.mutex);
     for (auto entry = mounts.entries.begin(); entry != mounts.entries.end();) {
-        entry = entry->second.volume.expired() ? mounts.entries.erase(entry) : std::next(entry);
+        ReaderMounts::Entry &known = entry->second;
+        const bool is_left = known.lingers && known.owner_is_gone && known.owner_is_gone();
+        if (is_left) {
+            lingered.push_back(std::move(known.lingers));
+        }
+        entry = is_left || known.volume.expired() ? mounts.entries.erase(entry) : std::next(entry);
     }
     auto found = mounts.entries.find(key);
     if (found == mounts.entries.end() && made) {
-        found = mounts.entries.emplace(key, ReaderMounts::Entry{made, nullptr, {}}).first;
+        found = mounts.entries.emplace(key, ReaderMounts::Entry{made, nullptr, {}, nullptr}).first;
     }
     std::shared_ptr<Volume> volume = found == mounts.entries.end() ? nullptr : found->second.volume.lock();
     if (!volume && made) { // that of the key has gone since
         found->second.volume = volume = made;
     }
     if (volume && use != PinUse::LOOK) {
-        lingered = std::move(found->second.lingers);
+        lingered.push_back(std::move(found->second.lingers));
     } else if (volume == made && lingers) {
-        Linger(mounts, found->second, volume);
+        Linger(mounts, found->second, volume, owner_is_gone);
     }
     return VolumePin(volume);
 }
@@ -325,7 +334,7 @@ VolumePin PinKnown(ReaderMounts &mounts, const Key &key, PinUse use, const std::
 } // namespace
 
 VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
-                 const MountOptions &options, PinUse use) {
+                 const MountOptions &options, PinUse use, const OwnerIsGone &owner_is_gone) {
     const std::string database = DatabaseOfLog(path_file);
     const std::string &file = database.empty() ? path_file : database;
     if (SplitSnapshotName(file).snapshot.empty()) {
@@ -343,7 +352,7 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
     const Target target = ResolveVolume(target_name, Headers::NOW);
     ReaderMounts &mounts = GetReaderMounts();
     const Key key(owner, target.identity, file);
-    if (VolumePin found = PinKnown(mounts, key, use, nullptr)) {
+    if (VolumePin found = PinKnown(mounts, key, use, nullptr, owner_is_gone)) {
         return found;
     }
     if (SourceOfReader(file) == file && (use != PinUse::BESIDE || !HasNode(target.kind))) {
@@ -358,7 +367,7 @@ VolumePin PinFor(const std::string &target_name, const std::string &path_file, c
     View view = FindView(target, file, options);
     const auto made = Volume::MountReader(target, std::move(view.image), std::move(view.keeps), options,
                                           StatsFor(target.identity, target.name));
-    return PinKnown(mounts, key, use, made);
+    return PinKnown(mounts, key, use, made, owner_is_gone);
 }
 
 } // namespace rawduck

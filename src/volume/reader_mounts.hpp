@@ -8,6 +8,7 @@
 
 #include "volume/registry.hpp"
 
+#include <functional>
 #include <string>
 
 namespace rawduck {
@@ -21,7 +22,10 @@ namespace rawduck {
 //! LOOK: what is found of a database stays for some seconds, until it is pinned to be opened with a lock (OPEN). BESIDE: a
 //! snapshot, too, is kept for a reader, so that writers can begin while it is read, however long that takes.
 enum class PinUse { LOOK, OPEN, BESIDE };
+//! Whether the owner has ended: what it has looked at is not for another one at the same address. Called under a mutex.
+using OwnerIsGone = std::function<bool()>;
 VolumePin PinFor(const std::string &target_name, const std::string &path_file, const void *owner,
-                 const MountOptions &options, PinUse use = PinUse::LOOK);
+                 const MountOptions &options, PinUse use = PinUse::LOOK,
+                 const OwnerIsGone &owner_is_gone = nullptr);
 
 } // namespace rawduck

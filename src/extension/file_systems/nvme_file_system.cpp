@@ -14,6 +14,7 @@
 #include "duckdb/function/scalar/string_common.hpp"
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/main/client_context_state.hpp"
+#include "duckdb/main/database.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -76,6 +77,17 @@ class InstantsOfQuery final : public duckdb::ClientContextState {
     std::vector<VolumePin> pins_;
 };
 
+//! Whether the instance of DuckDB has ended, which opens a file.
+OwnerIsGone IsGone(NvmeFileSystem::Opener opener) {
+    const auto database = FileOpener::TryGetDatabase(opener);
+    if (!database) {
+        return nullptr;
+    }
+    return [instance = duckdb::weak_ptr<duckdb::DatabaseInstance>(database->shared_from_this())] {
+        return instance.expired();
+    };
+}
+
 //! A path and the volume that it leads to, which stays mounted meanwhile.
 struct Location {
     //! One instance of DuckDB opens a database, and then its log: both have to be of one instant. What a query has looked at is
@@ -84,8 +96,8 @@ struct Location {
              PinUse use = PinUse::LOOK)
         : path(SplitVolumePath(Allowed(path, opener, wanted))),
           volume(PinFor(this->path.target, this->path.file, FileOpener::TryGetDatabase(opener).get(),
-                        MountOptionsOf(opener),
-                        FileOpener::TryGetClientContext(opener) ? PinUse::OPEN : use)) {
+                        MountOptionsOf(opener), FileOpener::TryGetClientContext(opener) ? PinUse::OPEN : use,
+                        IsGone(opener))) {
         InstantsOfQuery::Keep(this->path, volume, opener);
     }
 

@@ -25,8 +25,6 @@ constexpr milliseconds LEAVING_INTERVAL{100};
 constexpr milliseconds ACCEPT_INTERVAL{100};
 //! For so long a name is left to another process; longer than it takes that one to look for it.
 constexpr milliseconds YIELD_TIME{3 * ACCEPT_INTERVAL};
-//! Each takes a descriptor of the process.
-constexpr size_t READERS_MAX = 500;
 //! Whoever has not asked yet may never do so, and anybody can connect.
 constexpr size_t SILENT_MAX = 16;
 constexpr std::chrono::seconds SILENT_TIME{5};
@@ -211,8 +209,6 @@ void ReaderService::Accept(const FileDescriptor &listener) {
     if (silent >= SILENT_MAX) {
         const auto oldest = std::find_if(connections_.begin(), connections_.end(), is_silent);
         Drop(static_cast<size_t>(oldest - connections_.begin()));
-    } else if (connections_.size() - silent >= READERS_MAX) {
-        return;
     }
     connections_.push_back(Connection{FileDescriptor(), false, false, steady_clock::now()});
     CloseInChildren(socket);
@@ -229,9 +225,16 @@ bool ReaderService::Serve(Connection &connection) {
     if (!request) {
         return false;
     }
+    const auto readers = std::count_if(connections_.begin(), connections_.end(),
+                                       [](const Connection &other) { return other.reads; });
     connection.answered = true;
     connection.reads = request->kind == WriterRequest::Kind::READ;
     try {
+        if (connection.reads && static_cast<size_t>(readers) >= READERS_MAX) {
+            throw Error(ErrorCode::LOCKED, target_.name + ": " + std::to_string(READERS_MAX) +
+                                               " readers are beside its writer, as many as there may be; "
+                                               "detach one of them first");
+        }
         return SendAnswer(connection.socket.Get(), handlers_.answer(*request)) && connection.reads;
     } catch (const WriterElsewhere &error) {
         YieldNames();

@@ -17,6 +17,9 @@ namespace rawduck {
 //! Thread-safe.
 class ReaderService {
   public:
+    //! Each takes a descriptor of the process. The next one is refused.
+    static constexpr size_t READERS_MAX = 500;
+
     //! Both are called by the thread. `answer` throws what the reader is to be told; `sweep` does not throw: it gives up
     //! what no reader needs any more.
     struct Handlers {

@@ -8,8 +8,10 @@
 #include "volume/names/snapshot_name.hpp"
 #include "volume/reader_mounts.hpp"
 #include "volume/readers/reader_channel.hpp"
+#include "volume/readers/reader_service.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 namespace rawduck {
@@ -77,6 +79,28 @@ TEST_F(ReaderTest, AnOpenFileKeepsItsInstant) {
     file->Close();
     file.reset();
     EXPECT_EQ(ReadAll(*Latest(), "x@latest"), "second");
+}
+
+//! DuckDB looks at a database before it opens it. An instance that ends in between leaves nothing to the next one, which may
+//! have its address.
+TEST_F(ReaderTest, WhatWasLookedAtIsForItsOwnerAlone) {
+    const VolumePin volume = Pin();
+    const auto writer = volume->Open("other", WriteMode());
+    const auto put = [&](const std::string &bytes) {
+        volume->Open("x.duckdb", WriteMode(FileKind::DATABASE))->Write(bytes.data(), bytes.size(), 0);
+    };
+    bool is_gone = false;
+    const auto latest = [&](PinUse use, bool of_another) {
+        const OwnerIsGone owner_is_gone = [&is_gone, of_another] { return is_gone && !of_another; };
+        const VolumePin pin = PinFor(path_, "x.duckdb@latest", this, MountOptions(), use, owner_is_gone);
+        return ReadAll(*pin, "x.duckdb@latest");
+    };
+    put("first");
+    EXPECT_EQ(latest(PinUse::LOOK, false), "first");
+    put("other");
+    EXPECT_EQ(latest(PinUse::LOOK, false), "first") << "as long as the owner is there";
+    is_gone = true;
+    EXPECT_EQ(latest(PinUse::OPEN, true), "other");
 }
 
 TEST_F(ReaderTest, CannotBeWrittenTo) {
@@ -181,6 +205,44 @@ TEST_F(ReaderTest, OnlyWhoHasTheTargetIsAnswered) {
     EXPECT_EQ(code(lock.Descriptor(), {WriterRequest::Kind::READ, lock.Number(), "x", ""}), ErrorCode::LOCKED)
         << "it is no snapshot";
     EXPECT_TRUE(AskWriter(target, lock.Descriptor(), request).has_value());
+}
+
+TEST_F(ReaderTest, OneTooManyIsToldSo) {
+    rlimit descriptors{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &descriptors), 0);
+    const rlimit before = descriptors;
+    descriptors.rlim_cur = std::min<rlim_t>(descriptors.rlim_max, 4 * ReaderService::READERS_MAX);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &descriptors), 0);
+    const Target target = ResolveTarget(path_);
+    const ReaderLock lock(target);
+    const auto ask = [&](WriterRequest::Kind kind) {
+        return AskWriter(target, lock.Descriptor(), {kind, lock.Number(), "x@latest", ""});
+    };
+    ReaderService service(target, {[](const WriterRequest &) { return std::string("answer"); }, [] {}});
+    service.Start();
+    std::vector<WriterAnswer> readers;
+    while (readers.size() < ReaderService::READERS_MAX) {
+        std::optional<WriterAnswer> answer = ask(WriterRequest::Kind::READ);
+        ASSERT_TRUE(answer.has_value());
+        readers.push_back(std::move(*answer));
+    }
+    std::string text;
+    EXPECT_EQ(FailureOf([&] { ask(WriterRequest::Kind::READ); }, &text), ErrorCode::LOCKED);
+    EXPECT_NE(text.find("500 readers"), std::string::npos) << text;
+    EXPECT_TRUE(ask(WriterRequest::Kind::DESCRIBE).has_value());
+    readers.pop_back();
+    std::optional<WriterAnswer> last;
+    for (int i = 0; i < 1000 && !last; i++) { // once the service has seen that one go
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        try {
+            last = ask(WriterRequest::Kind::READ);
+        } catch (const Error &error) {
+            EXPECT_EQ(error.Code(), ErrorCode::LOCKED);
+        }
+    }
+    EXPECT_TRUE(last.has_value());
+    service.Stop();
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 // It has made the snapshot, and the reader does not know.
