@@ -132,9 +132,9 @@ constexpr Setting SETTINGS[] = {
      "is not named has its default. mode: thread (each thread has its own queue), pool (several, each behind "
      "a lock), single (one, behind a lock) or sync (none: a thread waits for each command). depth: commands "
      "in flight per queue, 1 to 4096. max_transfer: the largest command, such as 256 KiB, up to 64 MiB; 0: "
-     "the default of the device. polling: whether engine io_uring_cmd polls for completions (on) instead of "
-     "waiting for interrupts (off), which takes less time and more CPU time where the NVMe driver has "
-     "polling queues (its parameter poll_queues).",
+     "the default of the device. polling: whether engines io_uring_cmd and vfio poll for completions (on) "
+     "instead of waiting for interrupts (off), which takes less time and more CPU time; io_uring_cmd needs "
+     "polling queues of the NVMe driver for it (its parameter poll_queues).",
      NOT_A_SIZE, [](const OpenOptions &options) { return Value(QueueOptionsText(options.mount)); },
      [](const Setting &, const Value &value, OpenOptions &options) {
          ParseQueueOptions(value.ToString(), options.mount);
