@@ -106,6 +106,7 @@ class Journal {
     void WriteByCheckpoint(const JournalRecord &record);
     void WriteMap(const Pending &pending);
     void WriteDurably(std::vector<Segment> segments, bool flush);
+    uint64_t NextSequence();
     void WriteSuperblocks(TreeSuperblock next);
     void WriteGrownSuperblocks(TreeSuperblock next);
     void WriteCopyAtEnd(const TreeSuperblock &superblock);
