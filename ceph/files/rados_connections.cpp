@@ -1,5 +1,6 @@
 #include "ceph/files/rados_connections.hpp"
 
+#include "ceph/files/visible.hpp"
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/settings/rados_settings.hpp"
 
@@ -49,6 +50,9 @@ RadosCredentials CredentialsOf(const std::string &path, optional_ptr<FileOpener>
             credentials.*field.member = value.ToString();
         }
     }
+    Value restricted;
+    credentials.restricted =
+        secret.TryGetSecretKey(Identifier(RADOS_SECRET_RESTRICTED), restricted) && !restricted.IsNull();
     return credentials;
 }
 
@@ -63,7 +67,10 @@ std::shared_ptr<RadosPool> PoolOf(const std::string &path, optional_ptr<FileOpen
             .GetOrCreate<ConnectedClusters>(ConnectedClusters::ObjectType())
             ->Add(cluster);
     }
-    return cluster->Pool(pool, PushdownFeedback::OfProcess().RatesOf(cluster->Id(), pool));
+    auto is_shown = [&](const std::string &other) {
+        return !database || IsVisible(*database, RADOS_SCHEME + other, duckdb::FileType::FILE_TYPE_DIR);
+    };
+    return cluster->Pool(pool, PushdownFeedback::OfProcess().RatesOf(cluster->Id(), pool), is_shown);
 }
 
 } // namespace rawduck_ceph

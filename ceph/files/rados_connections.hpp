@@ -10,6 +10,8 @@ namespace rawduck_ceph {
 
 //! The type of the secrets.
 constexpr const char *RADOS_SECRET = "rados";
+//! In a secret that was created where DuckDB's settings restrict access (RadosCredentials::restricted). No parameter.
+constexpr const char *RADOS_SECRET_RESTRICTED = "restricted";
 
 //! The pool of a rados:// path, with the credentials of the opener's secret whose scope matches the path
 //! best, or Ceph's defaults. The cluster stays connected until the opener's database is closed. Throws Error.

@@ -21,13 +21,15 @@ RadosFileHandle::RadosFileHandle(FileSystem &file_system, std::string path, File
                                  std::shared_ptr<RadosPool> pool, std::string object,
                                  const ObjectStatus &status, InterruptScope::Check is_interrupted)
     : FileHandle(file_system, std::move(path), flags), pool_(std::move(pool)), object_(std::move(object)),
-      writing_(false), status_(status), feedback_(PushdownFeedback::OfProcess().Of(pool_)),
-      is_interrupted_(std::move(is_interrupted)) {}
+      writing_(false), publishes_writes_(false), status_(status),
+      feedback_(PushdownFeedback::OfProcess().Of(pool_)), is_interrupted_(std::move(is_interrupted)) {}
 
 RadosFileHandle::RadosFileHandle(FileSystem &file_system, std::string path, FileOpenFlags flags,
-                                 std::shared_ptr<RadosPool> pool, std::string object, bool must_create)
+                                 std::shared_ptr<RadosPool> pool, std::string object, bool must_create,
+                                 duckdb::shared_ptr<QueryOutputs> outputs)
     : FileHandle(file_system, std::move(path), flags), pool_(std::move(pool)), object_(std::move(object)),
-      writing_(true), status_(), must_create_(must_create) {}
+      writing_(true), publishes_writes_(PublishWritesScope::IsActive()), status_(),
+      outputs_(std::move(outputs)), must_create_(must_create) {}
 
 void RadosFileHandle::Close() {
     if (!pool_) {
@@ -58,7 +60,7 @@ void RadosFileHandle::RequireWriting() const {
 
 void RadosFileHandle::WriteAt(const void *data, uint64_t length, uint64_t offset) {
     RequireWriting();
-    std::lock_guard<std::mutex> guard(mutex_);
+    std::unique_lock<std::mutex> guard(mutex_);
     const uint64_t end = offset + length;
     if (end > RadosPool::OBJECT_BYTES_MAX) {
         throw Error(ErrorCode::NO_SPACE,
@@ -73,6 +75,10 @@ void RadosFileHandle::WriteAt(const void *data, uint64_t length, uint64_t offset
     }
     std::memcpy(&written_[offset], data, length);
     published_ = false;
+    if (publishes_writes_) {
+        guard.unlock();
+        Publish();
+    }
 }
 
 void RadosFileHandle::Resize(uint64_t size) {
@@ -91,10 +97,14 @@ void RadosFileHandle::Publish() {
     timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     const uint64_t size = written_.size();
-    pool_->Write(object_, written_.data(), size, must_create_,
-                 {{FOOTER_ATTRIBUTE, FooterAttributeOf(written_.data(), size)},
-                  {STATISTICS_ATTRIBUTE, EncodeStatistics(StatisticsOf(written_.data(), size), size, now)}},
-                 now);
+    const uint64_t version = pool_->Write(
+        object_, written_.data(), size, must_create_,
+        {{FOOTER_ATTRIBUTE, FooterAttributeOf(written_.data(), size)},
+         {STATISTICS_ATTRIBUTE, EncodeStatistics(StatisticsOf(written_.data(), size), size, now)}},
+        now);
+    if (outputs_) {
+        outputs_->AddPublished(path, pool_, object_, version);
+    }
     published_ = true;
     must_create_ = false; // further calls replace the object that this one has created
 }

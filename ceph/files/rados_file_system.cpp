@@ -2,9 +2,11 @@
 
 #include "ceph/files/query_interrupt.hpp"
 #include "ceph/files/query_listings.hpp"
+#include "ceph/files/query_outputs.hpp"
 #include "ceph/files/query_pins.hpp"
 #include "ceph/files/rados_connections.hpp"
 #include "ceph/files/rados_file.hpp"
+#include "ceph/files/visible.hpp"
 #include "ceph/rados/connection/rados_path.hpp"
 #include "common/text/pattern.hpp"
 #include "extension/file_systems/errors.hpp"
@@ -15,6 +17,7 @@
 #include "duckdb/logging/file_system_logger.hpp"
 #include "duckdb/logging/log_type.hpp"
 #include "duckdb/logging/logger.hpp"
+#include "duckdb/main/database.hpp"
 
 #include <algorithm>
 #include <set>
@@ -63,6 +66,12 @@ duckdb::FileMetadata ToMetadata(const ObjectStatus &status) {
 }
 
 void RequireWritable(const std::string &path, FileOpenFlags flags) {
+    if (!RadosPath::ParseObject(path).HasPlainName()) {
+        throw Error(ErrorCode::INVALID,
+                    path + ": an object whose name has an empty part, \".\" or \"..\" between "
+                           "slashes, or a \"\\\", is not written: DuckDB would take its path "
+                           "for that of another one");
+    }
     if (flags.OpenForReading() || flags.OpenForAppending()) {
         throw Error(ErrorCode::UNSUPPORTED, path +
                                                 ": objects are written whole, not changed in place; attach a "
@@ -78,15 +87,33 @@ bool HasObjectsBelow(const Location &location) {
     return !location.pool->List(location.Prefix(), 1).empty();
 }
 
+//! Whether DuckDB makes of a directory and a name in it the path of `object`. It joins them by rules for files: a
+//! name that is empty, "." or "..", or has a "\", leads elsewhere, and so does every name in a directory with a "?".
+bool Joins(RadosFileSystem &files, const std::string &directory, const std::string &name,
+           const RadosPath &object) {
+    return name.find('\\') == std::string::npos && files.JoinPath(directory, name) == object.ToString();
+}
+
 bool MatchesComponent(const std::string &component, const std::string &pattern) {
     return duckdb::Glob(component.c_str(), component.size(), pattern.c_str(), pattern.size());
 }
 
-//! The message lists some of the existing objects.
-[[noreturn]] void ThrowNothingMatches(const std::string &pattern, RadosPool &pool) {
+//! The message lists some of the existing objects that the database may access.
+[[noreturn]] void ThrowNothingMatches(const std::string &pattern, RadosPool &pool,
+                                      RadosFileSystem::Opener opener) {
     constexpr size_t NAMES_SHOWN = 3;
-    const auto names = pool.List("");
-    std::string existing = std::to_string(names.size()) + " objects";
+    auto names = pool.List("");
+    std::string kind = " objects";
+    auto database = duckdb::FileOpener::TryGetDatabase(opener);
+    if (database && !IsVisible(*database, RADOS_SCHEME + pool.Name(), duckdb::FileType::FILE_TYPE_DIR)) {
+        auto is_hidden = [&](const std::string &name) {
+            const std::string path = RadosPath{pool.Name(), name}.ToString();
+            return !IsVisible(*database, path, duckdb::FileType::FILE_TYPE_REGULAR);
+        };
+        names.erase(std::remove_if(names.begin(), names.end(), is_hidden), names.end());
+        kind += " that this database may access";
+    }
+    std::string existing = std::to_string(names.size()) + kind;
     for (size_t i = 0; i < std::min(NAMES_SHOWN, names.size()); i++) {
         existing += (i == 0 ? ", the first of them " : ", ") + names[i];
     }
@@ -130,7 +157,7 @@ duckdb::unique_ptr<FileHandle> RadosFileSystem::OpenFile(const std::string &path
             throw Error(ErrorCode::EXISTS, path + ": the object is there already");
         }
         return duckdb::make_uniq<RadosFileHandle>(*this, path, flags, std::move(pool), object,
-                                                  flags.ExclusiveCreate());
+                                                  flags.ExclusiveCreate(), QueryOutputs::OfQuery(opener));
     });
     if (handle && opener) {
         handle->TryAddLogger(*opener);
@@ -251,6 +278,21 @@ bool RadosFileSystem::TryRemoveFile(const std::string &path, Opener opener) {
     return Translated([&] { return PoolOf(path, opener)->Remove(RadosPath::ParseObject(path).object); });
 }
 
+void RadosFileSystem::RemoveFiles(const duckdb::vector<std::string> &paths, Opener opener) {
+    auto outputs = QueryOutputs::Of(opener);
+    for (auto &path : paths) {
+        if (!outputs || outputs->TakeListed(path)) {
+            TryRemoveFile(path, opener);
+            continue;
+        }
+        try {
+            outputs->RemovePublished(path);
+        } catch (const Error &) {
+            // Of a COPY that has failed with another error. DuckDB would go on to remove the object by its name.
+        }
+    }
+}
+
 bool RadosFileSystem::DirectoryExists(const std::string &path, Opener opener) {
     const InterruptScope scope(InterruptCheckOf(opener));
     return Translated([&] { return HasObjectsBelow(Location(path, opener)); });
@@ -263,7 +305,16 @@ void RadosFileSystem::CreateDirectory(const std::string &path, Opener opener) {
 bool RadosFileSystem::CreateDirectoryExtended(const std::string &path, const duckdb::CreateDirectoryOptions &,
                                               Opener opener) {
     // There is nothing to create, but a missing pool is reported before anything is written.
-    Translated([&] { PoolOf(path, opener); });
+    Translated([&] {
+        const Location location(path, opener);
+        const std::string name = "x"; // any one
+        if (!Joins(*this, path, name, {location.path.pool, location.Prefix() + name})) {
+            throw Error(ErrorCode::INVALID,
+                        path + ": DuckDB would write objects below another prefix, because this "
+                               "one has an empty part, \".\" or \"..\" between slashes, or a "
+                               "\"\\\" or \"?\"");
+        }
+    });
     return true;
 }
 
@@ -289,14 +340,30 @@ bool RadosFileSystem::ListFiles(const std::string &path,
                                 const std::function<void(const std::string &, bool)> &callback,
                                 duckdb::FileOpener *opener) {
     std::set<std::pair<std::string, bool>> entries; // collected first: the callback may call this file system
+    auto outputs = QueryOutputs::OfQuery(opener);
     Translated([&] {
+        const InterruptScope scope(InterruptCheckOf(opener));
         Location location(path, opener);
         const std::string prefix = location.Prefix();
         for (auto &name : location.pool->List(prefix)) {
             const size_t slash = name.find('/', prefix.size());
             const bool is_directory = slash != std::string::npos;
-            entries.emplace(name.substr(prefix.size(), is_directory ? slash - prefix.size() : slash),
-                            is_directory);
+            const RadosPath object{location.path.pool, name.substr(0, slash)};
+            const std::string entry = object.object.substr(prefix.size());
+            if (!entries.emplace(entry, is_directory).second) {
+                continue;
+            }
+            if (!Joins(*this, path, entry, object)) {
+                const std::string found = RadosPath{location.path.pool, name}.ToString();
+                throw Error(ErrorCode::EXISTS,
+                            found +
+                                ": there is an object of this name, to which no path of DuckDB "
+                                "leads; `rados -p " +
+                                location.path.pool + " rm '" + name + "'` removes it");
+            }
+            if (outputs && !is_directory) {
+                outputs->AddListed(object.ToString());
+            }
         }
     });
     for (auto &entry : entries) {
@@ -328,7 +395,7 @@ RadosFileSystem::GlobFilesExtended(const std::string &pattern, const duckdb::Fil
             }
         }
         if (result.empty() && !input.AllowsEmpty()) {
-            ThrowNothingMatches(pattern, *location.pool);
+            ThrowNothingMatches(pattern, *location.pool, opener);
         }
     });
     return duckdb::make_uniq<duckdb::SimpleMultiFileList>(std::move(result));

@@ -46,6 +46,10 @@ class RadosFileSystem final : public duckdb::FileSystem {
     bool IsPipe(const std::string &, Opener) override { return false; }
     void RemoveFile(const std::string &path, Opener opener) override;
     bool TryRemoveFile(const std::string &path, Opener opener) override;
+    //! COPY calls it to overwrite what it has listed, and to clean up when it fails. Removes objects that the
+    //! connection's query has listed, and of the others those that it has published and nobody has replaced since.
+    //! Without a connection, all.
+    void RemoveFiles(const duckdb::vector<std::string> &paths, Opener opener) override;
 
     //! Pools have no directories: one exists as long as an object's name begins with it and a slash.
     bool DirectoryExists(const std::string &path, Opener opener) override;
@@ -55,6 +59,8 @@ class RadosFileSystem final : public duckdb::FileSystem {
     void RemoveDirectory(const std::string &path, Opener opener) override;
     bool RemoveDirectoryExtended(const std::string &path, const duckdb::RemoveDirectoryOptions &options,
                                  Opener opener) override;
+    //! Throws where an object's name is none that DuckDB's paths lead to: whoever lists the files of a directory
+    //! would take it for another one.
     bool ListFiles(const std::string &path, const std::function<void(const std::string &, bool)> &callback,
                    duckdb::FileOpener *opener) override;
 

@@ -36,6 +36,8 @@ class MetadataCheck {
     }
 
   private:
+    static constexpr const char *OUTSIDE = "a column chunk lies outside the object";
+
     static void Require(bool condition, const char *message) {
         if (!condition) {
             throw InvalidParquet{message};
@@ -65,6 +67,7 @@ class MetadataCheck {
     void RowGroup() {
         int64_t rows = -1;
         std::vector<int64_t> values;
+        has_lost_chunk_ = false;
         reader_.Struct([&](int16_t id, uint8_t type) {
             if (id == 1) {
                 reader_.StructList(type, [&] { values.push_back(ColumnChunk()); });
@@ -75,6 +78,7 @@ class MetadataCheck {
             }
         });
         Require(rows >= 0 && rows < INT64_MAX / 2 - group_rows_, "a row group's number of rows is absurd");
+        Require(rows == 0 || !has_lost_chunk_, OUTSIDE);
         Require(static_cast<int64_t>(values.size()) == leaves_,
                 "a row group has not one chunk for each column");
         for (int64_t value_count : values) {
@@ -128,9 +132,13 @@ class MetadataCheck {
         // Some writers put a dictionary offset of 0 where there is none.
         int64_t start = dictionary > 0 && dictionary < data_page ? dictionary : data_page;
         Require(values >= 0 && raw >= 0 && stored >= 0, "a column chunk has a negative size");
-        Require(start >= 4 && stored <= static_cast<int64_t>(data_end_) &&
-                    start <= static_cast<int64_t>(data_end_) - stored,
-                "a column chunk lies outside the object");
+        const bool inside = start >= 4 && stored <= static_cast<int64_t>(data_end_) &&
+                            start <= static_cast<int64_t>(data_end_) - stored;
+        Require(inside || values == 0, OUTSIDE);
+        if (!inside) {
+            has_lost_chunk_ = true;
+            return values;
+        }
         Require(data_page < start + stored || stored == 0, "a data page lies outside its column chunk");
         used_bytes_ += static_cast<uint64_t>(stored);
         if (layout_) {
@@ -148,6 +156,8 @@ class MetadataCheck {
     uint64_t data_end_;
     ParquetLayout *layout_; //!< may be null
     size_t row_groups_ = 0;
+    //! Of the row group: a chunk without values lies nowhere. PyArrow writes such ones where there are no rows.
+    bool has_lost_chunk_ = false;
     int64_t elements_ = 0, children_ = 0, leaves_ = 0;
     bool flat_ = true;
     int64_t file_rows_ = -1;

@@ -21,8 +21,8 @@ bool FindMetadata(const char *object, uint64_t size, uint64_t &metadata_bytes);
 uint32_t FooterCrc(const char *footer, size_t length);
 
 //! The attribute's value for an object with this content: the checksum and the object's size. The size
-//! invalidates the value when another program replaces the object and keeps its attributes. Empty when it is
-//! no Parquet file.
+//! invalidates the value when another program replaces the object and keeps its attributes. A new object of the same
+//! size does not match the value: the class does not answer for it, and it is read. Empty when it is no Parquet file.
 std::string FooterAttributeOf(const char *object, uint64_t size);
 
 //! False when the value is not for an object of this size.

@@ -80,7 +80,7 @@ enum class ReplyStatus : uint16_t {
     TOO_LARGE = 3,    //!< the reply would exceed reply_bytes_max
     TOO_SLOW = 4,     //!< time_ms_max was exceeded
     BUSY = 5,         //!< as many requests run or wait as are allowed, or the op thread has no time for more
-    CORRUPT = 6,      //!< the object is not a valid Parquet file; it cannot be read either
+    CORRUPT = 6,      //!< the object looks damaged; reading it tells whether it is
     FAILED = 7,       //!< DuckDB reported an error (out of memory, no such column, …)
     CANNOT_READ = 8,  //!< object classes cannot read in this pool
     WORKING = 9,      //!< not finished: send the same request again after `retry_ms`

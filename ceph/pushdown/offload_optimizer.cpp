@@ -4,7 +4,9 @@
 #include "ceph/pushdown/offload_planner.hpp"
 #include "ceph/pushdown/plan/parquet_scan.hpp"
 #include "ceph/pushdown/plan/partial_aggregate.hpp"
+#include "ceph/pushdown/proof/built_in_functions.hpp"
 #include "ceph/pushdown/proof/neutral_settings.hpp"
+#include "ceph/pushdown/proof/object_columns.hpp"
 #include "ceph/pushdown/pruning/object_pruning.hpp"
 #include "ceph/query/statement.hpp"
 #include "ceph/rados/connection/rados_error.hpp"
@@ -216,10 +218,11 @@ void OffloadRewriter::ReplaceScan(Attempt &attempt, unique_ptr<LogicalOperator> 
         columns.emplace_back(types.size());
         types.push_back(old.GetColumnType(column));
         names.push_back(old.GetColumnName(column));
-        const bool plain = !column.IsVirtualColumn() && !column.HasChildren() && !column.HasType() &&
-                           !IsMadeByReader(old, column.GetPrimaryIndex()) && IsPushableType(types.back()) &&
-                           !IsNamedAsVirtualColumn(old, names.back());
-        data->columns.push_back({plain ? names.back().GetIdentifierName() : "", types.back().ToString()});
+        const bool stored = !column.IsVirtualColumn() && !column.HasChildren() && !column.HasType();
+        const auto name = stored ? NameInObjects(old, column.GetPrimaryIndex()) : duckdb::Identifier();
+        const bool plain =
+            !name.empty() && IsPushableType(types.back()) && !IsNamedAsVirtualColumn(old, name);
+        data->columns.push_back({plain ? name.GetIdentifierName() : "", types.back().ToString()});
     }
     data->column_types = types;
     auto scan =
@@ -385,6 +388,7 @@ void DisableLateMaterialization(LogicalOperator &op) {
 } // namespace
 
 void RegisterOffloadOptimizer(duckdb::ExtensionLoader &loader) {
+    NoteBuiltInFunctions(loader.GetDatabaseInstance());
     duckdb::OptimizerExtension extension;
     extension.pre_optimize_function = [](duckdb::OptimizerExtensionInput &input,
                                          unique_ptr<LogicalOperator> &plan) {

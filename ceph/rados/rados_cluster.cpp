@@ -56,12 +56,15 @@ std::string FetchId(rados_t cluster) {
     return id;
 }
 
-std::string JoinNames(const std::vector<std::string> &names) {
+//! "; it has: a, b"; empty where no pool is shown.
+std::string ExistingPools(const std::vector<std::string> &names, const RadosCluster::IsShown &is_shown) {
     std::string result;
     for (auto &name : names) {
-        result += (result.empty() ? "" : ", ") + name;
+        if (is_shown(name)) {
+            result += (result.empty() ? "; it has: " : ", ") + name;
+        }
     }
-    return result.empty() ? "none" : result;
+    return result;
 }
 
 } // namespace
@@ -93,14 +96,14 @@ int64_t RadosCluster::LookUp(const std::string &pool) {
     return id;
 }
 
-std::shared_ptr<RadosPool> RadosCluster::Pool(const std::string &name,
-                                              std::shared_ptr<ReadObserver> observer) {
+std::shared_ptr<RadosPool> RadosCluster::Pool(const std::string &name, std::shared_ptr<ReadObserver> observer,
+                                              const IsShown &is_shown) {
     handle_->RequireSameProcess(RADOS_SCHEME + name);
     const int64_t id = LookUp(name);
     if (id == -ENOENT) {
-        throw Error(ErrorCode::NOT_FOUND,
-                    RADOS_SCHEME + name + ": the cluster has no pool of this name; it has: " +
-                        JoinNames(PoolNames()) + ". `ceph osd pool create " + name + "` makes it");
+        throw Error(ErrorCode::NOT_FOUND, RADOS_SCHEME + name + ": the cluster has no pool of this name" +
+                                              ExistingPools(PoolNames(), is_shown) +
+                                              ". `ceph osd pool create " + name + "` makes it");
     }
     if (id < 0) {
         ThrowRadosError(static_cast<int>(id), RADOS_SCHEME + name, "find the pool");

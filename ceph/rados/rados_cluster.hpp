@@ -4,6 +4,7 @@
 #include "ceph/rados/connection/rados_credentials.hpp"
 #include "ceph/rados/pool/rados_pool.hpp"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,9 +24,13 @@ class RadosCluster {
     RadosCluster(const RadosCluster &) = delete;
     RadosCluster &operator=(const RadosCluster &) = delete;
 
+    //! Whether an error may tell that there is a pool of this name.
+    using IsShown = std::function<bool(const std::string &pool)>;
+
     //! The pool keeps the connection open. `observer` is told of its reads; must be the same one for each
     //! call. Throws Error NOT_FOUND, which lists the existing pools.
-    std::shared_ptr<RadosPool> Pool(const std::string &name, std::shared_ptr<ReadObserver> observer);
+    std::shared_ptr<RadosPool> Pool(const std::string &name, std::shared_ptr<ReadObserver> observer,
+                                    const IsShown &is_shown);
     std::vector<std::string> PoolNames();
     //! The cluster's UUID.
     const std::string &Id() const { return id_; }

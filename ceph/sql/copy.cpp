@@ -55,6 +55,7 @@ void RegisterRadosCopy(duckdb::ExtensionLoader &loader) {
     extension.pre_optimize_function = PlanAllCopies;
     duckdb::OptimizerExtension::Register(duckdb::DBConfig::GetConfig(loader.GetDatabaseInstance()),
                                          extension);
+    RegisterRadosExport(loader);
 }
 
 } // namespace rawduck_ceph

@@ -1,8 +1,8 @@
 //! rados_scans(): the last scans of rados:// objects, what was decided about pushdown and
 //! why, and the outcome.
 #include "ceph/sql/functions.hpp"
-#include "ceph/sql/visible.hpp"
 
+#include "ceph/files/visible.hpp"
 #include "ceph/pushdown/scan/scan_log.hpp"
 #include "extension/sql/row_function.hpp"
 

@@ -2,7 +2,9 @@
 #include "ceph/sql/functions.hpp"
 
 #include "ceph/files/rados_connections.hpp"
+#include "ceph/files/visible.hpp"
 #include "ceph/rados/connection/rados_path.hpp"
+#include "extension/file_systems/errors.hpp"
 
 #include "duckdb/common/file_system.hpp"
 #include "duckdb/common/string_util.hpp"
@@ -15,15 +17,38 @@ namespace {
 using duckdb::Identifier;
 using duckdb::LogicalType;
 
-//! librados reads these files itself, bypassing DuckDB's access settings. FileExists throws where
-//! they forbid a file.
-void CheckFileAccess(duckdb::ClientContext &context, const duckdb::CreateSecretInput &input) {
+//! The value of a parameter; empty where it is not given.
+std::string ParameterOf(const duckdb::CreateSecretInput &input, const char *name) {
+    const auto given = input.options.find(name);
+    return given == input.options.end() || given->second.IsNull() ? "" : given->second.ToString();
+}
+
+//! Ceph puts the names of the cluster and of the user into paths of files.
+void CheckNames(const duckdb::CreateSecretInput &input) {
+    RadosCredentials credentials;
+    credentials.cluster = ParameterOf(input, "cluster");
+    credentials.user = ParameterOf(input, "user");
+    rawduck::Translated([&] { credentials.RequirePlainNames(); });
+}
+
+//! librados reads these files itself, bypassing DuckDB's access settings. FileExists throws where they forbid a
+//! file. Where they forbid any, the paths must be to librados what they are to DuckDB: it also ends a path at
+//! ';', '=' and blanks, and replaces '$' and '~'.
+void CheckFileAccess(duckdb::ClientContext &context, const duckdb::CreateSecretInput &input,
+                     bool is_restricted) {
     for (auto *parameter : {"conf", "keyring"}) {
-        const auto named = input.options.find(parameter);
-        if (named == input.options.end()) {
-            continue;
+        const std::string paths = ParameterOf(input, parameter);
+        if (is_restricted && paths.find_first_of(";=$~ \t\r\n\v\f") != std::string::npos) {
+            throw duckdb::PermissionException(
+                "Cannot access \"%s\", the %s of a secret - file system operations are disabled by "
+                "configuration, "
+                "and its path has one of ; = $ ~ or a blank, which Ceph gives a meaning",
+                paths, parameter);
         }
-        for (auto &path : duckdb::StringUtil::Split(named->second.ToString(), ",")) {
+        if (paths.empty()) {
+            continue; // Ceph's own
+        }
+        for (auto &path : duckdb::StringUtil::Split(paths, ",")) {
             duckdb::FileSystem::GetFileSystem(context).FileExists(path);
         }
     }
@@ -31,7 +56,9 @@ void CheckFileAccess(duckdb::ClientContext &context, const duckdb::CreateSecretI
 
 duckdb::unique_ptr<duckdb::BaseSecret> CreateRadosSecret(duckdb::ClientContext &context,
                                                          duckdb::CreateSecretInput &input) {
-    CheckFileAccess(context, input);
+    const bool is_restricted = !IsVisible(context, "/", duckdb::FileType::FILE_TYPE_DIR);
+    CheckNames(input);
+    CheckFileAccess(context, input, is_restricted);
     auto scope = input.scope;
     if (scope.empty()) {
         scope.push_back(RADOS_SCHEME);
@@ -46,6 +73,9 @@ duckdb::unique_ptr<duckdb::BaseSecret> CreateRadosSecret(duckdb::ClientContext &
     auto secret = duckdb::make_uniq<duckdb::KeyValueSecret>(scope, input.type, input.provider, input.name);
     for (const CredentialField &field : CREDENTIAL_FIELDS) {
         secret->TrySetValue(Identifier(field.name), input);
+    }
+    if (is_restricted) {
+        secret->secret_map[Identifier(RADOS_SECRET_RESTRICTED)] = duckdb::Value::BOOLEAN(true);
     }
     secret->redact_keys.insert(Identifier("key"));
     return std::move(secret);

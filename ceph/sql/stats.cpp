@@ -1,7 +1,7 @@
 //! rados_stats() and rados_reset_stats(): the requests of this process to Ceph.
 #include "ceph/sql/functions.hpp"
-#include "ceph/sql/visible.hpp"
 
+#include "ceph/files/visible.hpp"
 #include "ceph/pushdown/feedback/pushdown_feedback.hpp"
 #include "ceph/rados/connection/rados_path.hpp"
 #include "ceph/rados/pool/rados_stats.hpp"

@@ -197,6 +197,22 @@ def test_counters_show_what_may_be_reached(con, cluster, data_prefix):
     assert con.execute(pools).fetchall() >= [("data",)]
 
 
+def test_messages_name_what_may_be_reached(con, cluster, data_prefix):
+    folder = data_prefix.removeprefix("rados://data/")
+    for name in ("public/a.parquet", "hidden/b.parquet"):
+        con.execute(f"COPY (SELECT 1 AS n) TO '{data_prefix}/{name}'")
+    with connect(cluster) as locked:
+        locked.execute(f"SET allowed_directories = ['{data_prefix}/public/', 'rados://nowhere/']")
+        locked.execute("SET enable_external_access = false")
+        words = "pool data has 1 objects that this database may access", f"{folder}/public/a.parquet"
+        query = f"FROM read_parquet('{data_prefix}/public/nothing*')"
+        assert "hidden" not in fails(locked, query, duckdb.IOException, *words)
+        query = "FROM read_parquet('rados://nowhere/x/*')"
+        message = fails(locked, query, duckdb.IOException, "no pool of this name")
+        assert "coded" not in message
+        assert "data" not in message.replace("database", "")
+
+
 @pytest.mark.parametrize("parameter", ["CONF '/etc/hostname'", "KEYRING 'a,/etc/hostname'"])
 @pytest.mark.parametrize(
     "setting", ["enable_external_access = false", "disabled_filesystems = 'LocalFileSystem'"]

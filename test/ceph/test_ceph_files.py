@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from ceph_support import names, one, rados, requests
+from ceph_support import connect, names, one, rados, requests
 from class_protocol import Pool
 
 ROWS = 1_500_000
@@ -146,6 +146,117 @@ def test_a_failed_copy_leaves_the_old_object(con, prefix, format):
     with pytest.raises(duckdb.Error, match="stop"):
         con.execute(f"COPY {FAILING} TO '{prefix}/x.{format}'")
     assert con.execute(f"SELECT i FROM '{prefix}/x.{format}'").fetchall() == [(7,)]
+
+
+def test_an_abandoned_file_is_no_object(con, data_prefix):
+    """DuckDB neither closes nor aborts a file of this format when a COPY fails."""
+    con.execute("SET async_threads = 0")
+    rows = "SELECT CASE WHEN i = 90000 THEN error('stop') ELSE 'x'::BLOB END FROM range(100000) t(i)"
+    with pytest.raises(duckdb.Error, match="stop"):
+        con.execute(f"COPY ({rows}) TO '{data_prefix}/x.bin' (FORMAT blob)")
+    assert names(con, f"{data_prefix}/**") == []
+
+
+def test_a_failed_overwrite_leaves_nothing(con, prefix):
+    """It has removed the old objects before its first row, and then removes its own."""
+    con.execute("SET async_threads = 0")
+    options = "FORMAT parquet, FILE_SIZE_BYTES '1MB', ROW_GROUP_SIZE 20480"
+    con.execute(f"COPY (SELECT 1 AS i) TO '{prefix}' ({options})")
+    with pytest.raises(duckdb.Error, match="stop"):
+        con.execute(f"COPY {FAILING} TO '{prefix}' ({options}, OVERWRITE)")
+    assert names(con, f"{prefix}/**") == []
+
+
+def test_a_failed_copy_leaves_what_another_one_has_published(con, cluster, prefix):
+    """Both find that the name is free. The one that is complete later fails."""
+    path = f"{prefix}/x.parquet"
+
+    def copy_other(i: int) -> int:
+        con.execute(f"COPY (SELECT 7 AS i) TO '{path}'")
+        return i
+
+    with connect(cluster) as late:
+        late.execute("SET async_threads = 0")  # it opens its file before its query runs
+        late.create_function("copy_other", copy_other, ["BIGINT"], "BIGINT", side_effects=True)
+        with pytest.raises(duckdb.IOException, match="there already"):
+            late.execute(f"COPY (SELECT copy_other(1) AS i) TO '{path}'")
+    assert con.execute(f"SELECT i FROM '{path}'").fetchall() == [(7,)]
+
+
+def test_a_failed_copy_removes_only_what_is_still_its_own(con, cluster, prefix):
+    """Another one replaces the first of the objects that it has published."""
+    replaced = []
+
+    def replace_first(i: int) -> int:
+        if i == 90_000:
+            published = names(con, f"{prefix}/*")
+            assert len(published) >= 2
+            replaced.append(published[0])
+            con.execute(f"COPY (SELECT 7 AS i) TO '{published[0]}'")
+            raise ValueError("stop")
+        return i
+
+    options = "FORMAT parquet, FILE_SIZE_BYTES '1KB', ROW_GROUP_SIZE 20480"
+    with connect(cluster) as failing:
+        failing.execute("SET threads = 1; SET async_threads = 0")
+        failing.create_function("replace_first", replace_first, ["BIGINT"], "BIGINT", side_effects=True)
+        with pytest.raises(duckdb.Error, match="stop"):
+            failing.execute(
+                f"COPY (SELECT replace_first(i) AS i FROM range(100000) t(i)) TO '{prefix}' ({options})"
+            )
+    assert names(con, f"{prefix}/*") == replaced
+    assert one(con, f"SELECT i FROM '{replaced[0]}'") == 7
+
+
+@pytest.mark.parametrize("optimizer", ["enable_optimizer", "disable_optimizer"])
+def test_a_database_is_exported_and_imported(con, cluster, data_prefix, optimizer):
+    con.execute(f"PRAGMA {optimizer}")
+    con.execute("CREATE TABLE t AS SELECT 1 AS a; CREATE VIEW v AS FROM t")
+    con.execute(f"EXPORT DATABASE '{data_prefix}' (FORMAT parquet)")
+    assert names(con, f"{data_prefix}/**") == [
+        f"{data_prefix}/{name}" for name in ("load.sql", "schema.sql", "t.parquet")
+    ]
+    with connect(cluster) as fresh:
+        fresh.execute(f"IMPORT DATABASE '{data_prefix}'")
+        assert fresh.execute("FROM v").fetchall() == [(1,)]
+
+
+def test_a_database_without_tables_is_exported(con, cluster, data_prefix):
+    con.execute("CREATE SCHEMA s")
+    con.execute(f"EXPORT DATABASE '{data_prefix}'")
+    with connect(cluster) as fresh:
+        fresh.execute(f"IMPORT DATABASE '{data_prefix}'")
+        fresh.execute("CREATE TABLE s.t (a INTEGER)")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("options", ["", ", OVERWRITE"])
+@pytest.mark.parametrize(
+    "name",
+    ["t//x.parquet", "t/./x.parquet", "t/../x.parquet", "t/a\\b.parquet", "t/", "t/a?b/x.parquet"],
+)
+def test_objects_to_which_no_path_leads(con, cluster, data_prefix, name, options):
+    """DuckDB would list one directory for ever, or remove another object."""
+    folder = data_prefix.removeprefix("rados://data/")
+    stored = [f"{folder}/{name}", f"{folder}/t/a/b.parquet"]
+    for path in stored:
+        rados(cluster, "-p", "data", "put", path, "-", data=b"x")
+    with pytest.raises(duckdb.IOException) as caught:
+        con.execute(f"COPY (SELECT 1 AS a) TO '{data_prefix}/t' (FORMAT parquet{options})")
+    assert stored[0] in str(caught.value)
+    assert set(stored) <= set(rados(cluster, "-p", "data", "ls").decode().splitlines())
+
+
+@pytest.mark.parametrize("name", ["/x.csv", "./x.csv", "../x.csv", "a\\b.csv"])
+def test_names_that_paths_change_are_not_written(con, data_prefix, name):
+    with pytest.raises(duckdb.InvalidInputException, match="of another one"):
+        con.execute(f"COPY (SELECT 1) TO '{data_prefix}/{name}'")
+
+
+@pytest.mark.parametrize("name", ["/t", "./t", "../t", "a\\t", "t?x"])
+def test_prefixes_that_paths_change_are_not_written(con, data_prefix, name):
+    with pytest.raises(duckdb.InvalidInputException, match="another prefix"):
+        con.execute(f"COPY (SELECT 1 AS a) TO '{data_prefix}/{name}' (FORMAT parquet)")
 
 
 def test_a_replaced_object_is_read_anew(con, prefix):

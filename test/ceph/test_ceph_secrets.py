@@ -21,17 +21,75 @@ def test_the_key_is_not_shown(cluster):
 
 def test_the_scope_decides(con, cluster, data_prefix):
     """A secret for one pool, another for the rest; both connections are used in one query."""
+    coded = data_prefix.replace("rados://data/", "rados://coded/")
     con.execute(f"COPY (SELECT 1 AS a) TO '{data_prefix}/x.csv'")
-    con.execute(f"COPY (SELECT 2 AS a) TO 'rados://coded/{data_prefix[-6:]}/x.csv'")
+    con.execute(f"COPY (SELECT 2 AS a) TO '{coded}/x.csv'")
     keyring = cluster.create_user("coded", "mon", "allow r", "osd", "allow r pool=coded")
     con.execute(
         secret(cluster, User("coded", keyring), "SCOPE 'rados://coded/'").replace("ceph (", "coded (")
     )
-    both = con.execute(f"FROM read_csv(['{data_prefix}/x.csv', 'rados://coded/{data_prefix[-6:]}/x.csv'])")
+    both = con.execute(f"FROM read_csv(['{data_prefix}/x.csv', '{coded}/x.csv'])")
     assert sorted(both.fetchall()) == [(1,), (2,)]
     con.execute(f"COPY (SELECT 3 AS a) TO '{data_prefix}/x.csv'")
     with pytest.raises(duckdb.Error, match=r"rados://coded/.*cannot write"):
-        con.execute(f"COPY (SELECT 3 AS a) TO 'rados://coded/{data_prefix[-6:]}/x.csv'")
+        con.execute(f"COPY (SELECT 3 AS a) TO '{coded}/x.csv'")
+
+
+@pytest.fixture
+def restricted(cluster, tmp_path):
+    """A database that may read a pool and a directory with the cluster's configuration; and the directory."""
+    allowed = tmp_path / "allowed"
+    allowed.mkdir()
+    (allowed / "ceph.conf").write_text(cluster.conf.read_text())
+    with rawduck.connect(ceph=True) as con:
+        con.execute("SET allow_persistent_secrets = false")
+        con.execute(f"SET allowed_directories = ['{allowed}', 'rados://data/']")
+        con.execute("SET enable_external_access = false")
+        yield con, allowed
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "KEYRING '{allowed}/none;{outside}'",
+        "KEYRING '{allowed}/none={outside}'",
+        "KEYRING '{allowed}/none {outside}'",
+        "KEYRING '{allowed}/none\t{outside}'",
+        "KEYRING '{allowed}/$name'",
+        "CONF '{allowed}/none;{outside}'",
+    ],
+)
+def test_ceph_and_duckdb_read_paths_alike(restricted, cluster, clause):
+    con, allowed = restricted
+    clause = clause.format(allowed=allowed, outside=cluster.keyring)
+    with pytest.raises(duckdb.PermissionException, match="configuration"):
+        con.execute(f"CREATE SECRET (TYPE rados, {clause})")
+
+
+@pytest.mark.parametrize("clause", ["CLUSTER '../x'", "CLUSTER 'a..b'", "USER 'a/b'", "USER '$host'"])
+def test_names_are_no_paths(clause):
+    with (
+        rawduck.connect(ceph=True) as con,
+        pytest.raises(duckdb.InvalidInputException, match="letters, digits"),
+    ):
+        con.execute(f"CREATE SECRET (TYPE rados, {clause})")
+
+
+def test_a_configuration_names_no_other_file(restricted, cluster, tmp_path):
+    """This one names a keyring outside, which is not read, and a log, which is not written."""
+    con, allowed = restricted
+    log = tmp_path / "log"
+    with (allowed / "ceph.conf").open("a") as conf:
+        conf.write(f"\n[client.admin]\nlog file = {log}\n")
+    con.execute(f"CREATE SECRET s (TYPE rados, CONF '{allowed}/ceph.conf')")
+    with pytest.raises(duckdb.PermissionException, match="no key was found"):
+        names(con, "rados://data/*")
+    (allowed / "keyring").write_bytes(cluster.keyring.read_bytes())
+    con.execute(
+        f"CREATE OR REPLACE SECRET s (TYPE rados, CONF '{allowed}/ceph.conf', KEYRING '{allowed}/keyring')"
+    )
+    names(con, "rados://data/*")
+    assert not log.exists()
 
 
 def test_scopes_of_other_schemes_are_refused(con):

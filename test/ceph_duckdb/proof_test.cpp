@@ -1,9 +1,11 @@
 //! What proves that the class computes what the plan does: the round trip of expressions, and the settings.
+#include "ceph/pushdown/proof/built_in_functions.hpp"
 #include "ceph/pushdown/proof/neutral_settings.hpp"
 #include "ceph/pushdown/proof/round_trip.hpp"
 
 #include "duckdb/main/connection.hpp"
 #include "duckdb/main/database.hpp"
+#include "duckdb/parser/parsed_data/create_scalar_function_info.hpp"
 #include "duckdb/planner/planner.hpp"
 
 #include <gtest/gtest.h>
@@ -16,6 +18,7 @@ using duckdb::LogicalType;
 class ProofTest : public testing::Test {
   protected:
     void SetUp() override {
+        NoteBuiltInFunctions(*database.instance);
         Run("CREATE TABLE t (i INTEGER, k BIGINT, d DOUBLE, s VARCHAR, c VARCHAR COLLATE NOCASE, dt DATE, m "
             "DECIMAL(9,2))");
         schema = {{"i", "k", "d", "s", "c", "dt", "m"},
@@ -100,6 +103,20 @@ TEST_F(ProofTest, AUsersFunctionIsNotTheBuiltInOne) {
     EXPECT_EQ(Difference("lower(s)", "lower(s)"), "");
     Run("CREATE MACRO lower(x) AS upper(x)");
     EXPECT_NE(Difference("\"system\".main.lower(s)", "lower(s)"), "");
+}
+
+TEST_F(ProofTest, AUsersOverloadIsNotABuiltInOne) {
+    const char *const sql = "substring(s, i, i)";
+    EXPECT_EQ(Difference(sql, sql), "");
+    duckdb::ScalarFunction function(
+        duckdb::Identifier("substring"), {LogicalType::VARCHAR, LogicalType::INTEGER, LogicalType::INTEGER},
+        LogicalType::VARCHAR, [](duckdb::DataChunk &, duckdb::ExpressionState &, duckdb::Vector &) {});
+    duckdb::CreateScalarFunctionInfo info(function);
+    connection.context->RegisterFunction(info);
+    NoteBuiltInFunctions(*database.instance); // as another connection that loads the extension does
+    EXPECT_NE(Difference(sql, sql).find("not one of DuckDB's own"), std::string::npos)
+        << Difference(sql, sql);
+    EXPECT_EQ(Difference("substring(s, k, k)", "substring(s, k, k)"), "") << "it is still there";
 }
 
 TEST_F(ProofTest, EverySettingIsClassified) {

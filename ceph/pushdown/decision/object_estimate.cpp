@@ -1,5 +1,7 @@
 #include "ceph/pushdown/decision/object_estimate.hpp"
 
+#include "ceph/pushdown/proof/object_columns.hpp"
+
 #include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/planner/expression/bound_columnref_expression.hpp"
 #include "duckdb/planner/expression/bound_constant_expression.hpp"
@@ -121,16 +123,17 @@ bool ObjectEstimate::FindColumn(const Expression &expression, duckdb::idx_t &col
 }
 
 uint64_t ObjectEstimate::DistinctValues(duckdb::idx_t column) const {
-    auto found = summary_->columns.find(get_.names[column].GetIdentifierName());
+    auto found = summary_->columns.find(NameInObjects(get_, column).GetIdentifierName());
     return found == summary_->columns.end() ? 0 : found->second.distinct_values;
 }
 
 bool ObjectEstimate::ColumnRange(duckdb::idx_t column, Range &range) const {
     auto *data = dynamic_cast<const duckdb::MultiFileBindData *>(get_.bind_data.get());
-    if (!data || !data->initial_reader) {
+    const auto name = NameInObjects(get_, column);
+    if (!data || !data->initial_reader || name.empty()) {
         return false;
     }
-    auto statistics = data->initial_reader->GetStatistics(context_, get_.names[column]);
+    auto statistics = data->initial_reader->GetStatistics(context_, name);
     if (!statistics || statistics->GetType() != get_.returned_types[column] ||
         statistics->GetStatsType() != duckdb::StatisticsType::NUMERIC_STATS ||
         !duckdb::NumericStats::HasMinMax(*statistics)) {

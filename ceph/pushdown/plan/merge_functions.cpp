@@ -3,6 +3,7 @@
 #include "duckdb/common/types/hugeint.hpp"
 
 #include <cmath>
+#include <type_traits>
 
 namespace rawduck_ceph {
 
@@ -45,16 +46,25 @@ template <class SUM> struct AverageState {
     int64_t count;
 };
 
+//! Fails where a HUGEINT overflows, as DuckDB's avg does: its += wraps around.
+template <class SUM> void AddTo(SUM &total, const SUM &sum) {
+    if constexpr (std::is_same_v<SUM, hugeint_t>) {
+        total = duckdb::Hugeint::Add(total, sum);
+    } else {
+        total += sum;
+    }
+}
+
 //! FLOAT: the type of the division.
 template <class SUM, class FLOAT> struct MergeAveragesOperation : MergeOperation {
     template <class A, class B, class STATE, class OP>
     static void Operation(STATE &state, const A &sum, const B &count, duckdb::AggregateBinaryInput &) {
-        state.sum += sum;
+        AddTo(state.sum, sum);
         state.count += count;
     }
     template <class STATE, class OP>
     static void Combine(const STATE &source, STATE &target, duckdb::AggregateInputData &) {
-        target.sum += source.sum;
+        AddTo(target.sum, source.sum);
         target.count += source.count;
     }
     template <class RESULT, class STATE>

@@ -1,12 +1,12 @@
 #include "ceph/pushdown/plan/pushed_query.hpp"
 
 #include "ceph/pushdown/proof/neutral_settings.hpp"
+#include "ceph/pushdown/proof/object_columns.hpp"
 #include "ceph/pushdown/proof/round_trip.hpp"
 #include "ceph/query/statement.hpp"
 
 #include "duckdb/common/error_data.hpp"
 #include "duckdb/common/exception.hpp"
-#include "duckdb/common/multi_file/multi_file_states.hpp"
 #include "duckdb/function/builtin_function_lookup.hpp"
 #include "duckdb/function/function_binder.hpp"
 #include "duckdb/function/scalar/compressed_materialization_utils.hpp"
@@ -92,15 +92,6 @@ bool IsCompression(const Expression &expression) {
 
 } // namespace
 
-bool IsNamedAsVirtualColumn(const duckdb::LogicalGet &get, const duckdb::Identifier &column) {
-    return std::any_of(get.virtual_columns.begin(), get.virtual_columns.end(),
-                       [&](const auto &entry) { return entry.second.name == column; });
-}
-
-bool IsMadeByReader(const duckdb::LogicalGet &get, size_t column) {
-    return get.bind_data->Cast<duckdb::MultiFileBindData>().IsGeneratedColumn(column);
-}
-
 PushedQuery::PushedQuery(duckdb::ClientContext &context, duckdb::LogicalGet &get)
     : plain(std::make_shared<PlainQuery>(get)), context_(context), get_(get) {
     const std::string setting = SettingInTheWay(context);
@@ -155,16 +146,35 @@ void PushedQuery::RequireRoundTrip(const Expression &expression, const std::stri
                                    const std::vector<size_t> &columns) const {
     RequestSchema schema;
     for (size_t column : columns) {
-        schema.names.push_back(get_.names[column]);
+        schema.names.push_back(NameInObjects(get_, column));
         schema.types.push_back(get_.returned_types[column]);
     }
     const std::string difference =
         RoundTripDifference(context_, expression, sql, schema, [&](const Expression &reference) {
             const auto column = ColumnOf(reference.Cast<BoundColumnRefExpression>().Binding());
-            return column ? get_.names[column->GetPrimaryIndex()].GetIdentifierName() : "";
+            return column ? NameInObjects(get_, column->GetPrimaryIndex()).GetIdentifierName() : "";
         });
     if (!difference.empty()) {
         throw NotPushable{difference};
+    }
+}
+
+void PushedQuery::RequirePushable(const std::vector<size_t> &columns) const {
+    for (size_t column : columns) {
+        const std::string text = "column " + get_.names[column].GetIdentifierName();
+        if (IsMadeByReader(get_, column)) {
+            throw NotPushable{text + " is a partition of the objects' paths, which OSDs do not have"};
+        }
+        if (!IsPushableType(get_.returned_types[column])) {
+            throw NotPushable{text + " has type " + get_.returned_types[column].ToString()};
+        }
+        const auto name = NameInObjects(get_, column);
+        if (name.empty()) {
+            throw NotPushable{text + " has no name in the objects"};
+        }
+        if (IsNamedAsVirtualColumn(get_, name)) {
+            throw NotPushable{text + " is named in the objects as one that the reader makes"};
+        }
     }
 }
 
@@ -186,7 +196,8 @@ std::string PushedQuery::ToSql(const Expression &expression) {
             used.push_back(number);
         }
         duckdb::ResolvedSQLColumnReference reference;
-        reference.names = {get_.names[number]};
+        const auto name = NameInObjects(get_, number);
+        reference.names = {name.empty() ? get_.names[number] : name}; // an empty one is refused below
         reference.type = get_.returned_types[number];
         resolved = std::move(reference);
         return resolved;
@@ -195,24 +206,11 @@ std::string PushedQuery::ToSql(const Expression &expression) {
     if (exported.HasError()) {
         throw NotPushable{"no SQL for " + inlined->ToString()};
     }
-    for (size_t column : used) {
-        if (IsMadeByReader(get_, column)) {
-            throw NotPushable{"column " + get_.names[column].GetIdentifierName() +
-                              " is a partition of the objects' paths, which OSDs do not have"};
-        }
-        if (!IsPushableType(get_.returned_types[column])) {
-            throw NotPushable{"column " + get_.names[column].GetIdentifierName() + " has type " +
-                              get_.returned_types[column].ToString()};
-        }
-        if (IsNamedAsVirtualColumn(get_, get_.names[column])) {
-            throw NotPushable{"column " + get_.names[column].GetIdentifierName() +
-                              " is named as one that the reader makes"};
-        }
-    }
+    RequirePushable(used);
     const std::string sql = exported.GetValue()->ToString();
     RequireRoundTrip(*narrowed, sql, used);
     for (size_t column : used) {
-        const std::string name = get_.names[column].GetIdentifierName();
+        const std::string name = NameInObjects(get_, column).GetIdentifierName();
         const bool known = std::any_of(request.columns.begin(), request.columns.end(),
                                        [&](const RequestColumn &other) { return other.name == name; });
         if (!known) {

@@ -21,13 +21,6 @@ struct NotPushable {
     std::string why;
 };
 
-//! Whether a column has the name of one that the reader makes, such as file_row_number: in an object that lacks
-//! the column, the class would return this one.
-bool IsNamedAsVirtualColumn(const duckdb::LogicalGet &get, const duckdb::Identifier &column);
-
-//! Whether the values of a column, by its position in the table, are not in the objects: a partition of their paths.
-bool IsMadeByReader(const duckdb::LogicalGet &get, size_t column);
-
 //! Builds the request for one scan. Expressions refer to the scan's columns, or to projections above it,
 //! which are added first and then inlined.
 class PushedQuery {
@@ -67,6 +60,8 @@ class PushedQuery {
     //! The expression in SQL, which is bound again to the same expression. Adds the columns that it uses to the
     //! request.
     std::string ToSql(const duckdb::Expression &expression);
+    //! Throws NotPushable unless OSDs have these columns, by their position in the table.
+    void RequirePushable(const std::vector<size_t> &columns) const;
     void RequireRoundTrip(const duckdb::Expression &expression, const std::string &sql,
                           const std::vector<size_t> &columns) const;
     //! The scan's column that a reference of the plan is to.

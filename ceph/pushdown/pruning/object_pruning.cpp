@@ -2,6 +2,7 @@
 
 #include "ceph/files/query_pins.hpp"
 #include "ceph/files/rados_connections.hpp"
+#include "ceph/pushdown/proof/object_columns.hpp"
 #include "ceph/pushdown/pruning/object_filters.hpp"
 #include "ceph/rados/connection/rados_error.hpp"
 #include "ceph/rados/connection/rados_path.hpp"
@@ -38,18 +39,18 @@ duckdb::MultiFileBindData *PrunableScan(const duckdb::LogicalGet &get) {
     return data;
 }
 
-std::vector<ColumnFilter> FiltersOf(const duckdb::LogicalGet &get, const duckdb::MultiFileBindData &data) {
+std::vector<ColumnFilter> FiltersOf(const duckdb::LogicalGet &get) {
     std::vector<ColumnFilter> filters;
     for (auto &entry : get.table_filters) {
         const auto &column = get.GetColumnIndex(entry.GetIndex());
-        if (column.IsVirtualColumn() || column.HasChildren() || column.HasType() ||
-            data.IsGeneratedColumn(column.GetPrimaryIndex())) {
+        if (column.IsVirtualColumn() || column.HasChildren() || column.HasType()) {
             continue;
         }
+        const auto name = NameInObjects(get, column.GetPrimaryIndex());
         auto &filter = duckdb::ExpressionFilter::GetExpressionFilter(entry.Filter(), "pruning");
         const auto &type = get.returned_types[column.GetPrimaryIndex()];
-        if (IsDecidable(type, filter)) {
-            filters.push_back({get.names[column.GetPrimaryIndex()].GetIdentifierName(), type, filter});
+        if (!name.empty() && IsDecidable(type, filter)) {
+            filters.push_back({name.GetIdentifierName(), type, filter});
         }
     }
     return filters;
@@ -70,7 +71,7 @@ void Prune(duckdb::ClientContext &context, duckdb::LogicalGet &get) {
     if (!data) {
         return;
     }
-    const auto filters = FiltersOf(get, *data);
+    const auto filters = FiltersOf(get);
     if (filters.empty()) {
         return;
     }

@@ -4,10 +4,23 @@
 #include "ceph/files/query_pins.hpp"
 #include "ceph/settings/rados_settings.hpp"
 
+#include "duckdb/main/config.hpp"
 #include "duckdb/main/database.hpp"
 #include "duckdb/parser/statement/logical_plan_statement.hpp"
 
 namespace rawduck_ceph {
+
+namespace {
+
+//! As SET SESSION does, but also where the configuration is locked: the settings are those of a connection of our own.
+void SetForSession(duckdb::ClientContext &context, const char *name, duckdb::Value value) {
+    duckdb::optional_ptr<const duckdb::ConfigurationOption> option;
+    const auto &config = duckdb::DBConfig::GetConfig(context);
+    const auto setting = config.TryGetSettingIndex(duckdb::Identifier(name), option);
+    context.config.user_settings.SetUserSetting(setting.GetIndex(), std::move(value));
+}
+
+} // namespace
 
 LocalQuery::LocalQuery(duckdb::ClientContext &context, const OffloadBindData &data, const CallTarget &target,
                        duckdb::optional_ptr<const duckdb::TableFilterSet> join_filters)
@@ -18,11 +31,9 @@ LocalQuery::LocalQuery(duckdb::ClientContext &context, const OffloadBindData &da
     own.config.enable_progress_bar = false;
     UsePins(own, data.pins);
     RunsFor(own, context);
+    SetForSession(own, RADOS_OFFLOAD, duckdb::Value(OFFLOAD_NEVER));
     // The plan was optimized before it was pushed.
-    for (const std::string &setting : {std::string(RADOS_OFFLOAD) + " = '" + OFFLOAD_NEVER + "'",
-                                       std::string("enable_optimizer = false")}) {
-        connection_.Query("SET SESSION " + setting)->ThrowIfError();
-    }
+    SetForSession(own, "enable_optimizer", duckdb::Value::BOOLEAN(false));
     auto plan = KeepRows(data.plain->PlanFor(own, path_, data.types, join_filters), rows_);
     auto submitted = connection_.Submit(duckdb::make_uniq<duckdb::LogicalPlanStatement>(std::move(plan)));
     if (submitted->HasError()) {

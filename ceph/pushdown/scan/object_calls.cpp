@@ -372,7 +372,6 @@ CallAnswer ObjectCalls::DecodeAnswer(size_t target, const ExecReply &reply) cons
         return answer;
     }
     answer.answered = answer.reply.status == ReplyStatus::OK;
-    answer.corrupt = answer.reply.status == ReplyStatus::CORRUPT;
     answer.expression_failed = answer.reply.status == ReplyStatus::EXPRESSION_FAILED;
     answer.no_class = answer.reply.status == ReplyStatus::VERSION ||
                       answer.reply.status == ReplyStatus::CANNOT_READ ||

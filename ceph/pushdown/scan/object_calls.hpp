@@ -43,7 +43,6 @@ struct CallAnswer {
     bool answered = false; //!< reply.status is OK
     //! An expression failed in the OSD. Reading the object may not come to the value, or not be needed.
     bool expression_failed = false;
-    bool corrupt = false;  //!< the object cannot be read either
     bool replaced = false; //!< the pinned version is gone
     uint64_t version = 0;  //!< of the object that the answer is about
     bool no_class = false; //!< the object class is missing, forbidden, or of another version

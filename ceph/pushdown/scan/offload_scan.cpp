@@ -190,10 +190,6 @@ bool StartNextObject(duckdb::ClientContext &context, const OffloadBindData &data
         local.local = std::make_unique<LocalQuery>(context, data, target, global.join_filters.get());
         return true;
     }
-    if (answer.corrupt) {
-        throw duckdb::IOException("%s: %s. The object is damaged: write it again, or from a backup",
-                                  target.path, answer.reply.text);
-    }
     RequirePinnedVersion(data, target, answer);
     ScanRecord &record = *data.record;
     record.osd_cpu_us += answer.reply.cpu_us;

@@ -16,11 +16,16 @@ struct RadosCredentials {
     std::string key;        //!< the key itself
     std::string mon_host;   //!< addresses of monitors, which replace those of the configuration file
     uint32_t timeout_s = 0; //!< for connecting, and for each operation; 0: none
+    //! They come from a database with restricted access. It may read the files that the fields name, but not what
+    //! those may name in turn: perhaps its user has written them.
+    bool restricted = false;
 
     //! For error messages, without the key: "client.admin (/etc/ceph/ceph.conf)".
     std::string ToString() const;
     //! All fields, as the key of a map of connections.
     std::vector<std::string> Key() const;
+    //! Of the cluster and the user, which Ceph puts into paths of files. Throws Error INVALID.
+    void RequirePlainNames() const;
 };
 
 struct CredentialField {

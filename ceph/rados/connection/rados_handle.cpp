@@ -1,13 +1,35 @@
 #include "ceph/rados/connection/rados_handle.hpp"
 
 #include "ceph/rados/connection/rados_error.hpp"
+#include "ceph/rados/connection/reaching_options.hpp"
 
 #include <cerrno>
+#include <cstdlib>
+#include <fstream>
 #include <new>
+#include <sstream>
 #include <unistd.h>
 
 namespace rawduck_ceph {
 namespace {
+
+std::string ClusterOf(const RadosCredentials &credentials) {
+    return credentials.cluster.empty() ? "ceph" : credentials.cluster;
+}
+
+std::string UserOf(const RadosCredentials &credentials) {
+    return credentials.user.empty() ? "admin" : credentials.user;
+}
+
+//! For librados; empty: the first that is there of those that every Ceph client reads.
+std::string ConfigurationOf(const RadosCredentials &credentials) {
+    if (!credentials.conf.empty() || !credentials.restricted) {
+        return credentials.conf;
+    }
+    // The others lie in the user's home and in the current directory, where a database may be allowed to write.
+    const char *named = std::getenv("CEPH_CONF");
+    return named ? named : "/etc/ceph/" + ClusterOf(credentials) + ".conf";
+}
 
 std::string Monitors(rados_t cluster) {
     char text[1024] = {};
@@ -42,8 +64,9 @@ std::string Monitors(rados_t cluster) {
 } // namespace
 
 RadosHandle::RadosHandle(const RadosCredentials &credentials) : process_(getpid()) {
-    const std::string cluster = credentials.cluster.empty() ? "ceph" : credentials.cluster;
-    const std::string user = "client." + (credentials.user.empty() ? "admin" : credentials.user);
+    credentials.RequirePlainNames(); // of a kept secret, too
+    const std::string cluster = ClusterOf(credentials);
+    const std::string user = "client." + UserOf(credentials);
     int code = rados_create2(&cluster_, cluster.c_str(), user.c_str(), 0);
     if (code < 0) {
         throw Error(ErrorCode::INVALID, "Ceph: cannot be " + credentials.ToString() + ": " +
@@ -72,19 +95,40 @@ RadosHandle::~RadosHandle() {
     }
 }
 
-void RadosHandle::Configure(const RadosCredentials &credentials) {
-    const std::string who = credentials.ToString();
+int RadosHandle::ReadReachingOptions(const RadosCredentials &credentials) {
+    std::istringstream paths(credentials.conf);
+    for (std::string path; std::getline(paths, path, ',');) {
+        std::ifstream file(path);
+        if (!file) {
+            continue; // as librados, the first that is there
+        }
+        for (const auto &[option, value] : ReachingOptions(file, UserOf(credentials))) {
+            Set(option.c_str(), value, credentials.ToString());
+        }
+        return 0;
+    }
+    return -ENOENT;
+}
+
+void RadosHandle::ReadConfiguration(const RadosCredentials &credentials) {
+    const std::string path = ConfigurationOf(credentials);
+    // librados opens some files as soon as it reads of them, such as that of its log.
+    const int code = credentials.restricted && !credentials.conf.empty()
+                         ? ReadReachingOptions(credentials)
+                         : rados_conf_read_file(cluster_, path.empty() ? nullptr : path.c_str());
     // Without a configuration file the addresses of monitors suffice.
-    const int code =
-        rados_conf_read_file(cluster_, credentials.conf.empty() ? nullptr : credentials.conf.c_str());
     if (code < 0 && (!credentials.conf.empty() || credentials.mon_host.empty())) {
         throw Error(
             ErrorCode::INVALID,
-            "Ceph: cannot read " +
-                (credentials.conf.empty() ? std::string("/etc/ceph/ceph.conf") : credentials.conf) + ": " +
+            "Ceph: cannot read " + (path.empty() ? std::string("/etc/ceph/ceph.conf") : path) + ": " +
                 ErrnoText(-code) +
                 "; name the cluster's configuration: CREATE SECRET (TYPE rados, CONF '/path/ceph.conf')");
     }
+}
+
+void RadosHandle::Configure(const RadosCredentials &credentials) {
+    const std::string who = credentials.ToString();
+    ReadConfiguration(credentials);
     const std::string timeout = std::to_string(credentials.timeout_s);
     Set("client_mount_timeout", timeout, who);
     Set("rados_mon_op_timeout", timeout, who);
@@ -92,6 +136,11 @@ void RadosHandle::Configure(const RadosCredentials &credentials) {
     // Errors are reported as exceptions. A library does not write to its program's standard error.
     Set("log_to_stderr", "false", who);
     Set("err_to_stderr", "false", who);
+    if (credentials.restricted) {
+        // Monitors set options, too, but none that has been set here; and MON_HOST names any monitors.
+        Set("log_file", "", who);
+        Set("admin_socket", "", who);
+    }
     for (auto &option : {std::pair<const char *, const std::string &>{"keyring", credentials.keyring},
                          {"key", credentials.key},
                          {"mon_host", credentials.mon_host}}) {

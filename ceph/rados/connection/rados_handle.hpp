@@ -68,6 +68,9 @@ class RadosHandle {
 
   private:
     void Configure(const RadosCredentials &credentials);
+    void ReadConfiguration(const RadosCredentials &credentials);
+    //! Returns 0 or a negative errno.
+    int ReadReachingOptions(const RadosCredentials &credentials);
     void Set(const char *option, const std::string &value, const std::string &who);
 
     rados_t cluster_ = nullptr;

@@ -2,6 +2,7 @@
 
 #include "common/error.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace rawduck_ceph {
@@ -30,6 +31,18 @@ RadosPath RadosPath::ParseObject(const std::string &path) {
                                             RADOS_SCHEME + result.pool + "/<object>");
     }
     return result;
+}
+
+bool RadosPath::HasPlainName() const {
+    for (size_t start = 0; start <= object.size();) {
+        const size_t end = std::min(object.find('/', start), object.size());
+        const std::string part = object.substr(start, end - start);
+        if (part.empty() || part == "." || part == ".." || part.find('\\') != std::string::npos) {
+            return false;
+        }
+        start = end + 1;
+    }
+    return true;
 }
 
 std::string RadosPath::ToString() const {

@@ -18,6 +18,9 @@ struct RadosPath {
     //! Throws Error INVALID also when the object is missing.
     static RadosPath ParseObject(const std::string &path);
 
+    //! Whether rules for paths of files leave the object's name as it is: no part between slashes is empty, "." or
+    //! "..", and there is no "\", which DuckDB takes for a slash.
+    bool HasPlainName() const;
     std::string ToString() const;
 };
 

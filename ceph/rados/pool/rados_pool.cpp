@@ -26,6 +26,28 @@ struct ReleaseWriteOp {
 };
 using WriteOp = std::unique_ptr<void, ReleaseWriteOp>;
 
+//! An ioctx for one operation. librados tells the version of an object that was written by the ioctx, where
+//! operations of other threads would replace it. Made without a request to the cluster.
+class OperationIoctx {
+  public:
+    OperationIoctx(rados_t cluster, int64_t pool) : code_(rados_ioctx_create2(cluster, pool, &io_)) {}
+    ~OperationIoctx() {
+        if (code_ == 0) {
+            rados_ioctx_destroy(io_);
+        }
+    }
+    OperationIoctx(const OperationIoctx &) = delete;
+    OperationIoctx &operator=(const OperationIoctx &) = delete;
+
+    //! Of its creation: 0 or a negative errno.
+    int Code() const { return code_; }
+    rados_ioctx_t Get() const { return io_; }
+
+  private:
+    rados_ioctx_t io_ = nullptr;
+    const int code_;
+};
+
 //! One read in flight. Acquires the limit before it is sent and releases it when librados calls back.
 class PieceRead {
   public:
@@ -252,8 +274,8 @@ void RadosPool::Read(const std::string &object, uint64_t version, void *data, ui
     }
 }
 
-void RadosPool::Write(const std::string &object, const void *data, uint64_t length, bool must_create,
-                      const std::map<std::string, std::string> &attributes, const timespec &modified) {
+uint64_t RadosPool::Write(const std::string &object, const void *data, uint64_t length, bool must_create,
+                          const std::map<std::string, std::string> &attributes, const timespec &modified) {
     handle_->RequireSameProcess(PathOf(object));
     if (length > OBJECT_BYTES_MAX) {
         ThrowRadosError(-EFBIG, PathOf(object), "write " + std::to_string(length) + " bytes");
@@ -267,12 +289,15 @@ void RadosPool::Write(const std::string &object, const void *data, uint64_t leng
         rados_write_op_setxattr(op.get(), name.c_str(), value.data(), value.size());
     }
     timespec time = modified;
-    const int code = rados_write_op_operate2(op.get(), io_, object.c_str(), &time, 0);
+    const OperationIoctx io(handle_->Get(), id_);
+    const int code =
+        io.Code() < 0 ? io.Code() : rados_write_op_operate2(op.get(), io.Get(), object.c_str(), &time, 0);
     stats_->Count(RadosOperation::WRITE, code, length);
     if (code < 0) {
         RequirePoolExists();
         ThrowRadosError(code, PathOf(object), "write " + std::to_string(length) + " bytes");
     }
+    return rados_get_last_version(io.Get());
 }
 
 std::vector<ExaminedObject> RadosPool::Examine(const std::vector<std::string> &objects,
@@ -306,6 +331,21 @@ bool RadosPool::Remove(const std::string &object) {
     const int code = rados_remove(io_, object.c_str());
     stats_->Count(RadosOperation::REMOVE, code == -ENOENT ? 0 : code, 0);
     if (code < 0 && code != -ENOENT) {
+        ThrowRadosError(code, PathOf(object), "remove the object");
+    }
+    return code == 0;
+}
+
+bool RadosPool::RemoveVersion(const std::string &object, uint64_t version) {
+    handle_->RequireSameProcess(PathOf(object));
+    WriteOp op(rados_create_write_op());
+    rados_write_op_assert_version(op.get(), version);
+    rados_write_op_remove(op.get());
+    const int code = rados_write_op_operate2(op.get(), io_, object.c_str(), nullptr, 0);
+    // Of an object that is not there, the version is too low.
+    const bool is_other = code == -ENOENT || code == -ERANGE || code == -EOVERFLOW;
+    stats_->Count(RadosOperation::REMOVE, is_other ? 0 : code, 0);
+    if (code < 0 && !is_other) {
         ThrowRadosError(code, PathOf(object), "remove the object");
     }
     return code == 0;

@@ -99,11 +99,11 @@ class RadosPool : public std::enable_shared_from_this<RadosPool> {
     //! pieces that are in flight together. Throws IO when the object has another version.
     void Read(const std::string &object, uint64_t version, void *data, uint64_t length, uint64_t offset);
 
-    //! Replaces or creates the object. It is durable on return. Atomic: readers see the old or the new
-    //! object. `must_create`: throws EXISTS when it exists. At most OBJECT_BYTES_MAX. The same operation sets
-    //! the extended attributes and the time of modification.
-    void Write(const std::string &object, const void *data, uint64_t length, bool must_create,
-               const std::map<std::string, std::string> &attributes, const timespec &modified);
+    //! Replaces or creates the object, and returns its version. It is durable on return. Atomic: readers see the
+    //! old or the new object. `must_create`: throws EXISTS when it exists. At most OBJECT_BYTES_MAX. The same
+    //! operation sets the extended attributes and the time of modification.
+    uint64_t Write(const std::string &object, const void *data, uint64_t length, bool must_create,
+                   const std::map<std::string, std::string> &attributes, const timespec &modified);
 
     //! What the objects are and the value of an extended attribute of each, without reading them: one small
     //! request per object, many in flight. An object that does not exist has version 0.
@@ -112,6 +112,8 @@ class RadosPool : public std::enable_shared_from_this<RadosPool> {
 
     //! False when it did not exist.
     bool Remove(const std::string &object);
+    //! Removes only this version of the object. False when there is another one, or none.
+    bool RemoveVersion(const std::string &object, uint64_t version);
 
     //! The names of all objects of the default namespace that begin with `prefix`, sorted; an arbitrary
     //! subset when there are more than `limit`. Lists the whole pool, because Ceph has no index of names.

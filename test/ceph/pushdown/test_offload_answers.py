@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 
 import duckdb
+import pyarrow
 import pytest
-from ceph_support import one, requests
+from ceph_support import one, rados, requests
+from pyarrow import parquet
 
 _numbers = itertools.count()
 MODES = ["always", "shared", "auto", "filters"]
@@ -277,6 +279,55 @@ def test_sums_that_overflow_in_one_object_only(pushing, data_prefix, type_name):
     assert pushed == read
 
 
+@pytest.mark.parametrize("type_name", ["DECIMAL(38,0)", "HUGEINT"])
+def test_averages_of_groups_that_overflow(pushing, data_prefix, type_name):
+    """DuckDB adds up the values of a group in 128 bits, and fails where they do not fit."""
+    for name in ("a", "b"):
+        query = f"SELECT 1 AS g, 9{'0' * 37}::{type_name} AS v"
+        write(pushing, f"{data_prefix}/{name}.parquet", query)
+    source = f"read_parquet('{data_prefix}/*.parquet')"
+    pushed, read = answers(pushing, f"SELECT g, avg(v) FROM {source} GROUP BY g")
+    assert pushed == read == duckdb.OutOfRangeException
+
+
+def test_a_users_function_with_the_name_of_one_of_duckdb(pushing, data_prefix):
+    """It is another overload, which OSDs do not have: they would call the one of DuckDB."""
+    rows = "SELECT 'abc' AS s, 1::INTEGER AS i, 1::INTEGER AS n, 1::BIGINT AS wide FROM range(10)"
+    write(pushing, f"{data_prefix}/a.parquet", rows)
+    parameters = ["VARCHAR", "INTEGER", "INTEGER"]
+    pushing.create_function("substring", lambda s, i, n: "X", parameters, "VARCHAR")
+    source = f"read_parquet('{data_prefix}/*.parquet')"
+    pushed, read = answers(pushing, f"SELECT count(*) FROM {source} WHERE substring(s, i, n) = 'X'")
+    assert pushed == read == [(10,)]
+    own = f"SELECT count(*) FROM {source} WHERE substring(s, wide, wide) = 'a'"
+    pushed, read = answers(pushing, own)
+    assert pushed == read == [(10,)]
+    if one(pushing, "SELECT current_setting('rados_offload')") == "always":
+        pushing.execute(own).fetchall()
+        assert "substring" in one(pushing, "SELECT pushed FROM rados_scans() ORDER BY scan DESC LIMIT 1")
+
+
+def test_an_empty_object_of_another_program(con, cluster, data_prefix, tmp_path):
+    """PyArrow writes a row group without rows, whose column chunks lie nowhere."""
+    empty = tmp_path / "empty.parquet"
+    parquet.write_table(pyarrow.table({"v": pyarrow.array([], pyarrow.int64())}), empty)
+    pool, _, name = f"{data_prefix}/b.parquet".removeprefix("rados://").partition("/")
+    rados(cluster, "-p", pool, "put", name, "-", data=empty.read_bytes())
+    write(con, f"{data_prefix}/a.parquet", "SELECT i AS v FROM range(10) r(i)")
+    con.execute("SET rados_offload = 'always'")
+    source = f"read_parquet('{data_prefix}/*.parquet')"
+    for query in (
+        f"SELECT count(*), sum(v) FROM {source}",
+        f"SELECT v FROM {source} WHERE v > 3",
+        f"SELECT count(*) FROM '{data_prefix}/b.parquet'",
+    ):
+        pushed, read = answers(con, query)
+        assert pushed == read, query
+        assert isinstance(read, list)
+        con.execute(query).fetchall()
+        assert "corrupt" not in last_scan(con)[2]
+
+
 def test_reading_in_place_of_an_osd_keeps_the_session(con, data_prefix):
     """An object that is read does not change the settings of the database."""
     write(con, f"{data_prefix}/a.parquet", "SELECT 1::INTEGER AS v")
@@ -291,6 +342,15 @@ def test_reading_in_place_of_an_osd_keeps_the_session(con, data_prefix):
         assert other.execute(settings).fetchall() == [
             (name, "auto" if name == "rados_offload" else value) for name, value in before
         ]
+
+
+def test_reading_in_place_of_an_osd_with_a_locked_configuration(con, data_prefix):
+    write(con, f"{data_prefix}/a.parquet", "SELECT 1::INTEGER AS v")
+    write(con, f"{data_prefix}/b.parquet", "SELECT 1::BIGINT AS v")
+    con.execute("SET rados_offload = 'always'")
+    con.execute("SET lock_configuration = true")
+    assert one(con, f"SELECT sum(v) FROM read_parquet('{data_prefix}/*.parquet')") == 2
+    assert "stored as" in last_scan(con)[2]
 
 
 @pytest.fixture

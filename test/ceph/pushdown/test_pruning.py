@@ -119,10 +119,11 @@ def test_statistics_of_replaced_content_do_not_count(con, cluster, data_prefix, 
     written = con.execute(f"SELECT size FROM read_blob('{data_prefix}/3.parquet')").fetchone()[0]
     assert written == len(contents["old"]) == len(contents["new"])
     rados(cluster, "-p", pool, "put", name, "-", data=contents["new"])
-    con.execute("SET rados_offload = 'never'")
     query = f"SELECT count(*) FROM read_parquet('{data_prefix}/*.parquet') WHERE v >= 100000"
-    assert con.execute(query).fetchall() == [(100,)]
-    assert left(con, query) == "1/8"
+    for mode in MODES:  # the recorded checksum of the footer is of the old content, too
+        con.execute(f"SET rados_offload = '{mode}'")
+        assert con.execute(query).fetchall() == [(100,)], mode
+        assert left(con, query) == "1/8", mode
 
 
 def test_all_objects_pruned(con, data_prefix):
