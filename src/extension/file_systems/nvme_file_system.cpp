@@ -79,7 +79,7 @@ class InstantsOfQuery final : public duckdb::ClientContextState {
 
 //! Whether the instance of DuckDB has ended, which opens a file.
 OwnerIsGone IsGone(NvmeFileSystem::Opener opener) {
-    const auto database = FileOpener::TryGetDatabase(opener);
+    auto database = FileOpener::TryGetDatabase(opener);
     if (!database) {
         return nullptr;
     }

@@ -90,7 +90,7 @@ void OpenFile::Sync() {
 // yet. It is written to there or not at all.
 void OpenFile::Truncate(uint64_t size) {
     BeginWrite();
-    if (size < file_->Size()) {
+    if (size <= file_->Size()) {
         file_->Truncate(size);
     }
 }
