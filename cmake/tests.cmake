@@ -17,7 +17,8 @@ rawduck_compile_by_folder(rawduck_unit_tests ${RAWDUCK_UNIT_SOURCES} ${RAWDUCK_C
 target_include_directories(rawduck_unit_tests PRIVATE test/unit test ${CMAKE_SOURCE_DIR})
 target_link_libraries(rawduck_unit_tests PRIVATE rawduck_core GTest::gtest GTest::gtest_main)
 # In place of NVIDIA's driver, for tests of how it is called; those of Python load it from here, too.
-add_library(cuda_checker MODULE test/cuda_checker/cuda_checker.cpp test/cuda_checker/memory.cpp
+add_library(cuda_checker MODULE test/cuda_checker/cuda_checker.cpp test/cuda_checker/controls.cpp
+            test/cuda_checker/memory.cpp
             test/cuda_checker/streams.cpp src/gpu/kernels/host_kernels.cpp)
 target_include_directories(cuda_checker PRIVATE src test)
 set_target_properties(cuda_checker PROPERTIES CXX_VISIBILITY_PRESET hidden)

@@ -178,7 +178,7 @@ def test_a_failed_copy_leaves_what_another_one_has_published(con, cluster, prefi
     with connect(cluster) as late:
         late.execute("SET async_threads = 0")  # it opens its file before its query runs
         late.create_function("copy_other", copy_other, ["BIGINT"], "BIGINT", side_effects=True)
-        with pytest.raises(duckdb.IOException, match="there already"):
+        with pytest.raises(duckdb.Error, match="there already"):
             late.execute(f"COPY (SELECT copy_other(1) AS i) TO '{path}'")
     assert con.execute(f"SELECT i FROM '{path}'").fetchall() == [(7,)]
 

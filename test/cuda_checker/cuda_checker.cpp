@@ -1,7 +1,5 @@
-#include "cuda_checker/cuda_checker.hpp"
-
+#include "cuda_checker/checker.hpp"
 #include "cuda_checker/pinned_copies.hpp"
-#include "cuda_checker/streams.hpp"
 #include "cuda_checker/violation.hpp"
 
 #include "gpu/device/cuda/driver_api.hpp"
@@ -19,40 +17,7 @@
 namespace rawduck::gpu::checker {
 namespace {
 
-using namespace rawduck::gpu::cuda;
-
-constexpr Result INJECTED = 999; // CUDA_ERROR_UNKNOWN
 constexpr int ARCHITECTURE = 90;
-constexpr uint64_t ALL_MEMORY = 8ull << 30;
-
-struct LoadedModule {
-    std::string names; //!< where names of kernels are looked for
-};
-
-struct Checker {
-    std::recursive_mutex mutex;
-    DeviceMemory memory;
-    PinnedMemory pinned;
-    Streams streams{memory};
-    std::set<RecordedEvent *> events;
-    std::set<LoadedModule *> modules;
-    std::set<uint64_t *> pools; //!< what each keeps
-    uint64_t pool_keeps = 0;    //!< the last one that was told
-    bool is_capturing = false;
-    std::atomic<bool> is_held{false};
-    uint64_t contexts = 0;
-    uint64_t device_bytes = 0, device_limit = ALL_MEMORY;
-    uint64_t calls = 0, failing_call = 0;
-    Result failure = INJECTED;
-    std::string failed;
-    bool is_started = false;
-};
-
-//! Never destroyed: objects of others that live as long give back memory behind it.
-Checker &All() {
-    static auto &all = *new Checker;
-    return all;
-}
 
 int the_context = 0;
 thread_local std::vector<void *> entered;
@@ -512,51 +477,3 @@ extern "C" __attribute__((visibility("default"))) Result cuGetErrorString(Result
 }
 
 } // namespace rawduck::gpu::checker
-
-#define CHECKER_EXPORT extern "C" __attribute__((visibility("default")))
-
-using rawduck::gpu::checker::All;
-
-CHECKER_EXPORT void rawduck_checker_count(rawduck_checker_counts *counts) {
-    auto &all = All();
-    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
-    all.streams.SynchronizeAll();
-    *counts = {all.memory.Count(), all.streams.Count(), all.events.size(),
-               all.modules.size(), all.pools.size(),    all.contexts,
-               all.pinned.Bytes(), all.calls,           all.pool_keeps};
-}
-
-CHECKER_EXPORT void rawduck_checker_fail(uint64_t call, int result) {
-    auto &all = All();
-    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
-    all.calls = 0;
-    all.failing_call = call;
-    all.failure = result;
-    all.failed.clear();
-}
-
-CHECKER_EXPORT const char *rawduck_checker_failed() {
-    return All().failed.c_str();
-}
-
-CHECKER_EXPORT void rawduck_checker_seed(unsigned seed) {
-    auto &all = All();
-    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
-    all.streams.SetSeed(seed);
-}
-
-CHECKER_EXPORT void rawduck_checker_hold(int is_held) {
-    All().is_held = is_held != 0;
-}
-
-CHECKER_EXPORT void rawduck_checker_capture(int is_capturing) {
-    auto &all = All();
-    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
-    all.is_capturing = is_capturing != 0;
-}
-
-CHECKER_EXPORT void rawduck_checker_limit(uint64_t bytes) {
-    auto &all = All();
-    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
-    all.device_limit = bytes == 0 ? rawduck::gpu::checker::ALL_MEMORY : bytes;
-}

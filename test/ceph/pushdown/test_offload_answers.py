@@ -279,11 +279,10 @@ def test_sums_that_overflow_in_one_object_only(pushing, data_prefix, type_name):
     assert pushed == read
 
 
-@pytest.mark.parametrize("type_name", ["DECIMAL(38,0)", "HUGEINT"])
-def test_averages_of_groups_that_overflow(pushing, data_prefix, type_name):
+def test_averages_of_groups_that_overflow(pushing, data_prefix):
     """DuckDB adds up the values of a group in 128 bits, and fails where they do not fit."""
     for name in ("a", "b"):
-        query = f"SELECT 1 AS g, 9{'0' * 37}::{type_name} AS v"
+        query = f"SELECT 1 AS g, 9{'0' * 37}::DECIMAL(38,0) AS v"  # Parquet has HUGEINT as DOUBLE
         write(pushing, f"{data_prefix}/{name}.parquet", query)
     source = f"read_parquet('{data_prefix}/*.parquet')"
     pushed, read = answers(pushing, f"SELECT g, avg(v) FROM {source} GROUP BY g")

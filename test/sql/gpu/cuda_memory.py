@@ -143,3 +143,32 @@ def host_array(column: Any) -> Any:
     return nanoarrow.c_array_from_buffers(
         nanoarrow.c_schema(column), rows, content, null_count=array.null_count
     )
+
+
+def stream_of_a_consumer(flags: int) -> ctypes.c_void_p:
+    popped, stream = ctypes.c_void_p(), ctypes.c_void_p()
+    assert driver().cuCtxPushCurrent_v2(driver().context) == 0
+    assert driver().cuStreamCreate(ctypes.byref(stream), flags) == 0
+    driver().cuCtxPopCurrent_v2(ctypes.byref(popped))
+    return stream
+
+
+def taken(column: Any, interface: str, stream: ctypes.c_void_p) -> tuple[int, Any]:
+    """Where the numbers of a column lie, and what keeps them, as a consumer gets both. Its stream waits."""
+    library, is_default = driver(), stream.value == 1
+    if interface == "dlpack":
+        capsule = column.__dlpack__(stream=None if is_default else stream.value)
+        tensor = pointer_in(capsule, b"dltensor")
+        return ctypes.c_uint64.from_address(tensor).value, capsule
+    event = ctypes.c_void_p()
+    if interface == "arrow":
+        _, capsule = column.__arrow_c_device_array__()
+        array = DeviceArray.from_address(pointer_in(capsule, b"arrow_device_array"))
+        assert library.cuStreamWaitEvent(stream, ctypes.c_void_p(array.sync_event[0]), 0) == 0
+        return array.array.buffers[1], capsule
+    form = column.__cuda_array_interface__
+    assert library.cuEventCreate(ctypes.byref(event), 0) == 0
+    assert library.cuEventRecord(event, ctypes.c_void_p(form["stream"])) == 0
+    assert library.cuStreamWaitEvent(stream, event, 0) == 0
+    assert library.cuEventDestroy_v2(event) == 0
+    return form["data"][0], column

@@ -19,7 +19,7 @@ import duckdb
 import numpy
 import pytest
 import rawduck
-from cuda_memory import checker, copied, counts, driver
+from cuda_memory import checker, copied, counts, driver, stream_of_a_consumer, taken
 from gpu_support import columns_of, numbers_of, queried, scanned, selected
 from rawduck import gpu
 from rawduck.errors import RawduckError
@@ -357,35 +357,6 @@ def test_ctrl_c_anywhere_in_the_opening_leaves_nothing(table):
             assert settled(before) == before, step
             step += STRIDE
         assert step > 100
-
-
-def stream_of_a_consumer(flags):
-    popped, stream = ctypes.c_void_p(), ctypes.c_void_p()
-    assert driver().cuCtxPushCurrent_v2(driver().context) == 0
-    assert driver().cuStreamCreate(ctypes.byref(stream), flags) == 0
-    driver().cuCtxPopCurrent_v2(ctypes.byref(popped))
-    return stream
-
-
-def taken(column, interface, stream):
-    """Where the numbers of a column lie, and what keeps them, as a consumer gets both. Its stream waits."""
-    library, is_default = driver(), stream.value == 1
-    if interface == "dlpack":
-        capsule = column.__dlpack__(stream=None if is_default else stream.value)
-        tensor = cuda_memory.pointer_in(capsule, b"dltensor")
-        return ctypes.c_uint64.from_address(tensor).value, capsule
-    event = ctypes.c_void_p()
-    if interface == "arrow":
-        _, capsule = column.__arrow_c_device_array__()
-        array = cuda_memory.DeviceArray.from_address(cuda_memory.pointer_in(capsule, b"arrow_device_array"))
-        assert library.cuStreamWaitEvent(stream, ctypes.c_void_p(array.sync_event[0]), 0) == 0
-        return array.array.buffers[1], capsule
-    form = column.__cuda_array_interface__
-    assert library.cuEventCreate(ctypes.byref(event), 0) == 0
-    assert library.cuEventRecord(event, ctypes.c_void_p(form["stream"])) == 0
-    assert library.cuStreamWaitEvent(stream, event, 0) == 0
-    assert library.cuEventDestroy_v2(event) == 0
-    return form["data"][0], column
 
 
 @pytest.mark.parametrize("is_default", [True, False])
