@@ -139,7 +139,7 @@ TEST_F(HostBufferTest, ADeviceCopiesFromChunksByItself) {
 TEST_F(HostBufferTest, PinningThatFailsIsNoErrorAndNotTriedForEveryChunk) {
     constexpr int OUT_OF_MEMORY = 2;
     const auto device = std::make_shared<cuda::CudaDevice>(Open());
-    fail_(2, OUT_OF_MEMORY); // behind the context that is entered
+    fail_(3, OUT_OF_MEMORY); // behind the context that is entered
     EXPECT_EQ(device->TryTakeChunk().Data(), nullptr);
     EXPECT_EQ(failed_(), std::string("cuMemHostAlloc"));
     const uint64_t calls = Counts().calls;
