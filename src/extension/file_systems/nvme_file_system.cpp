@@ -17,6 +17,7 @@
 #include "duckdb/main/database.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -83,9 +84,12 @@ OwnerIsGone IsGone(NvmeFileSystem::Opener opener) {
     if (!database) {
         return nullptr;
     }
-    return [instance = duckdb::weak_ptr<duckdb::DatabaseInstance>(database->shared_from_this())] {
-        return instance.expired();
-    };
+    duckdb::weak_ptr<duckdb::DatabaseInstance> instance;
+    try {
+        instance = database->shared_from_this();
+    } catch (const std::bad_weak_ptr &) { // it is being destroyed, and closes its files
+    }
+    return [instance] { return instance.expired(); };
 }
 
 //! A path and the volume that it leads to, which stays mounted meanwhile.
