@@ -47,15 +47,21 @@ extern "C" int fcntl64(int fd, int command, ...) {
     return result;
 }
 
-extern "C" int access(const char *path, int mode) {
-    static const auto original = reinterpret_cast<int (*)(const char *, int)>(dlsym(RTLD_NEXT, "access"));
+//! DuckDB's wheel was built with a C library whose stat(2) is called so.
+extern "C" int __xstat64(int version, const char *path, void *status) {
+    using Stat = int(int, const char *, void *);
+    static const auto original = reinterpret_cast<Stat *>(dlsym(RTLD_NEXT, "__xstat64"));
     static const char *const number = getenv("PAUSE_AT"), *const any = getenv("PAUSE_AT_ANY");
     const std::string name = path;
     const bool is_log = name.size() > 4 && name.compare(name.size() - 4, 4, ".wal") == 0;
     if (number && any && is_log && ++asked_for == atoi(number)) {
         Pause();
     }
-    return original(path, mode);
+    return original(version, path, status);
+}
+
+extern "C" int __xstat(int version, const char *path, void *status) {
+    return __xstat64(version, path, status); // the same for 64 bits
 }
 
 extern "C" int fcntl(int fd, int command, ...) {
